@@ -54,8 +54,7 @@ class Queries:
             **facts,
         )
         with self._store.write("test") as tx:
-            session = self._lease.session_id
-            assert stream_transitions.apply_reports(tx, session, [report], actor="driver")
+            assert stream_transitions.apply_reports(tx, self._lease, [report])
             stream_progress.save(tx, query_id, batches)
 
 

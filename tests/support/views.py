@@ -42,10 +42,14 @@ def begin_generation(
 
 
 def carry_out(
-    driver: ScriptedDriver, *, done: Sequence[str] = (), failed: Sequence[str] = ()
+    driver: ScriptedDriver,
+    *,
+    done: Sequence[str] = (),
+    failed: Sequence[str] = (),
+    attempt: int | None = None,
 ) -> list[CatalogIntent]:
     """Report intents that are done, or that have failed because of "no access"; claim others."""
-    errors = [IntentError(id=intent, message="no access") for intent in failed]
+    errors = [IntentError(id=intent, message="no access", attempt=attempt) for intent in failed]
     message = CarryOut(identities=[IDENTITY, "other"], done=list(done), failed=errors)
     return driver._call("carry_out", message, Intents).intents
 

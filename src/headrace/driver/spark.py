@@ -111,14 +111,17 @@ class Spark:
         """Return whether the application has stopped, for example because its JVM is exiting."""
         try:
             return bool(self.context._jsc.sc().isStopped())  # noqa: SLF001 - not in PySpark's API
-        except (Py4JError, OSError):
+        except (AttributeError, Py4JError, OSError):
+            # PySpark forgets the context that it has stopped.
             return True
 
     def count_streams(self) -> int:
         """Return the number of running streaming queries.
 
-        Raises DriverLost if the JVM does not answer.
+        Raises DriverLost if the JVM does not answer, or if the application has stopped.
         """
+        if self.has_stopped():
+            raise DriverLost("The Spark application of the driver was stopped.")
         try:
             shared = self.session._jsparkSession.sharedState()  # noqa: SLF001 - not in PySpark's API
             # `session.streams` knows the queries of its own session, and clones have others.

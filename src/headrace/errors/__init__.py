@@ -110,6 +110,7 @@ from headrace.errors.statements import (
 from headrace.errors.streams import (
     CheckpointInUse,
     CheckpointOfOtherSink,
+    CheckpointTakenOver,
     DefinitionExists,
     DefinitionNotFound,
     StreamNameExists,
@@ -139,6 +140,7 @@ __all__ = [
     "CatalogError",
     "CheckpointInUse",
     "CheckpointOfOtherSink",
+    "CheckpointTakenOver",
     "ChunkNotFound",
     "CommitInDoubt",
     "Committing",

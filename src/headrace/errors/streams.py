@@ -36,6 +36,12 @@ class CheckpointInUse(Conflict):
     code = "checkpoint_in_use"
 
 
+class CheckpointTakenOver(Conflict):
+    """Another query has started with the checkpoint of this one, so that Spark stopped this one."""
+
+    code = "checkpoint_taken_over"
+
+
 class CheckpointOfOtherSink(Conflict):
     """The checkpoint belongs to a query that wrote to another place."""
 

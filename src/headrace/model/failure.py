@@ -41,6 +41,14 @@ class Failure(BaseModel):
         )
 
     @classmethod
+    def with_hint(cls, error: HeadraceError) -> Failure:
+        """Return the record of an error, with its hint at the end of the message."""
+        failure = cls.of(error)
+        if error.hint is None:
+            return failure
+        return failure.model_copy(update={"message": f"{error.message} {error.hint}"})
+
+    @classmethod
     def of(cls, error: HeadraceError) -> Failure:
         """Return the record of one of Headrace's own errors."""
         position = error.position

@@ -99,6 +99,8 @@ class CatalogIntent(BaseModel):
     """Path of the view."""
     generation: int | None = None
     """Generation to drop."""
+    attempt: int | None = None
+    """Number of the claim, which the report of a failure names. None: from an older node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ class MaterializedView:
     """The last statement that was to write a generation."""
     writer_id: str
     """The statement that began the generation `generation`."""
+    writer_attempt: int | None
+    """Attempt of that statement. None: a node of an earlier version has written the row."""
     generation: int
     """Number of the last generation that was begun."""
     began_at: datetime

@@ -36,6 +36,46 @@ class Wanted(StrEnum):
     RESTARTED = "restarted"  # stopped, then begun again as the next attempt
 
 
+class EndReason(StrEnum):
+    """Why a query is `stopped`. A failed query has a failure instead."""
+
+    SOURCES_ENDED = "sources_ended"
+    STOPPED = "user_stopped"
+    RESTARTED = "user_restarted"
+    JOB_CHANGED = "job_changed"
+    VIEW_DROPPED = "view_dropped"
+    SESSION_CLOSED = "session_closed"
+    SESSION_ENDED = "session_ended"
+    STATEMENT_ENDED = "statement_ended"
+    NOT_REPORTED = "not_reported"
+
+
+_END_TEXTS: dict[str, str] = {
+    EndReason.SOURCES_ENDED: "its sources have ended",
+    EndReason.STOPPED: "stopped by a user",
+    EndReason.RESTARTED: "restarted by a user",
+    EndReason.JOB_CHANGED: "its job was stopped or changed",
+    EndReason.VIEW_DROPPED: "its materialized view was dropped",
+    EndReason.SESSION_CLOSED: "its session was closed",
+    EndReason.SESSION_ENDED: "its session has ended",
+    EndReason.STATEMENT_ENDED: "the statement that was to start it has not succeeded",
+    EndReason.NOT_REPORTED: "its driver did not report why it ended",
+}
+
+
+def describe_end(reason: str) -> dict[str, str]:
+    """Return the detail of the event of an end, or of its request.
+
+    Args:
+        reason: An EndReason, or the code of one that only a newer node knows.
+    """
+    return {"code": str(reason), "reason": _END_TEXTS.get(reason, reason)}
+
+
+CLAIMED_REASONS = frozenset({EndReason.SOURCES_ENDED})
+"""Reasons that a driver can claim. The store knows all others itself."""
+
+
 class RefreshedView(BaseModel):
     """A materialized view, as the query that refreshes it needs it."""
 
@@ -109,6 +149,9 @@ class QueryReport(BaseModel):
     id: QueryId
     generation: SmallCount
     """Generation of the desired state that the driver has acted on."""
+    sequence: SmallCount | None = None
+    """Number of what is reported, from 1. It grows with each change, for all queries of a driver
+    together. None: a driver of the version before does not number its reports."""
     state: StreamState
     run_id: Name | None = None
     failures: SmallCount = 0
@@ -121,6 +164,8 @@ class QueryReport(BaseModel):
     """Number of the last committed batch."""
     error: Failure | None = None
     """The last failure of the series."""
+    reason: EndReason | None = None
+    """Why the query is `stopped`, if no user has requested that."""
     progress: Annotated[list[QueryProgress], Field(max_length=100)] = []
     """Batches that were not reported yet, oldest first."""
 
@@ -226,6 +271,12 @@ class StreamQuery:
     healthy_since: datetime | None
     """Start of the current run."""
     ended_at: datetime | None
+    report_epoch: int | None
+    """Epoch of the driver whose report was applied last."""
+    report_sequence: int | None
+    """Number of that report."""
+    end_reason: EndReason | None
+    """Why the query is `stopped`, or will be when its driver has stopped it."""
 
     @property
     def qualified_name(self) -> str:

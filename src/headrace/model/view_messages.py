@@ -14,7 +14,7 @@ from headrace.model.materialized_view import (
     ViewRows,
 )
 from headrace.model.messages import MAX_CATALOGS, CatalogIdentity, Message
-from headrace.model.text import IndexedText, MessageText, StatementId
+from headrace.model.text import IndexedText, MessageText, SmallCount, StatementId
 
 _MAX_REPORTED = 100
 """Largest number of intents whose outcome one message reports."""
@@ -53,6 +53,8 @@ class IntentError(Message):
 
     id: IntentId
     message: MessageText
+    attempt: SmallCount | None = None
+    """Number of the claim. None: a driver of the version before does not name it."""
 
 
 class CarryOut(Message):

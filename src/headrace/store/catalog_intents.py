@@ -111,6 +111,7 @@ def claim(
                 view=row["view_id"],
                 path=row["path"],
                 generation=row["generation"],
+                attempt=values["attempts"],
             )
         )
     return claimed
@@ -125,12 +126,20 @@ def finish(tx: Tx, lease: DriverLease, intent_ids: Collection[str]) -> None:
         _append_end(tx, intent_id, IntentState.DONE, lease, None)
 
 
-def postpone(tx: Tx, lease: DriverLease, intent_id: str, error: str) -> None:
-    """Let an intent wait for its next attempt, or end it as failed after the last one."""
+def postpone(
+    tx: Tx, lease: DriverLease, intent_id: str, error: str, *, attempt: int | None
+) -> None:
+    """Let an intent wait for its next attempt, or end it as failed after the last one.
+
+    Args:
+        attempt: Number of the claim that has failed: the driver may have claimed the intent again.
+            None: the last one.
+    """
+    is_claim = () if attempt is None else (table.c.attempts == attempt,)
     is_last = table.c.attempts >= MAX_ATTEMPTS
     change = (
         update(table)
-        .where(table.c.id == intent_id, *_is_claimed_by(lease))
+        .where(table.c.id == intent_id, *_is_claimed_by(lease), *is_claim)
         .values(
             state=case((is_last, IntentState.FAILED), else_=IntentState.PENDING),
             ended_at=case((is_last, clock()), else_=None),

@@ -6,7 +6,7 @@ from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Index, Integer
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
-from headrace.model.stream_query import QuerySpec, Wanted
+from headrace.model.stream_query import EndReason, QuerySpec, Wanted
 from headrace.store.clock import Instant
 from headrace.store.columns import Document, enum_type, id_type
 from headrace.store.tables import ENDED, LIVE, metadata
@@ -65,6 +65,9 @@ stream_queries = Table(
     Column("started_at", Instant),
     Column("healthy_since", Instant),
     Column("ended_at", Instant),
+    Column("report_epoch", Integer),
+    Column("report_sequence", Integer),
+    Column("end_reason", enum_type(EndReason)),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended"),
     Index(
         "stream_queries_live_name",

@@ -12,27 +12,34 @@ from typing import Any
 
 from sqlalchemy import update
 
-from headrace.errors import StreamStateConflict
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STREAM, StatementState, StreamState
+from headrace.model.session import DriverLease
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
+    EndReason,
     NewStreamQuery,
     QueryReport,
     StreamQuery,
     Wanted,
+    describe_end,
 )
 from headrace.store import events, jobs, stream_queries
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.stream_reports import columns_of, detail_of, find_path
+from headrace.store.stream_reports import (
+    answers,
+    columns_of,
+    detail_of,
+    find_path,
+    is_new,
+    reason_of,
+)
 from headrace.store.stream_tables import stream_queries as table
 
 _STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}
 """States in which a driver works on the query, or will."""
-_REPORTED = _STARTED | {StreamState.STOPPED, StreamState.FAILED}
-"""States that a driver can report."""
 _REPEATED = ("failures", "run_id", "last_error", "last_batch")
 """Columns that a report sets although the state stays the same."""
 _UNKNOWN_FAILURE = Failure(
@@ -40,93 +47,69 @@ _UNKNOWN_FAILURE = Failure(
 )
 
 
-def stop(tx: Tx, query: StreamQuery, *, actor: str, restart: bool = False) -> None:
-    """Request the end of a live query. Do nothing if that is requested already.
+def stop(tx: Tx, query: StreamQuery, *, actor: str, reason: EndReason = EndReason.STOPPED) -> None:
+    """Request the end of a locked live query. Do nothing if that is requested already.
 
     Args:
-        query: The query, locked.
-        restart: Whether the next attempt begins when the query has stopped.
+        reason: Why the query ends. After `RESTARTED`, the next attempt begins.
     """
-    wanted = Wanted.RESTARTED if restart else Wanted.STOPPED
+    wanted = Wanted.RESTARTED if reason is EndReason.RESTARTED else Wanted.STOPPED
     if query.state in STREAM.terminal or query.wanted is wanted:
         return
-    changed = _want(tx, query, wanted)
+    changed = _want(tx, query, wanted, reason)
     if changed.state is StreamState.PAUSED:
         _end_stopped(tx, changed, actor=actor)
         return
-    _request_stop(tx, changed, actor=actor, reason=f"{wanted} by a user")
+    _request_stop(tx, changed, actor=actor, detail=describe_end(reason))
 
 
 def pause(tx: Tx, query: StreamQuery, *, actor: str) -> None:
-    """Request a pause of a live query. Do nothing if that is requested already.
-
-    Args:
-        query: The query, locked.
-
-    Raises:
-        StreamStateConflict: The query is being stopped.
-    """
-    if query.wanted is Wanted.PAUSED:
-        return
-    _check_not_stopping(query, "paused")
-    _request_stop(tx, _want(tx, query, Wanted.PAUSED), actor=actor, reason="paused by a user")
+    """Request a pause of a locked query that is to run."""
+    detail = {"reason": "paused by a user"}
+    _request_stop(tx, _want(tx, query, Wanted.PAUSED), actor=actor, detail=detail)
 
 
 def resume(tx: Tx, query: StreamQuery, *, actor: str) -> None:
-    """Continue a paused query, or take back a pause.
-
-    Args:
-        query: The query, locked.
-
-    Raises:
-        StreamStateConflict: The query is neither paused nor about to be.
-    """
-    if query.wanted is not Wanted.PAUSED:
-        raise StreamStateConflict(
-            f"The query {query.qualified_name} cannot be resumed: it is {query.state}, not paused."
-        )
+    """Continue a locked query that is paused, or take back its pause."""
     changed = _want(tx, query, Wanted.RUNNING)
     if changed.state is StreamState.PAUSED:
         _change(tx, changed, StreamState.STARTING, actor=actor)
 
 
 def retry(tx: Tx, query: StreamQuery, *, actor: str) -> None:
-    """Start a query now that backs off.
-
-    Args:
-        query: The query, locked.
-
-    Raises:
-        StreamStateConflict: The query does not back off.
-    """
-    if query.state is not StreamState.BACKING_OFF:
-        raise StreamStateConflict(
-            f"The query {query.qualified_name} does not wait for a retry: it is {query.state}."
-        )
+    """Start a locked query now that backs off."""
     changed = _want(tx, query, Wanted.RUNNING)
     _change(tx, changed, StreamState.STARTING, actor=actor, values={"retry_at": None})
 
 
 def apply_reports(
-    tx: Tx, session_id: str, reports: Collection[QueryReport], *, actor: str
-) -> list[str]:
+    tx: Tx, lease: DriverLease, reports: Collection[QueryReport]
+) -> list[QueryReport]:
     """Apply what the driver of a session reports about its queries.
 
-    The transaction has locked the session with the epoch of the driver. A report about a query of
-    another session, or about an earlier desired state, is ignored.
+    The transaction has locked the session with the epoch of the driver. A report is ignored if its
+    query belongs to another session, if it is not newer than the last one, or if it does not answer
+    the present desired state. So is a second report about a query in one message.
 
     Returns:
-        The ids of the reported queries that belong to the session.
+        The new reports about queries of the session, whatever state they report.
     """
     if not reports:
         return []
-    live = stream_queries.fetch(tx, stream_queries.select_live(session_id))
+    live = stream_queries.fetch(tx, stream_queries.select_live(lease.session_id))
     queries = {query.id: query for query in live}
+    new = []
     for report in reports:
-        query = queries.get(report.id)
-        if query is not None and query.generation == report.generation:
-            _apply(tx, query, report, actor=actor)
-    return [report.id for report in reports if report.id in queries]
+        query = queries.pop(report.id, None)
+        if query is None or not is_new(query, report, lease.epoch):
+            continue
+        new.append(report)
+        if report.sequence is not None:
+            number = {"report_epoch": lease.epoch, "report_sequence": report.sequence}
+            _save(tx, query, number)
+        if answers(query, report):
+            _apply(tx, query, report, actor=lease.actor)
+    return new
 
 
 def release(tx: Tx, session_id: str, *, actor: str, reason: str) -> None:
@@ -141,11 +124,13 @@ def release(tx: Tx, session_id: str, *, actor: str, reason: str) -> None:
 def stop_all(tx: Tx, session_id: str, *, actor: str) -> None:
     """Request the end of all queries of a session that closes."""
     for query in stream_queries.fetch(tx, stream_queries.select_live(session_id)):
-        changed = query if query.wanted is Wanted.STOPPED else _want(tx, query, Wanted.STOPPED)
+        reason, changed = EndReason.SESSION_CLOSED, query
+        if query.wanted is not Wanted.STOPPED:
+            changed = _want(tx, query, Wanted.STOPPED, reason)
         if changed.state is StreamState.PAUSED:
             _end_stopped(tx, changed, actor=actor)
         elif changed.state is not StreamState.STOPPING:
-            detail = {"reason": "its session was closed"}
+            detail = describe_end(reason)
             _change(tx, changed, StreamState.STOPPING, actor=actor, detail=detail)
 
 
@@ -162,7 +147,7 @@ def end_all(tx: Tx, session_id: str, *, actor: str, failure: Failure | None = No
             _fail(tx, query, failure, actor=actor)
         else:
             changed = _change(tx, query, StreamState.STOPPING, actor=actor)
-            _end_stopped(tx, changed, actor=actor)
+            _end_stopped(tx, changed, actor=actor, reason=EndReason.SESSION_ENDED)
 
 
 def end_with_statement(
@@ -185,7 +170,15 @@ def end_with_statement(
         return
     if query.state in _STARTED:
         query = _change(tx, query, StreamState.STOPPING, actor=actor)
-    _change(tx, query, StreamState.STOPPED, actor=actor)
+    reason = query.end_reason or EndReason.STATEMENT_ENDED
+    _change(
+        tx,
+        query,
+        StreamState.STOPPED,
+        actor=actor,
+        detail=describe_end(reason),
+        values={"end_reason": reason},
+    )
 
 
 def restart(tx: Tx, ended: StreamQuery, session_id: str, *, actor: str) -> str:
@@ -214,8 +207,6 @@ def restart(tx: Tx, ended: StreamQuery, session_id: str, *, actor: str) -> str:
 
 def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> None:
     target = report.state
-    if target not in _REPORTED:
-        return
     if query.state is StreamState.STOPPING:
         if target in STREAM.terminal:
             _confirm_stop(tx, query, actor=actor, values=columns_of(report))
@@ -238,6 +229,10 @@ def _walk(
     tx: Tx, query: StreamQuery, path: list[StreamState], report: QueryReport, *, actor: str
 ) -> StreamQuery:
     """Change the state of a query along a path. Return the query in the reported state."""
+    detail, values = detail_of(report), columns_of(report)
+    if report.state is StreamState.STOPPED:
+        reason = reason_of(report)
+        detail, values = describe_end(reason), {**values, "end_reason": reason}
     for state in path:
         is_last = state is report.state
         query = _change(
@@ -245,9 +240,9 @@ def _walk(
             query,
             state,
             actor=actor,
-            detail=detail_of(report) if is_last else None,
+            detail=detail if is_last else None,
             failure=report.error if is_last and state is not StreamState.RUNNING else None,
-            values=columns_of(report) if is_last else None,
+            values=values if is_last else None,
         )
     if query.state in STREAM.terminal:
         failure = report.error or _UNKNOWN_FAILURE
@@ -256,16 +251,18 @@ def _walk(
     return query
 
 
-def _want(tx: Tx, query: StreamQuery, wanted: Wanted) -> StreamQuery:
-    generation = query.generation + 1
-    _save(tx, query, {"wanted": wanted, "generation": generation})
+def _want(
+    tx: Tx, query: StreamQuery, wanted: Wanted, reason: EndReason | None = None
+) -> StreamQuery:
+    changes: dict[str, Any] = {"wanted": wanted, "generation": query.generation + 1}
+    changes["end_reason"] = reason
+    _save(tx, query, changes)
     stream_queries.announce_change(tx, query.session_id)
-    return replace(query, wanted=wanted, generation=generation)
+    return replace(query, **changes)
 
 
-def _request_stop(tx: Tx, query: StreamQuery, *, actor: str, reason: str) -> None:
+def _request_stop(tx: Tx, query: StreamQuery, *, actor: str, detail: dict[str, str]) -> None:
     """Move a query to `stopping`, and on if no driver has to stop it."""
-    detail = {"reason": reason}
     if query.state is not StreamState.STOPPING:
         query = _change(tx, query, StreamState.STOPPING, actor=actor, detail=detail)
     if stream_queries.has_no_driver(tx, query.session_id):
@@ -285,10 +282,27 @@ def _confirm_stop(
 
 
 def _end_stopped(
-    tx: Tx, query: StreamQuery, *, actor: str, values: dict[str, Any] | None = None
+    tx: Tx,
+    query: StreamQuery,
+    *,
+    actor: str,
+    values: dict[str, Any] | None = None,
+    reason: EndReason = EndReason.SESSION_ENDED,
 ) -> StreamQuery:
-    """End a query as `stopped`, and begin its next attempt if that is wanted. Return the query."""
-    ended = _change(tx, query, StreamState.STOPPED, actor=actor, values=values)
+    """End a query as `stopped`, and begin its next attempt if that is wanted. Return the query.
+
+    Args:
+        reason: Why the query ends if no end was requested.
+    """
+    reason = query.end_reason or reason
+    ended = _change(
+        tx,
+        query,
+        StreamState.STOPPED,
+        actor=actor,
+        detail=describe_end(reason),
+        values={**(values or {}), "end_reason": reason},
+    )
     if query.wanted is Wanted.RESTARTED:
         restart(tx, ended, query.session_id, actor=actor)
     else:
@@ -349,10 +363,3 @@ def _change(
 
 def _save(tx: Tx, query: StreamQuery, values: dict[str, Any]) -> None:
     tx.execute(update(table).where(table.c.id == query.id).values(values))
-
-
-def _check_not_stopping(query: StreamQuery, action: str) -> None:
-    if query.state in STREAM.terminal or query.wanted is not Wanted.RUNNING:
-        raise StreamStateConflict(
-            f"The query {query.qualified_name} cannot be {action}: it is {query.state}."
-        )

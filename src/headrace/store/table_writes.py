@@ -119,11 +119,12 @@ def release(tx: Tx, statement_id: str, lease: DriverLease, *, succeeded: bool) -
     if succeeded:
         tx.execute(delete(table_writes).where(*is_own))
         return
-    # One row for each driver and table is enough to find the files.
+    # One row for each driver and table is enough to find the files. A repeated report keeps it.
     locations = select(table_writes.c.location).where(*is_own)
     earlier = delete(table_writes).where(
         table_writes.c.session_id == lease.session_id,
         table_writes.c.epoch == lease.epoch,
+        table_writes.c.statement_id != statement_id,
         table_writes.c.released,
         table_writes.c.location.in_(locations),
     )

@@ -24,6 +24,7 @@ materialized_views = Table(
     Column("rows", Document(ViewRows), nullable=False),
     Column("statement_id", id_type(), nullable=False),
     Column("writer_id", id_type(), nullable=False),
+    Column("writer_attempt", Integer),
     Column("generation", Integer, nullable=False),
     Column("began_at", Instant, nullable=False),
     Column("current_generation", Integer),

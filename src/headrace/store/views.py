@@ -40,6 +40,8 @@ class NewMaterializedView:
     text: str
     rows: ViewRows
     statement_id: str
+    attempt: int
+    """Attempt of the statement."""
 
 
 def insert_view(tx: Tx, new: NewMaterializedView, *, actor: str) -> MaterializedView:
@@ -66,6 +68,7 @@ def insert_view(tx: Tx, new: NewMaterializedView, *, actor: str) -> Materialized
         "rows": new.rows,
         "statement_id": new.statement_id,
         "writer_id": new.statement_id,
+        "writer_attempt": new.attempt,
         "generation": (tx.execute(used).scalar() or 0) + 1,
     }
     try:
@@ -85,9 +88,17 @@ def insert_view(tx: Tx, new: NewMaterializedView, *, actor: str) -> Materialized
     return view
 
 
-def begin_generation(tx: Tx, view: MaterializedView, statement_id: str) -> MaterializedView:
-    """Begin the next generation of a locked view, and return the view."""
+def begin_generation(
+    tx: Tx, view: MaterializedView, statement_id: str, attempt: int
+) -> MaterializedView:
+    """Begin the next generation of a locked view, and return the view.
+
+    Repeating the call for the same attempt of a statement changes nothing.
+    """
+    if (view.writer_id, view.writer_attempt) == (statement_id, attempt):
+        return view
     values = {"generation": view.generation + 1, "writer_id": statement_id}
+    values["writer_attempt"] = attempt
     change = update(table).where(table.c.id == view.id)
     tx.execute(change.values(values).values(began_at=clock()))
     changed = lock(tx, view.id)

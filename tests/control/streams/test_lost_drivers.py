@@ -13,7 +13,7 @@ from headrace.model.materialized_view import NameScope
 def test_a_query_continues_in_the_driver_after_a_lost_one(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
     query = RunningQuery(node)
-    query.report(StreamState.RUNNING, last_batch=7)
+    query.report(StreamState.RUNNING, last_batch=7, sequence=50)
     node.launcher.report_exit(query.session, "killed by SIGKILL")
     second = node.launcher.connect_driver(query.session, launch=2)
 
@@ -21,7 +21,7 @@ def test_a_query_continues_in_the_driver_after_a_lost_one(start_node: StartNode)
     assert second.hello().applied
     desired = second.read_streams().queries
     assert [(each.id, each.last_batch, each.held) for each in desired] == [(query.id, 7, False)]
-    query.report(StreamState.RUNNING, driver=second, run_id="run-2")
+    query.report(StreamState.RUNNING, driver=second, run_id="run-2", sequence=1)
     assert query.state == "running"
 
 

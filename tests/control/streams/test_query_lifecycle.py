@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import ERROR, RunningQuery
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StatementState, StreamState
-from headrace.model.stream_query import QueryProgress, Wanted
+from headrace.model.stream_query import EndReason, QueryProgress, QueryReport, Wanted, describe_end
 
 
 def test_save_stream_starts_a_query_that_any_node_can_show(node: InProcessNode) -> None:
@@ -58,6 +61,54 @@ def test_a_report_about_an_earlier_generation_changes_nothing(node: InProcessNod
     assert query.state == "stopping"
     query.report(StreamState.RUNNING)
     assert query.state == "stopping"
+
+
+@pytest.mark.parametrize("sequence", [None, 7])
+@pytest.mark.parametrize("state", [StreamState.STOPPED, StreamState.RUNNING, StreamState.FAILED])
+def test_a_paused_query_stays_paused_when_its_driver_repeats_its_last_report(
+    node: InProcessNode, state: StreamState, sequence: int | None
+) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "pause")
+    query.report(StreamState.STOPPED, sequence=sequence)
+    before = (node.stream(query.id), query.transitions())
+    for number in (sequence, sequence, sequence and sequence + 1):
+        query.report(state, sequence=number)
+
+    assert query.state == "paused"
+    assert (node.stream(query.id), query.transitions()) == before
+
+
+@pytest.mark.parametrize("late", [1, 2, 3, 4])
+def test_a_late_report_changes_nothing(node: InProcessNode, late: int) -> None:
+    """The driver has sent it again to another node, because the first one did not answer."""
+    query = RunningQuery(node)
+    failed = {"failures": 1, "delay_seconds": 60.0, "retry_seconds": 60.0}
+    reports: list[tuple[StreamState, dict[str, Any]]] = [
+        (StreamState.STARTING, {"run_id": None}),
+        (StreamState.RUNNING, {"last_batch": 4, "progress": [_progress(4)]}),
+        (StreamState.RUNNING, {"last_batch": 104, "progress": [_progress(104)]}),
+        (StreamState.BACKING_OFF, {"last_batch": 104, **failed}),
+    ]
+    for sequence, (state, facts) in enumerate(reports, start=1):
+        query.report(state, sequence=sequence, **facts)
+    before = (node.stream(query.id), query.transitions())
+    state, facts = reports[late - 1]
+    query.report(state, sequence=late, **facts)
+
+    assert query.state == "backing_off"
+    assert (node.stream(query.id), query.transitions()) == before
+
+
+def test_only_the_first_report_about_a_query_in_one_message_counts(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    reports = [
+        QueryReport(id=query.id, generation=1, state=state, run_id=state)
+        for state in (StreamState.STOPPED, StreamState.RUNNING)
+    ]
+    query.driver.renew(queries=reports)
+
+    assert query.state == "stopped"
 
 
 def test_a_paused_query_starts_again_when_it_is_resumed(node: InProcessNode) -> None:
@@ -181,13 +232,61 @@ def test_a_query_whose_session_has_ended_restarts_in_a_new_session(node: InProce
     assert [each.id for each in driver.read_streams().queries] == [successor["id"]]
 
 
-def test_a_query_ends_when_its_sources_have_ended(node: InProcessNode) -> None:
+@pytest.mark.parametrize(
+    ("claimed", "shown"),
+    [
+        (EndReason.SOURCES_ENDED, EndReason.SOURCES_ENDED),
+        (EndReason.STOPPED, EndReason.NOT_REPORTED),
+        (EndReason.SESSION_CLOSED, EndReason.NOT_REPORTED),
+        (None, EndReason.NOT_REPORTED),
+    ],
+)
+def test_a_query_that_ends_by_itself_has_the_reason_of_its_driver_if_a_driver_can_know_it(
+    node: InProcessNode, claimed: EndReason | None, shown: EndReason
+) -> None:
     query = RunningQuery(node)
-    query.report(StreamState.STOPPED, last_batch=3)
-    event = node.events(query.id)[-1]
+    query.report(StreamState.STOPPED, last_batch=3, reason=claimed)
+    event, body = node.events(query.id)[-1], node.stream(query.id)
 
-    assert (query.state, node.stream(query.id)["last_batch"]) == ("stopped", 3)
-    assert event["detail"] == {"reason": "its sources have ended"}
+    assert (body["state"], body["last_batch"], body["end_reason"]) == ("stopped", 3, shown)
+    assert event["detail"] == describe_end(shown)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda node, query: node.act_on_stream(query.name, "stop"), EndReason.STOPPED),
+        (lambda node, query: node.act_on_stream(query.name, "restart"), EndReason.RESTARTED),
+        (
+            lambda node, query: node.http.delete(f"/api/v1/sessions/{query.session}"),
+            EndReason.SESSION_CLOSED,
+        ),
+    ],
+)
+@pytest.mark.parametrize("claimed", [None, EndReason.SOURCES_ENDED])
+def test_a_requested_end_has_the_reason_of_the_request(
+    node: InProcessNode,
+    end: Callable[[InProcessNode, RunningQuery], object],
+    reason: EndReason,
+    claimed: EndReason | None,
+) -> None:
+    query = RunningQuery(node)
+    end(node, query)
+    assert node.stream(query.id)["end_reason"] is None
+    query.report(StreamState.STOPPED, reason=claimed, sequence=9)
+
+    assert node.stream(query.id)["end_reason"] == reason
+    details = [event["detail"] for event in node.events(query.id)[-2:]]
+    assert details == [describe_end(reason)] * 2
+
+
+def test_a_driver_that_stops_a_query_because_it_exits_does_not_end_the_query(
+    node: InProcessNode,
+) -> None:
+    query = RunningQuery(node)
+    query.report(StreamState.STOPPED, sequence=9)
+
+    assert query.state == "running"
 
 
 def test_a_failed_query_can_be_restarted_but_never_revived(node: InProcessNode) -> None:
@@ -195,9 +294,6 @@ def test_a_failed_query_can_be_restarted_but_never_revived(node: InProcessNode) 
     query.report(StreamState.FAILED, error=ERROR)
     query.report(StreamState.RUNNING)
     assert query.state == "failed"
-    for action in ("pause", "resume", "retry"):
-        assert node.http.post(f"/api/v1/streams/{query.id}/{action}").status_code == 409
-    assert node.act_on_stream(query.id, "stop")["state"] == "failed"
     assert node.act_on_stream(query.id, "restart")["attempt"] == 2
 
 

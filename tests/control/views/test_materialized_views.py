@@ -136,6 +136,22 @@ def test_an_intent_that_fails_is_tried_again_and_fails_for_good_at_last(
     assert events[-1]["detail"] == {"error": "no access"}
 
 
+def test_a_late_failure_of_an_earlier_claim_does_not_end_the_present_claim(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.store.catalog_intents._RETRY_SECONDS", 0.0)
+    node = start_node()
+    view = ViewWriter(node).make()
+    node.run(f"DROP MATERIALIZED VIEW {view.name}")
+    [first] = carry_out(view.driver)
+    [second] = carry_out(view.driver, failed=[first.id], attempt=first.attempt)
+    assert (first.attempt, second.attempt) == (1, 2)
+    before = node.events(first.id)
+
+    assert carry_out(view.driver, failed=[first.id], attempt=first.attempt) == []
+    assert node.events(first.id) == before
+
+
 def test_a_driver_cannot_end_an_intent_that_another_driver_has_claimed(
     node: InProcessNode,
 ) -> None:
@@ -187,6 +203,23 @@ def test_a_cancelled_statement_begins_no_generation(node: InProcessNode) -> None
     answer = begin_generation(writer.driver, statement, new_view(writer.name))
 
     assert (answer.view, answer.failure, answer.busy) == (None, None, False)
+
+
+def test_an_attempt_that_asks_again_for_its_generation_gets_the_same_one(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    writer = ViewWriter(node)
+    statement = writer.submit_create()
+    first = begin_generation(writer.driver, statement, new_view(writer.name))
+    assert begin_generation(writer.driver, statement, new_view(writer.name)) == first
+    node.launcher.report_exit(writer.session, "killed by SIGKILL")
+    second = node.launcher.connect_driver(writer.session, launch=2)
+    assert second.hello().applied
+    assert second.claim().attempt == 2
+    numbers = [begin_generation(second, statement, new_view(writer.name)).number for _ in range(3)]
+
+    assert numbers == [first.number + 1] * 3
 
 
 def test_the_generation_of_a_lost_driver_is_completed_by_the_next_attempt(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.streams import NUMBERS, StartRun, finish, read_rows
+from tests.support.waiting import wait_until
 
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.model.materialized_view import NameScope
@@ -197,15 +198,32 @@ def test_a_failed_batch_is_a_failure_that_a_restart_may_repair(
     assert failure.message == "broken row"
 
 
-def test_a_query_that_something_else_has_stopped_is_started_again(
-    start: StartRun, numbers: str
+@pytest.mark.parametrize("trigger", ["", " TRIGGER 1 HOUR"])
+def test_a_query_that_other_code_has_stopped_between_two_batches_is_started_again(
+    start: StartRun, numbers: str, trigger: str
 ) -> None:
-    run = start("SAVE STREAM numbers TO noop", numbers)
+    run = start(f"SAVE STREAM numbers TO noop{trigger}", numbers)
+    wait_until(lambda: run.read_new_batches(None), what="a batch is complete")
+    wait_until(lambda: not run._query.status["isTriggerActive"], what="no batch runs")
     run.stop()
-    with pytest.raises(RunFailed, match="not by a request to Headrace") as caught:
+    with pytest.raises(RunFailed, match="Code in the driver stopped the query") as caught:
         finish(run)
 
-    assert not caught.value.is_permanent
+    assert (caught.value.failure.code, caught.value.is_permanent) == ("stream_stopped", False)
+
+
+@pytest.mark.parametrize("trigger", ["", " TRIGGER 1 HOUR"])
+def test_a_query_whose_checkpoint_another_run_takes_over_fails_with_that_reason(
+    start: StartRun, numbers: str, trigger: str
+) -> None:
+    save = f"SAVE STREAM numbers TO noop{trigger}"
+    first = start(save, numbers)
+    wait_until(lambda: first.read_new_batches(None), what="a batch is complete")
+    second = start(save, numbers)
+    with pytest.raises(RunFailed, match=second.run_id) as caught:
+        finish(first)
+
+    assert (caught.value.failure.code, caught.value.is_permanent) == ("checkpoint_taken_over", True)
 
 
 def test_a_changed_query_fails_for_good_on_an_old_checkpoint(start: StartRun, numbers: str) -> None:

@@ -16,6 +16,7 @@ from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import (
     DesiredQueries,
     DesiredQuery,
+    EndReason,
     QueryProgress,
     QueryReport,
     QuerySpec,
@@ -278,8 +279,30 @@ def test_a_query_whose_sources_have_ended_is_stopped(supervisor: Supervisor, run
     run.batches = [batch(0)]
     run.finish()
 
-    assert wait_for_state(supervisor, StreamState.STOPPED).last_batch == 0
+    ended = wait_for_state(supervisor, StreamState.STOPPED)
+    assert (ended.last_batch, ended.reason) == (0, EndReason.SOURCES_ENDED)
     assert not run.is_stopped.is_set()
+
+
+def test_a_report_has_a_new_number_only_if_it_says_something_new(
+    supervisor: Supervisor, runs: Runs
+) -> None:
+    order(supervisor, desired(), desired("other"))
+    run = runs.wait_for("q")
+    runs.wait_for("other")
+    running = wait_for_state(supervisor, StreamState.RUNNING)
+    assert running.sequence == report(supervisor).sequence
+    run.fail()
+    waiting = wait_for_state(supervisor, StreamState.BACKING_OFF)
+    order(supervisor, desired(generation=2, wanted=Wanted.STOPPED), desired("other"))
+    stopped = wait_for_state(supervisor, StreamState.STOPPED)
+
+    order(supervisor, desired(generation=3), desired("other"))
+    runs.wait_for("q", 2)
+    again = wait_for_state(supervisor, StreamState.RUNNING)
+
+    numbers = [each.sequence or 0 for each in (running, waiting, stopped, again)]
+    assert numbers == sorted(set(numbers))
 
 
 def test_a_new_driver_waits_out_the_backoff_of_the_one_before(

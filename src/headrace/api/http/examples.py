@@ -141,6 +141,7 @@ _STREAM: Json = {
     "started_at": _LATER,
     "healthy_since": _LATER,
     "ended_at": None,
+    "end_reason": None,
     "progress": [
         {
             "batch": 41,

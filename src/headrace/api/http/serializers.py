@@ -21,6 +21,7 @@ from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
 from headrace.model.event import Event
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import StreamState
 from headrace.model.node import NodeRecord
 from headrace.model.result import ResultInfo
 from headrace.model.session import Session
@@ -169,6 +170,7 @@ def stream_body(status: QueryStatus) -> StreamBody:
         started_at=query.started_at,
         healthy_since=query.healthy_since,
         ended_at=query.ended_at,
+        end_reason=query.end_reason if query.state is StreamState.STOPPED else None,
         progress=[BatchBody(**batch.model_dump()) for batch in status.progress],
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.api.http.schemas import ErrorBody, Instant, ResponseModel
 from headrace.model.lifecycle import StreamState
-from headrace.model.stream_query import Wanted
+from headrace.model.stream_query import EndReason, Wanted
 
 
 class BatchBody(ResponseModel):
@@ -86,6 +86,8 @@ class StreamBody(ResponseModel):
     """Start of the last run."""
     ended_at: Instant | None
     """When the attempt ended."""
+    end_reason: EndReason | str | None
+    """Why it is stopped; null if it has failed or has not ended."""
     progress: list[BatchBody]
     """The last batches, oldest first; in a list, only the last one."""
 

@@ -14,7 +14,7 @@ from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.serializers import stream_body
 from headrace.api.http.stream_schemas import StreamBody, StreamPage
-from headrace.control.streams.actions import StreamAction
+from headrace.model.stream_action import StreamAction
 
 StreamRef = Annotated[
     str, Path(description="id of the query, its name, or `scope.name`", max_length=1024)

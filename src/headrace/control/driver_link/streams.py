@@ -54,7 +54,5 @@ def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Fail
 
 def apply_query_reports(tx: Tx, lease: DriverLease, reports: Sequence[QueryReport]) -> None:
     """Apply what a driver reports about its queries, and keep the progress of their batches."""
-    known = stream_transitions.apply_reports(tx, lease.session_id, reports, actor=lease.actor)
-    for report in reports:
-        if report.id in known:
-            stream_progress.save(tx, report.id, report.progress)
+    for report in stream_transitions.apply_reports(tx, lease, reports):
+        stream_progress.save(tx, report.id, report.progress)

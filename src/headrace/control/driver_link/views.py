@@ -75,8 +75,7 @@ class ViewWrites:
                 view = self._find_or_insert(tx, lease, statement, message.new)
                 if _has_live_transaction(tx, view, statement):
                     return Generation(busy=True)
-                if view.writer_id != statement.id or statement.attempts > 1:
-                    view = views.begin_generation(tx, view, statement.id)
+                view = views.begin_generation(tx, view, statement.id, statement.attempts)
                 return Generation(view=view.id, number=view.generation)
         except (LeaseLost, StoreUnavailable):
             raise
@@ -90,7 +89,9 @@ class ViewWrites:
             if message.done:
                 catalog_intents.finish(tx, lease, message.done)
             for failed in message.failed:
-                catalog_intents.postpone(tx, lease, failed.id, failed.message)
+                catalog_intents.postpone(
+                    tx, lease, failed.id, failed.message, attempt=failed.attempt
+                )
             claimed = catalog_intents.claim(tx, lease, message.identities, limit=_MAX_INTENTS)
         return Intents(intents=claimed)
 
@@ -252,6 +253,7 @@ def _to_row(
         text=statement.spec.text,
         rows=new.rows,
         statement_id=statement.id,
+        attempt=statement.attempts,
     )
 
 

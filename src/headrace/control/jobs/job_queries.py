@@ -11,7 +11,7 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
 from headrace.model.lifecycle import STREAM, StreamState
-from headrace.model.stream_query import NewStreamQuery, QuerySpec, StreamQuery, Wanted
+from headrace.model.stream_query import EndReason, NewStreamQuery, QuerySpec, StreamQuery, Wanted
 from headrace.settings_sections import JobSettings
 from headrace.store import sessions, stream_queries, stream_transitions
 from headrace.store.database import Tx
@@ -95,7 +95,7 @@ def stop_queries(tx: Tx, query_ids: Collection[str], *, actor: str) -> bool:
     for query in live:
         locked = stream_queries.lock(tx, query.id)
         if locked is not None:
-            stream_transitions.stop(tx, locked, actor=actor)
+            stream_transitions.stop(tx, locked, actor=actor, reason=EndReason.JOB_CHANGED)
     return bool(live)
 
 
@@ -107,7 +107,7 @@ def stop_job(tx: Tx, owner: str, name: str, *, actor: str) -> list[str]:
     for query in live:
         locked = stream_queries.lock(tx, query.id)
         if locked is not None:
-            stream_transitions.stop(tx, locked, actor=actor)
+            stream_transitions.stop(tx, locked, actor=actor, reason=EndReason.JOB_CHANGED)
     return [query.id for query in live]
 
 

@@ -45,7 +45,7 @@ class NodeStatements:
         except StoreUnavailable:
             raise
         except HeadraceError as error:
-            failure = Failure.of(error)
+            failure = Failure.with_hint(error)
         statement_transitions.transition(
             tx,
             statement.id,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable
+from functools import partial
 
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.lookup import find_query, lock_query
@@ -11,7 +12,14 @@ from headrace.errors import SessionNotFound, StreamStateConflict
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
-from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.model.stream_action import (
+    Answer,
+    StreamAction,
+    answer_action,
+    describe_conflict,
+    suggest_action,
+)
+from headrace.model.stream_query import ADHOC_SCOPE, EndReason, StreamQuery
 from headrace.settings import Settings
 from headrace.store import jobs, sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx
@@ -19,18 +27,10 @@ from headrace.store.database import Tx
 _ACCEPTING = SESSION.live - {SessionState.CLOSING}
 
 
-class StreamAction(StrEnum):
-    """An action on one query."""
-
-    STOP = "stop"
-    PAUSE = "pause"
-    RESUME = "resume"
-    RESTART = "restart"
-    RETRY = "retry"
-
-
 def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction) -> StreamQuery:
     """Apply an action to a query of an owner. Return the query, or its next attempt.
+
+    An action that is in force already changes nothing (model/stream_action.py).
 
     Raises:
         StreamNotFound: The owner has no such query.
@@ -39,7 +39,12 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
             checkpoint.
     """
     query = lock_query(tx, owner, name)
+    answer = answer_action(query, action)
+    if answer is Answer.IN_FORCE:
+        return query
     _check_deployment(tx, query)
+    if answer is Answer.CONFLICT:
+        raise StreamStateConflict(describe_conflict(query, action), hint=_suggest(query))
     if action is StreamAction.RESTART:
         _check_view(tx, query)
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
@@ -47,19 +52,29 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
         session_id = _choose_session(tx, settings, query)
         query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
         return find_query(tx, owner, query_id)
-    if action is StreamAction.STOP:
-        stream_transitions.stop(tx, query, actor=owner)
-    elif action is StreamAction.RESTART:
-        stream_transitions.stop(tx, query, actor=owner, restart=True)
-    elif action is StreamAction.PAUSE:
-        stream_transitions.pause(tx, query, actor=owner)
-    elif action is StreamAction.RESUME:
-        stream_transitions.resume(tx, query, actor=owner)
-    else:
-        stream_transitions.retry(tx, query, actor=owner)
+    _ACTIONS[action](tx, query, actor=owner)
     current = stream_queries.get(tx, query.id)
     assert current is not None
+    if action is StreamAction.RESTART and current.state in STREAM.terminal:
+        # No driver had to stop the query: the next attempt has begun, with the same name.
+        current = stream_queries.find(tx, owner, query.scope, query.name) or current
     return current
+
+
+_ACTIONS: dict[StreamAction, Callable[..., None]] = {
+    StreamAction.STOP: stream_transitions.stop,
+    StreamAction.PAUSE: stream_transitions.pause,
+    StreamAction.RESUME: stream_transitions.resume,
+    StreamAction.RESTART: partial(stream_transitions.stop, reason=EndReason.RESTARTED),
+    StreamAction.RETRY: stream_transitions.retry,
+}
+
+
+def _suggest(query: StreamQuery) -> str:
+    """Return which action would act."""
+    if query.state in STREAM.terminal and query.scope != ADHOC_SCOPE:
+        return f"Start the job: headrace job start {query.scope}."
+    return suggest_action(query)
 
 
 def _check_view(tx: Tx, query: StreamQuery) -> None:
@@ -99,7 +114,7 @@ def _check_job(query: StreamQuery) -> None:
     if query.scope != ADHOC_SCOPE:
         raise StreamStateConflict(
             f"The query {query.qualified_name} has ended and belongs to the job {query.scope}.",
-            hint=f"Start the job: headrace job start {query.scope}.",
+            hint=_suggest(query),
         )
 
 

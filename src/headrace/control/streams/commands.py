@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.control.streams.actions import StreamAction, act
+from headrace.control.streams.actions import act
 from headrace.control.streams.lookup import find_query
 from headrace.errors import DefinitionNotFound, HeadraceError
 from headrace.grammar.masking import mask_statement
@@ -24,6 +24,7 @@ from headrace.model.definition import Definition, DefinitionKind
 from headrace.model.failure import Failure
 from headrace.model.result import ResultReport
 from headrace.model.statement import Statement
+from headrace.model.stream_action import StreamAction
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.results.node_result import make_text_result
 from headrace.settings import Settings

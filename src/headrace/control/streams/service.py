@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.streams.actions import StreamAction, act
+from headrace.control.streams.actions import act
 from headrace.control.streams.lookup import find_query
 from headrace.grammar.masking import mask_statement
+from headrace.model.stream_action import StreamAction
 from headrace.model.stream_query import QueryProgress, StreamQuery
 from headrace.store import stream_progress, stream_queries
 

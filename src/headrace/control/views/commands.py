@@ -25,7 +25,7 @@ from headrace.model.materialized_view import (
     generation_name,
 )
 from headrace.model.result import ResultReport
-from headrace.model.stream_query import StreamQuery
+from headrace.model.stream_query import EndReason, StreamQuery
 from headrace.results.node_result import make_text_result
 from headrace.store import (
     catalog_intents,
@@ -73,7 +73,7 @@ def _drop(tx: Tx, owner: str, command: MaterializedViewStatement) -> ResultRepor
             )
         locked = stream_queries.lock(tx, query.id)
         assert locked is not None
-        stream_transitions.stop(tx, locked, actor=owner)
+        stream_transitions.stop(tx, locked, actor=owner, reason=EndReason.VIEW_DROPPED)
     views.end(tx, view, actor=owner)
     query_id = None if query is None else query.id
     catalog_intents.insert_intent(tx, view, IntentAction.DROP_VIEW, actor=owner, query_id=query_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -14,7 +15,7 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.stream_end import has_ended_by_itself
+from headrace.driver.stream_end import find_later_run, has_ended_by_itself
 from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.batch_run import start_batch
 from headrace.driver.streams.checkpoints import check_checkpoint
@@ -27,7 +28,7 @@ from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
 from headrace.driver.streams.view_refresh import start_refresh
-from headrace.errors import HeadraceError
+from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
@@ -36,8 +37,13 @@ from headrace.model.stream_query import DesiredQuery, QueryProgress
 
 _LOG = logging.getLogger("headrace.driver.streams")
 _WAIT_MILLISECONDS = 500
+_SUCCESSOR_SECONDS = 2.0
+"""Time in which another run of the checkpoint registers, after Spark has stopped this one."""
+_SUCCESSOR_POLL_SECONDS = 0.1
 _STOPPED = Failure(
-    code="stream_stopped", message="The query was stopped, but not by a request to Headrace."
+    code=StreamStopped.code,
+    message="Code in the driver stopped the query, for example with query.stop() in a UDF."
+    " STOP STREAM stops a query for good.",
 )
 
 
@@ -56,7 +62,8 @@ class SparkRun:
     def wait(self) -> bool:
         """Wait for half a second for the end; return whether the sources have ended.
 
-        Raises RunFailed, also if something else has stopped the query.
+        Raises RunFailed, also if something else has stopped the query. Raises ConnectionError if
+        the Spark application has stopped.
         """
         execution = self._query._jsq  # noqa: SLF001 - PySpark waits for whole seconds only
         try:
@@ -64,11 +71,42 @@ class SparkRun:
                 return False
             if has_ended_by_itself(self._session, self._query):
                 return True
+            self._check_application()
+            later = self._wait_for_later_run()
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError) as error:
+            self._check_application()
             raise self._describe_end(error) from error
-        raise RunFailed(_STOPPED, is_permanent=False)
+        if later is None:
+            raise RunFailed(_STOPPED, is_permanent=False)
+        taken = CheckpointTakenOver(
+            f"Spark stopped the query, because another query (run {later}) has started with its"
+            " checkpoint in the same driver.",
+            hint="Stop that query, then RESTART STREAM continues this one.",
+        )
+        raise RunFailed(Failure.of(taken), is_permanent=True)
+
+    def _check_application(self) -> None:
+        """Raise ConnectionError if the Spark application has stopped: the driver then ends."""
+        try:
+            has_stopped = self._session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
+        except (AttributeError, Py4JError) as error:
+            raise ConnectionError("the Spark application does not answer") from error
+        if has_stopped:
+            raise ConnectionError("the Spark application was stopped")
+
+    def _wait_for_later_run(self) -> str | None:
+        """Return the id of the run for which Spark has stopped this one; None if there is none.
+
+        Spark stops this run before it registers the other one.
+        """
+        deadline = time.monotonic() + _SUCCESSOR_SECONDS
+        while (later := find_later_run(self._session, self._query)) is None:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_SUCCESSOR_POLL_SECONDS)
+        return later
 
     def read_new_batches(self, after: int | None) -> list[QueryProgress]:
         """Return the progress of the committed batches after a number, oldest first."""

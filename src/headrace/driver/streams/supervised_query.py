@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from py4j.protocol import Py4JNetworkError
@@ -16,7 +17,13 @@ from headrace.driver.streams.failure_series import FailureSeries
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.retry_policy import RetryPolicy
-from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport, Wanted
+from headrace.model.stream_query import (
+    DesiredQuery,
+    EndReason,
+    QueryProgress,
+    QueryReport,
+    Wanted,
+)
 
 _LOG = logging.getLogger("headrace.driver.streams")
 _REPORTED_BATCHES = 100
@@ -68,6 +75,7 @@ class SupervisedQuery:
         *,
         start_run: Callable[[DesiredQuery], Run],
         on_change: Callable[[], None],
+        numbers: Iterator[int] | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -76,6 +84,7 @@ class SupervisedQuery:
         Args:
             start_run: Starts a run. Raises RunFailed.
             on_change: Called when the state has changed, so that it is reported.
+            numbers: The numbers of reports, which all queries of a driver share.
             clock: A monotonic clock, in seconds.
             draw: Returns a random number from 0 to 1.
         """
@@ -92,6 +101,9 @@ class SupervisedQuery:
         self._state = StreamState.STARTING
         self._run_id: str | None = None
         self._error: Failure | None = None
+        self._reason: EndReason | None = None
+        self._numbers = itertools.count(1) if numbers is None else numbers
+        self._last_report: QueryReport | None = None
         self._delay_seconds: float | None = None
         self._retry_time: float | None = None
         self._batches: deque[QueryProgress] = deque(maxlen=_REPORTED_BATCHES)
@@ -146,23 +158,32 @@ class SupervisedQuery:
             return None if self._state is StreamState.STARTING else self._state
 
     def report(self) -> QueryReport:
-        """Return what is to be reported now."""
+        """Return what is to be reported now.
+
+        A report has a new number only if it says something new: the store ignores repetitions.
+        """
         with self._condition:
             retry_seconds = None
             if self._state is StreamState.BACKING_OFF and self._retry_time is not None:
                 retry_seconds = max(0.0, self._retry_time - self._clock())
-            return QueryReport(
+            facts = QueryReport(
                 id=self._desired.id,
                 generation=self._desired.generation,
                 state=self._state,
                 run_id=self._run_id,
                 failures=self._series.failures,
                 delay_seconds=self._delay_seconds,
-                retry_seconds=retry_seconds,
                 last_batch=self._series.last_batch,
                 error=self._error,
-                progress=list(self._batches),
+                reason=self._reason,
             )
+            last = self._last_report
+            number = None if last is None else last.sequence
+            if last is None or facts.model_copy(update={"sequence": number}) != last:
+                number = next(self._numbers)
+                self._last_report = facts.model_copy(update={"sequence": number})
+            rest = {"retry_seconds": retry_seconds, "progress": list(self._batches)}
+            return facts.model_copy(update={"sequence": number, **rest})
 
     def acknowledge(self, report: QueryReport) -> None:
         """Forget the batches of a report that a node has accepted."""
@@ -228,6 +249,8 @@ class SupervisedQuery:
             has_ended = run.wait()
             self._collect(run)
             if has_ended:
+                with self._condition:
+                    self._reason = EndReason.SOURCES_ENDED
                 self._change_state(StreamState.STOPPED)
                 return
 

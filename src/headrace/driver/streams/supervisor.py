@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -41,6 +42,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._queries: dict[str, SupervisedQuery] = {}
         self._generation = 0
+        self._numbers = itertools.count(1)
 
     @property
     def generation(self) -> int:
@@ -116,6 +118,7 @@ class Supervisor:
             _policy_of(desired, self._read_conf()),
             start_run=self._start_run,
             on_change=self._on_change,
+            numbers=self._numbers,
         )
         self._queries[desired.id] = query
         query.start()

@@ -87,7 +87,8 @@ def carry_out_intents(session: SparkSession, link: NodeLink) -> int:
             if error_text is None:
                 done.append(intent.id)
             else:
-                failed.append(IntentError(id=intent.id, message=error_text))
+                failure = IntentError(id=intent.id, message=error_text, attempt=intent.attempt)
+                failed.append(failure)
         count += len(intents)
     return count
 
