@@ -353,7 +353,6 @@ def test_a_query_that_cannot_run_is_refused(
     [
         (b"{", {"Content-Type": "application/json"}, 400, "IllegalArgumentException"),
         (b"\xff", {"Content-Type": "application/json"}, 400, "IllegalArgumentException"),
-        (b"{}", {"Content-Type": "text/plain"}, 415, "UnsupportedMediaType"),
         (b" " * (BODY_LIMIT + 1), {}, 413, "BodyTooLarge"),
     ],
 )
@@ -366,13 +365,52 @@ def test_an_invalid_body_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", BASE, 405), ("PUT", f"{BASE}/x", 405), ("GET", f"{BASE}/a/b", 404)],
+    ("method", "path", "status", "text"),
+    [
+        ("GET", BASE, 405, "Incorrect HTTP method for uri [{}] and method [GET], allowed: [POST]"),
+        (
+            "PUT",
+            f"{BASE}/x",
+            405,
+            "Incorrect HTTP method for uri [{}] and method [PUT], allowed: [DELETE, GET]",
+        ),
+        ("GET", f"{BASE}/a/b", 400, "no handler found for uri [{}] and method [GET]"),
+    ],
 )
-def test_unknown_paths_and_methods_get_errors_in_the_format_of_opensearch(
-    node: InProcessNode, method: str, path: str, status: int
+def test_a_request_without_a_handler_gets_the_answer_of_an_opensearch_server(
+    node: InProcessNode, method: str, path: str, status: int, text: str
 ) -> None:
-    expect_error(node.http.request(method, path), status, "HTTPException")
+    response = node.http.request(method, path)
+    assert response.status_code == status
+    assert response.json() == {"error": text.format(path), "status": status}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "text"),
+    [
+        ("text/plain", "Content-Type header [text/plain] is not supported"),
+        (None, "Content-Type header is missing"),
+    ],
+)
+def test_a_body_of_another_media_type_gets_the_answer_of_an_opensearch_server(
+    node: InProcessNode, content_type: str | None, text: str
+) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    response = node.http.post(BASE, content=b"{}", headers=headers)
+    assert response.status_code == 406
+    assert response.json() == {"error": text, "status": 406}
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "application/x-ndjson", "application/x-ndjson; charset=UTF-8"],
+)
+def test_clients_may_send_json_in_each_media_type_that_opensearch_takes(
+    node: InProcessNode, content_type: str
+) -> None:
+    body = json.dumps({"datasource": "my_glue", "lang": "sql", "query": "SELECT 1"}) + "\n"
+    response = node.http.post(BASE, content=body, headers={"Content-Type": content_type})
+    assert response.status_code == 201, response.text
 
 
 def test_a_missing_token_gets_an_error_in_the_format_of_opensearch(start_node: StartNode) -> None:

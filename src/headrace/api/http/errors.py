@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeGuard
 
@@ -43,6 +43,10 @@ class RequestError:
     problems: Sequence[dict[str, Any]] = ()
     """The single errors, if the error stands for several."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    method: str = ""
+    path: str = ""
+    allowed_methods: Sequence[str] = ()
+    """For a path that does not have the method of the request: the methods that it has."""
 
 
 ErrorRenderer = Callable[[RequestError], Response]
@@ -62,14 +66,27 @@ class ErrorRenderers:
         self._by_prefix = by_prefix
         self._by_path = by_path
 
-    def respond(self, path: str, error: Exception) -> Response:
+    def respond(
+        self,
+        path: str,
+        error: Exception,
+        *,
+        method: str = "",
+        allowed_methods: Sequence[str] = (),
+    ) -> Response:
         """Return the response for an error on this path."""
+        described = replace(
+            describe_error(error), method=method, path=path, allowed_methods=allowed_methods
+        )
+        return self._find_renderer(path)(described)
+
+    def _find_renderer(self, path: str) -> ErrorRenderer:
         if path in self._by_path:
-            return self._by_path[path](describe_error(error))
+            return self._by_path[path]
         for prefix, render in self._by_prefix.items():
             if path.startswith(prefix):
-                return render(describe_error(error))
-        return self._default(describe_error(error))
+                return render
+        return self._default
 
 
 def describe_error(error: Exception) -> RequestError:
@@ -105,9 +122,12 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
             _LOG.error("%s: %s", error.code, error.message)
         if isinstance(error, Unauthorized):
             log_authentication_failure(request, error)
-        response = renderers.respond(request.url.path, error)
-        if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
+        path, method = request.url.path, request.method
+        if not _is_unknown_method(error):
+            return renderers.respond(path, error, method=method)
+        allowed = sorted(_allowed_methods(request))
+        response = renderers.respond(path, error, method=method, allowed_methods=allowed)
+        response.headers["Allow"] = ", ".join(allowed)
         return response
 
     async def handle_disconnect(_request: Request, _error: Exception) -> Response:
@@ -131,6 +151,12 @@ def _is_fault_of_node(error: Exception) -> TypeGuard[HeadraceError]:
         and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         and not isinstance(error, TooManyCalls)
     )
+
+
+def _is_unknown_method(error: Exception) -> bool:
+    if not isinstance(error, HTTPException):
+        return False
+    return error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
 
 
 def _allowed_methods(request: Request) -> set[str]:

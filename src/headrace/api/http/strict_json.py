@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
+from starlette.datastructures import MutableHeaders
 
 from headrace.errors import InvalidRequest, InvalidText
 
@@ -22,6 +23,8 @@ _MAX_DIGITS = 40
 # A string without an end reaches to the end of the text: no match fails, so the time is linear.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _POSSIBLE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_JSON = "application/json"
+_JSON_SUFFIX = re.compile(r"application/.+\+json")
 _NUL = b"\\u0000"
 _SQL_FIELDS = {"statement", "query"}
 """Fields with SQL text. The grammar refuses a NUL in them, with its position."""
@@ -86,6 +89,9 @@ def has_more_values(body: bytes, limit: int) -> bool:
 class StrictRoute(APIRoute):
     """A route whose body must be JSON and is parsed strictly."""
 
+    media_types: ClassVar[frozenset[str]] = frozenset({_JSON})
+    """Media types of a JSON body, besides `application/…+json`."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of the route, behind the checks of the body."""
         handler = super().get_route_handler()
@@ -93,17 +99,24 @@ class StrictRoute(APIRoute):
 
         async def handle_strictly(request: Request) -> Response:
             if has_body:
-                _check_media_type(request.headers.get("content-type"))
+                self._check_media_type(request)
+                # FastAPI parses only a body of this type.
+                MutableHeaders(scope=request.scope)["content-type"] = _JSON
             return await handler(StrictRequest(request.scope, request.receive))
 
         return handle_strictly
 
+    def _check_media_type(self, request: Request) -> None:
+        """Raise UnsupportedMediaType unless the body of a request is JSON."""
+        content_type = request.headers.get("content-type")
+        media_type = (content_type or "").partition(";")[0].strip().lower()
+        if media_type not in self.media_types and not _JSON_SUFFIX.fullmatch(media_type):
+            raise self.describe_media_type(content_type)
 
-def _check_media_type(content_type: str | None) -> None:
-    media_type = (content_type or "").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not re.fullmatch(r"application/.+\+json", media_type):
+    def describe_media_type(self, content_type: str | None) -> UnsupportedMediaType:
+        """Return the error for a body of another type."""
         reason = f"not as {content_type!r}" if content_type else "with a Content-Type header"
-        raise UnsupportedMediaType(f"Send the body as application/json, {reason}.")
+        return UnsupportedMediaType(f"Send the body as {_JSON}, {reason}.")
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -19,7 +19,7 @@ from headrace.api.context import node_of
 from headrace.api.http.opensearch_errors import DatasourceNotFound, TooManyRows, errors
 from headrace.api.http.result_responses import stream_response
 from headrace.api.http.schemas import RequestModel, ResponseModel
-from headrace.api.http.strict_json import StrictRoute
+from headrace.api.http.strict_json import StrictRoute, UnsupportedMediaType
 from headrace.control.caller import Caller
 from headrace.control.node import Node
 from headrace.control.result_reads import Reads
@@ -36,13 +36,27 @@ from headrace.settings import Settings
 
 PREFIX = "/_plugins/_async_query"
 
+_MEDIA_TYPES = frozenset({"application/json", "application/x-ndjson"})
+
+
+class OpenSearchRoute(StrictRoute):
+    """A route that accepts the media types of JSON that OpenSearch accepts."""
+
+    media_types = _MEDIA_TYPES
+
+    def describe_media_type(self, content_type: str | None) -> UnsupportedMediaType:
+        """Return the error for a body of another type, with the text of OpenSearch."""
+        problem = "is missing" if content_type is None else f"[{content_type}] is not supported"
+        return UnsupportedMediaType(f"Content-Type header {problem}")
+
+
 QueryId = Annotated[str, Path(description="id of the statement")]
 
 router = APIRouter(
     prefix=PREFIX,
     tags=["opensearch"],
     responses=errors(400, 401, 403, 421, 503),
-    route_class=StrictRoute,
+    route_class=OpenSearchRoute,
 )
 
 _DEFAULT_CATALOG = "spark_catalog"
@@ -122,7 +136,7 @@ class AsyncQueryResult(ResponseModel):
     """Why the query failed, with the error condition of Spark in brackets."""
 
 
-@router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(413, 415))
+@router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(406, 413))
 def create_async_query(
     request: Request, caller: Authenticated, body: AsyncQueryRequest
 ) -> Response:
