@@ -28,6 +28,7 @@ _SHOWN = 50
 _OUTPUT_UNITS = ("d", "h", "m", "s", "ms", "us")
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PATTERN = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
+_COMPACT = re.compile(rf"[0-9]+(?:{'|'.join(_UNITS)})")
 _JSON_SCHEMA_PATTERN = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(_UNITS)})\s*$"
 
 
@@ -48,6 +49,19 @@ def parse_duration(value: object) -> timedelta:
     except OverflowError:
         duration = timedelta.max
     return _check_length(duration, match[0])
+
+
+def parse_compact_duration(value: str) -> timedelta:
+    """Parse a whole number and a unit without a space, such as `50s` or `250us`.
+
+    Streams have this form from PSTL. Raises ValueError for any other value.
+    """
+    if not _COMPACT.fullmatch(value):
+        advice = "Write a whole number and a unit without a space, for example 50s"
+        raise ValueError(
+            f"{_shorten(value)} is not a duration. {advice}. Units: {', '.join(_UNITS)}"
+        )
+    return parse_duration(value)
 
 
 def _check_length(duration: timedelta, text: str) -> timedelta:

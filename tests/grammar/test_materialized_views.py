@@ -59,7 +59,9 @@ def test_a_refresh_is_work_of_a_driver(text: str, kind: str) -> None:
 
 
 _names = st.lists(
-    st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name), min_size=1, max_size=3
+    st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name and name.strip()),
+    min_size=1,
+    max_size=3,
 ).map(tuple)
 _properties = st.fixed_dictionaries(
     {},

@@ -127,7 +127,7 @@ def test_a_stream_can_be_a_query() -> None:
     )
 
 
-_names = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
+_names = st.text(min_size=1, max_size=8).filter(lambda name: "\0" not in name and name.strip())
 _columns = st.one_of(
     st.none(),
     st.lists(_names, min_size=1, max_size=3, unique_by=str.casefold).map(
@@ -201,6 +201,11 @@ def test_the_text_of_a_statement_parses_to_the_same_statement(statement: Any) ->
     assert parse(_PARSERS[type(statement)], statement.to_sql()) == statement
 
 
+def test_the_name_of_a_query_can_have_dots() -> None:
+    text = "SAVE STREAM s TO noop IDENTIFIED BY shop.`eu orders`"
+    assert save(text).name == "shop.eu orders"
+
+
 def test_the_name_of_a_stream_or_sink_can_be_qualified() -> None:
     stream = parse(parse_create_stream, "CREATE STREAM `kafka`.`some-topic` FROM rate")
     assert (stream.qualifier, stream.name) == (("kafka",), "some-topic")
@@ -261,6 +266,9 @@ ERRORS = {
     "SAVE STREAM foo TO json\nOPTIONS ('a' = b)": (2, 16, "Expected: the value of the option a."),
     "SAVE STREAM foo TO json OPTIONS ('a' = 'b') OPTIONS ('c' = 'd')": (1, 45, "'OPTIONS' is not"),
     f"SAVE STREAM foo TO json TRIGGER {10**18} DAYS": (1, 33, "is too long."),
+    "SAVE STREAM `` TO json": (1, 13, "The name `` is blank. Expected: the name of a stream or"),
+    "SAVE STREAM db.`  ` TO json": (1, 16, "The name `  ` is blank."),
+    "SAVE STREAM foo TO json IDENTIFIED BY ` `": (1, 39, "Expected: the name of a query."),
 }
 
 
@@ -286,6 +294,10 @@ def test_a_syntax_error_names_its_place_and_what_is_allowed(
         ("STOP STREAM", parse_query_statement, "Expected: the name of a query."),
         ("STOP STREAM a b", parse_query_statement, "the end of the statement."),
         ("SHOW STREAMS x", parse_show_definitions, "the end of the statement."),
+        ("CREATE STREAM `` FROM rate", parse_create_stream, "The name `` is blank."),
+        ("CREATE SINK ` ` TO noop", parse_create_sink, "The name ` ` is blank."),
+        ("STOP STREAM a.``", parse_query_statement, "The name `` is blank."),
+        ("DROP SINK ``", parse_drop_definition, "The name `` is blank."),
         ("DROP STREAM a.b", parse_drop_definition, "the end of the statement."),
     ],
 )

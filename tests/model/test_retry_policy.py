@@ -69,11 +69,15 @@ def test_a_healthy_period_lasts_at_least_as_long_as_the_last_delay() -> None:
     assert policy.healthy_after(timedelta(minutes=8)) == timedelta(seconds=5)
 
 
-def test_options_win_over_the_configuration_and_the_own_spelling_over_the_seeds() -> None:
-    conf = {"spark.pstl.retry.min.backoff": "2s", "spark.headrace.retry.max.attempts": "7"}
+def test_options_in_each_spelling_win_over_the_configuration() -> None:
+    conf = {
+        "spark.pstl.retry.min.backoff": "2s",
+        "spark.headrace.retry.max.attempts": "7",
+        "spark.headrace.retry.random.factor": "0.2",
+    }
     options = {
         "pstl.retry.max.backoff": "1d",
-        "PSTL.retry.random.factor": "0.2",
+        "PSTL.retry.random.factor": "0.5",
         "headrace.retry.random.factor": "0.5",
         "pstl.retry.enabled": "FALSE",
     }
@@ -101,7 +105,18 @@ def test_durations_have_the_units_of_the_seed(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"headrace.retry.min.backoff": "10"}, "Add a unit, for example 10s"),
+        ({"headrace.retry.min.backoff": "10"}, "'10' is not a duration. Write a whole number"),
+        ({"pstl.retry.min.backoff": "50 s"}, "'50 s' is not a duration. Write a whole number"),
+        ({"pstl.retry.max.backoff": " 50s"}, "' 50s' is not a duration. Write a whole number"),
+        ({"headrace.retry.healthy.period": "1.5s"}, "a unit without a space, for example 50s"),
+        (
+            {"pstl.retry.min.backoff": "5s", "pstl.retry.max.backoff": "4s"},
+            "Set pstl.retry.max.backoff to at least pstl.retry.min.backoff.",
+        ),
+        (
+            {"headrace.retry.enabled": "true", "pstl.retry.enabled": "false"},
+            "headrace.retry.enabled = 'true' and pstl.retry.enabled = 'false'. Remove one",
+        ),
         ({"headrace.retry.min.backoff": "-1s"}, "headrace.retry.min.backoff: '-1s' is not a"),
         ({"headrace.retry.min.backoff": "2h"}, "The longest backoff, 1h, is shorter than"),
         ({"headrace.retry.random.factor": "-0.1"}, "'-0.1'. Allowed values: numbers from 0."),
@@ -117,3 +132,12 @@ def test_a_wrong_option_is_refused_with_what_is_allowed(
     with pytest.raises(InvalidSetting) as caught:
         read_retry_policy(options, {})
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("suffix", ["enabled", "max.attempts", "min.backoff", "random.factor"])
+def test_two_spellings_in_the_configuration_must_agree(suffix: str) -> None:
+    conf = {f"spark.headrace.retry.{suffix}": "1", f"spark.pstl.retry.{suffix}": "2"}
+    with pytest.raises(InvalidSetting) as caught:
+        read_retry_policy({}, conf)
+    assert f"spark.headrace.retry.{suffix} = '1'" in caught.value.message
+    assert f"spark.pstl.retry.{suffix} = '2'" in caught.value.message

@@ -83,7 +83,7 @@ def read_columns(reader: TokenReader) -> tuple[DeclaredColumn, ...]:
 def read_names(reader: TokenReader, meaning: str) -> tuple[str, ...]:
     """Read `(name, …)`."""
     begin = reader.offset
-    names = reader.read_list(lambda: reader.read_identifier(meaning))
+    names = reader.read_list(lambda: reader.read_identifier(meaning, may_be_blank=True))
     _check_unique(reader, begin, "column", names)
     return names
 
@@ -147,7 +147,7 @@ def qualified_name_to_sql(parts: Iterable[str]) -> str:
 
 
 def _read_column(reader: TokenReader) -> DeclaredColumn:
-    name = reader.read_identifier("the name of a column")
+    name = reader.read_identifier("the name of a column", may_be_blank=True)
     return DeclaredColumn(
         name, reader.read_until(",", ")", meaning=f"the type of the column {name}")
     )

@@ -69,10 +69,13 @@ class StreamClauses:
         self._reader.expect_end()
 
     def read_query_name(self) -> bool:
-        """Read `IDENTIFIED BY name` if it comes next; return whether it does."""
+        """Read `IDENTIFIED BY name` if it comes next; return whether it does.
+
+        `IDENTIFIED BY a.b` gives the name `a.b`.
+        """
         if self.query_name is not None or not self._reader.accept("IDENTIFIED", "BY"):
             return False
-        self.query_name = self._reader.read_identifier("the name of a query")
+        self.query_name = ".".join(self._reader.read_qualified_name("the name of a query"))
         return True
 
     def read_trigger(self) -> bool:

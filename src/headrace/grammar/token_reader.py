@@ -72,18 +72,22 @@ class TokenReader:
         if self._token() is not None:
             raise self.unexpected()
 
-    def read_identifier(self, meaning: str) -> str:
+    def read_identifier(self, meaning: str, *, may_be_blank: bool = False) -> str:
         """Return a plain or quoted identifier.
 
         Args:
             meaning: What the identifier names, for errors, for example `the name of a stream`.
+            may_be_blank: Whether the identifier can consist of spaces, as that of a column can.
         """
         token = self._token()
         if token is None or not self._is_identifier(token):
             self._expected[meaning] = None
             raise self.unexpected()
+        name = unquote_name(self._slice(token))
+        if not (may_be_blank or name.strip()):
+            raise self.error(f"The name {self._slice(token)} is blank. Expected: {meaning}.")
         self._advance()
-        return unquote_name(self._slice(token))
+        return name
 
     def read_qualified_name(self, meaning: str) -> tuple[str, ...]:
         """Return the parts of a name such as `db.table`."""

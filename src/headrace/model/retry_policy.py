@@ -7,18 +7,18 @@ min(max_backoff, min_backoff * 2^failures) * (1 + random * random_factor).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
-from headrace.durations import format_duration, parse_duration
+from headrace.durations import format_duration, parse_compact_duration
 from headrace.errors import InvalidSetting
 
 T = TypeVar("T", timedelta, None)
 
 _PREFIXES = ("headrace.retry.", "pstl.retry.")
-"""Prefixes of the options of a query, and, after `spark.`, of the configuration. The first wins."""
+"""Prefixes of the options of a query, and, after `spark.`, of the configuration."""
 _SUFFIXES = (
     "enabled",
     "max.attempts",
@@ -90,15 +90,18 @@ class _PolicyValues:
         object.__setattr__(self, "by_key", lowered)
 
     def find(self, suffix: str) -> tuple[str, str] | None:
-        """Return key and value of an option, or None if it is given nowhere."""
-        for prefix in _PREFIXES:
-            if f"{prefix}{suffix}" in self.by_key:
-                return f"{prefix}{suffix}", self.by_key[f"{prefix}{suffix}"]
-        for prefix in _PREFIXES:
-            key = f"spark.{prefix}{suffix}"
-            if key in self.conf:
-                return key, self.conf[key]
-        return None
+        """Return key and value of an option, or None if it is given nowhere.
+
+        Raises InvalidSetting if two spellings of the option have different values.
+        """
+        option = _find_spelling(self.by_key, [f"{prefix}{suffix}" for prefix in _PREFIXES])
+        conf = _find_spelling(self.conf, [f"spark.{prefix}{suffix}" for prefix in _PREFIXES])
+        return option or conf
+
+    def name(self, suffix: str) -> str:
+        """Return the key of an option as the user wrote it, or its first spelling."""
+        found = self.find(suffix)
+        return f"{_PREFIXES[0]}{suffix}" if found is None else found[0]
 
     def boolean(self, suffix: str, default: bool) -> bool:
         key, value = self.find(suffix) or ("", str(default))
@@ -130,9 +133,19 @@ class _PolicyValues:
             return default
         key, value = found
         try:
-            return parse_duration(value)
+            return parse_compact_duration(value)
         except ValueError as error:
             raise InvalidSetting(f"{key}: {error}.") from error
+
+
+def _find_spelling(values: Mapping[str, str], keys: Sequence[str]) -> tuple[str, str] | None:
+    given = [(key, values[key]) for key in keys if key in values]
+    if len({value for _, value in given}) > 1:
+        written = " and ".join(f"{key} = {value!r}" for key, value in given)
+        raise InvalidSetting(
+            f"Two spellings of one option have different values: {written}. Remove one of them."
+        )
+    return given[0] if given else None
 
 
 def read_retry_policy(options: Mapping[str, str], conf: Mapping[str, str]) -> RetryPolicy:
@@ -146,7 +159,8 @@ def read_retry_policy(options: Mapping[str, str], conf: Mapping[str, str]) -> Re
         conf: Spark's configuration of the session.
 
     Raises:
-        InvalidSetting: a value is not allowed, or an option below a prefix is unknown.
+        InvalidSetting: a value is not allowed, two spellings of an option have different values,
+            or an option below a prefix is unknown.
     """
     for key in options:
         prefix = next((prefix for prefix in _PREFIXES if key.lower().startswith(prefix)), None)
@@ -166,7 +180,7 @@ def read_retry_policy(options: Mapping[str, str], conf: Mapping[str, str]) -> Re
     if policy.max_backoff < policy.min_backoff:
         raise InvalidSetting(
             f"The longest backoff, {format_duration(policy.max_backoff)}, is shorter than the"
-            f" shortest, {format_duration(policy.min_backoff)}. Set headrace.retry.max.backoff to"
-            " at least headrace.retry.min.backoff."
+            f" shortest, {format_duration(policy.min_backoff)}. Set {values.name('max.backoff')} to"
+            f" at least {values.name('min.backoff')}."
         )
     return policy

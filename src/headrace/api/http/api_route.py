@@ -5,13 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
+from starlette.routing import Match
+from starlette.types import Scope
 
 from headrace.api.http.strict_json import StrictRoute
 from headrace.errors import UnknownParameter
 
+_ESCAPED_SLASH = b"%2f"
 _SHOWN = 100
 """Largest number of characters of a name in a message."""
 _MAX_SHOWN = 5
@@ -24,6 +28,15 @@ class ApiRoute(StrictRoute):
     A misspelt parameter would otherwise be ignored, and the caller would get all rows or wait for
     nothing.
     """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path of a request. An escaped slash is part of a name, and ends no segment."""
+        raw_path: bytes = scope.get("raw_path", b"")
+        if _ESCAPED_SLASH not in raw_path.lower():
+            return super().matches(scope)
+        match, child = super().matches({**scope, "path": raw_path.decode("ascii")})
+        names = child.get("path_params", {})
+        return match, {**child, "path_params": {key: unquote(text) for key, text in names.items()}}
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of the route, behind the check of the query parameters."""

@@ -360,6 +360,9 @@ BODIES: dict[str, list[Json]] = {
             "hint": "Did you mean 'limit'? Allowed: before, limit, session, state.",
         }
     ],
+    "OpenSearchRefusal": [
+        {"status": 406, "error": "Content-Type header [text/plain] is not supported"}
+    ],
     "OpenSearchError": [
         {
             "status": 400,

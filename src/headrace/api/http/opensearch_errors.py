@@ -52,14 +52,27 @@ class OpenSearchError(ResponseModel):
     """The cause."""
 
 
+class OpenSearchRefusal(ResponseModel):
+    """An error that OpenSearch finds before it calls its plugin."""
+
+    status: int
+    """HTTP status."""
+    error: str
+    """What is wrong."""
+
+
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the descriptions of these error responses for OpenAPI."""
     return {
-        status: {"model": OpenSearchError, "description": HTTPStatus(status).phrase}
+        status: {
+            "model": OpenSearchRefusal if status in _REFUSALS else OpenSearchError,
+            "description": HTTPStatus(status).phrase,
+        }
         for status in statuses
     }
 
 
+_REFUSALS = {HTTPStatus.NOT_ACCEPTABLE}
 _JAVA_CLASSES: dict[type[Exception], str] = {
     StatementNotFound: "AsyncQueryNotFoundException",
     DatasourceNotFound: "DataSourceNotFoundException",

@@ -37,11 +37,13 @@ def lock_query(tx: Tx, owner: str, name: str) -> StreamQuery:
 
 
 def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
-    query = stream_queries.find(tx, owner, ADHOC_SCOPE, name)
-    if query is not None:
-        return query
     # The name of a job, and that of a query, can contain a dot.
     dots = [at for at, character in enumerate(name) if character == "."][:_MAX_DOTS]
-    found = [stream_queries.find(tx, owner, name[:dot], name[dot + 1 :]) for dot in dots]
+    names = [(ADHOC_SCOPE, name), *((name[:dot], name[dot + 1 :]) for dot in dots)]
+    found = [stream_queries.find(tx, owner, scope, query) for scope, query in names]
     known = [each for each in found if each is not None]
-    return max(known, key=lambda each: (each.state not in STREAM.terminal, each.id), default=None)
+    return max(known, key=_rank, default=None)
+
+
+def _rank(query: StreamQuery) -> tuple[bool, bool, str]:
+    return query.state not in STREAM.terminal, query.scope == ADHOC_SCOPE, query.id
