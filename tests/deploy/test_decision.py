@@ -146,4 +146,6 @@ def test_a_reason_names_the_state_from_which_a_job_continues() -> None:
     running = decide(build_facts((NO, YES, YES, NO, None, RESET, None)))
     assert "the savepoint with which it is stopped" in running.reason
     stopped = decide(build_facts((NO, NO, YES, NO, "checkpoint", RESET, None)))
-    assert "its latest checkpoint" in stopped.reason
+    assert "a savepoint that is made of its latest checkpoint" in stopped.reason
+    stopped = decide(build_facts((NO, NO, YES, NO, "savepoint", RESET, None)))
+    assert "its latest savepoint" in stopped.reason

@@ -98,6 +98,17 @@ def test_the_stored_manifest_of_the_seed_is_translated() -> None:
     policy = read_retry_policy({}, item.manifest.spark_properties)
     assert (policy.max_attempts, policy.min_backoff.seconds) == (2147483647, 60)
     assert policy.max_backoff == policy.min_backoff
+    state_store = "spark.sql.streaming.stateStore"
+    assert (
+        item.manifest.spark_properties
+        | {
+            f"{state_store}.providerClass": "org.apache.spark.sql.execution.streaming.state"
+            ".RocksDBStateStoreProvider",
+            f"{state_store}.rocksdb.changelogCheckpointing.enabled": "true",
+            "spark.sql.streaming.minBatchesToRetain": "3",
+        }
+        == item.manifest.spark_properties
+    )
     assert item.meta is not None
     assert item.meta.query_id == "35d3d720-760d-11ed-bfeb-02e547cf7baa"
     assert [(note.line, note.message.split("`")[1]) for note in loaded.notes] == [
@@ -106,22 +117,28 @@ def test_the_stored_manifest_of_the_seed_is_translated() -> None:
         (6, "execution.checkpointing.mode"),
         (7, "execution.checkpointing.timeout"),
         (9, "pipeline.object-reuse"),
-        (13, "state.backend"),
-        (14, "state.backend.incremental"),
         (15, "state.backend.rocksdb.localdir"),
         (16, "state.checkpoints.dir"),
-        (17, "state.checkpoints.num-retained"),
         (18, "state.savepoints.dir"),
     ]
     by_key = {note.message.split("`")[1]: note.message for note in loaded.notes}
-    assert by_key["state.backend"] == (
-        "flinkProperties: `state.backend` has no counterpart on Spark and is ignored."
+    assert by_key["pipeline.object-reuse"] == (
+        "flinkProperties: `pipeline.object-reuse` has no counterpart on Spark and is ignored."
     )
+    assert "always kept" in by_key["execution.checkpointing.externalized-checkpoint-retention"]
     assert "state location" in by_key["state.savepoints.dir"]
 
 
 TRANSLATIONS = {
     ("parallelism.default: 4",): {"spark.sql.shuffle.partitions": "4"},
+    ("state.backend.type: hashmap",): {
+        "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming"
+        ".state.HDFSBackedStateStoreProvider"
+    },
+    ("execution.checkpointing.incremental: false",): {
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"
+    },
+    ("execution.checkpointing.num-retained: 5",): {"spark.sql.streaming.minBatchesToRetain": "5"},
     ("restart-strategy: none",): {"spark.headrace.retry.enabled": "false"},
     ("restart-strategy.type: disable",): {"spark.headrace.retry.enabled": "false"},
     ("restart-strategy.fixed-delay.delay: 1 min",): {
@@ -168,6 +185,8 @@ def test_properties_with_a_counterpart_are_translated(
         "pipeline.name: other",
         "x.y: 1",
         "execution.checkpointing.dir: s3://x",
+        "state.backend: com.acme.Backend",
+        "state.backend.rocksdb.localdir: /mnt/flink",
     ],
 )
 def test_other_properties_are_noted_by_name(line: str) -> None:

@@ -114,7 +114,7 @@ PROBLEMS = {
     SQL + "spark-properties:\n  a: [1]": (5, 6, "invalid_value", None),
     SQL + "spark-properties:\n  spark.headrace.retry.min.backoff: 1": (
         5,
-        3,
+        37,
         "invalid_value",
         None,
     ),
@@ -290,6 +290,20 @@ def test_a_problem_of_the_template_is_reported_once_at_its_place() -> None:
         ("template.yaml", 3, 1, "unknown_key"),
         ("template.yaml", 5, 6, "missing_variable"),
     ]
+
+
+def test_the_name_of_the_job_takes_the_place_of_its_placeholder_in_a_template() -> None:
+    template = (
+        "description: job {job_name} of ${TEAM}\nspark-properties:\n"
+        "  spark.x: '{job_name}/{job_name}'\n  spark.y: '{other}'\n"
+    )
+    loaded = load(SQL, SQL.replace("name: j", "name: k"), template=template, TEAM="{job_name}")
+
+    assert loaded.problems == ()
+    first, second = loaded.manifests
+    assert first.manifest.description == "job j of {job_name}"
+    assert second.manifest.spark_properties == {"spark.x": "k/k", "spark.y": "{other}"}
+    assert first.written["description"] == "job j of ${TEAM}"
 
 
 @pytest.mark.parametrize("key", ["name", "sql", "code", "script", "meta"])

@@ -62,6 +62,7 @@ class SimulatedJobs(AutoReplyLauncher):
         self.reports_batches = True
         """Whether the node hears of committed batches. A driver that is lost reports none."""
         self._broken: dict[str, Failure] = {}
+        self._finished: set[str] = set()
         self._lock = threading.Lock()
         self._running: dict[str, DesiredQuery] = {}
 
@@ -75,6 +76,11 @@ class SimulatedJobs(AutoReplyLauncher):
         """Let a query that runs fail for good."""
         with self._lock:
             self._broken[name] = failure
+
+    def finish_query(self, name: str) -> None:
+        """Let a query that runs end by itself, after its last batch."""
+        with self._lock:
+            self._finished.add(name)
 
     def _commit(self, query: DesiredQuery) -> int:
         checkpoint, path = query.spec.checkpoint or "", query.spec.path or ""
@@ -117,7 +123,13 @@ class SimulatedJobs(AutoReplyLauncher):
                     if not self.reports_batches:
                         batch = report.last_batch
                     own[query_id] = report.model_copy(update={"last_batch": batch})
-                    failure = self._broken.pop(self._running[query_id].name, None)
+                    name = self._running[query_id].name
+                    failure = self._broken.pop(name, None)
+                    if name in self._finished:
+                        self._finished.remove(name)
+                        stopped = {"state": StreamState.STOPPED}
+                        own[query_id] = own[query_id].model_copy(update=stopped)
+                        del self._running[query_id]
                     if failure is not None:
                         failed = {"state": StreamState.FAILED, "error": failure}
                         own[query_id] = own[query_id].model_copy(update=failed)
@@ -181,6 +193,9 @@ class SimulatedJobs(AutoReplyLauncher):
         summaries = {}
         for query in job.queries:
             rows = query.spec.rows
+            if rows is not None and rows.code is not None:
+                # Code stands for a batch frame, whose plan a driver does not summarize.
+                continue
             sql = "" if rows is None else rows.sql or ""
             operators = ["count"] if "count" in sql else []
             summaries[query.name] = PlanSummary(

@@ -113,7 +113,9 @@ def _decide_changed_configuration(facts: JobFacts) -> Decided:
 def _name_state(facts: JobFacts) -> str:
     if facts.is_running:
         return "the savepoint with which it is stopped"
-    return f"its latest {facts.found_state}"
+    if facts.found_state == "checkpoint":
+        return "a savepoint that is made of its latest checkpoint"
+    return "its latest savepoint"
 
 
 def _no_state(facts: JobFacts, situation: str) -> Decided:

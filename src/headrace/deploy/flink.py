@@ -23,6 +23,37 @@ _STATE_DIRECTORIES = frozenset(
         *("execution.checkpointing.dir", "execution.checkpointing.savepoint-dir"),
     }
 )
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state."
+_ROCKSDB = f"{_STATE_STORE}RocksDBStateStoreProvider"
+_IN_MEMORY = f"{_STATE_STORE}HDFSBackedStateStoreProvider"
+_BACKEND_KEYS = ("state.backend", "state.backend.type")
+_BACKENDS = {
+    **dict.fromkeys(("rocksdb", "forst"), _ROCKSDB),
+    **dict.fromkeys(("hashmap", "filesystem", "jobmanager"), _IN_MEMORY),
+}
+"""Names of Flink's state backends, with Spark's provider of state stores."""
+_SAME_VALUE = {
+    _PARALLELISM: "spark.sql.shuffle.partitions",
+    **dict.fromkeys(
+        ("state.backend.incremental", "execution.checkpointing.incremental"),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+    ),
+    **dict.fromkeys(
+        ("state.checkpoints.num-retained", "execution.checkpointing.num-retained"),
+        "spark.sql.streaming.minBatchesToRetain",
+    ),
+}
+"""Properties whose counterpart on Spark has the same values."""
+_RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
+_IGNORED = {
+    **dict.fromkeys(_STATE_DIRECTORIES, "State is kept in the state location."),
+    "state.backend.rocksdb.localdir": (
+        "Spark keeps the files of RocksDB in its local directories (spark.local.dir)."
+    ),
+    "execution.checkpointing.mode": "The sink decides how often a row is written at most.",
+    _RETENTION: "The checkpoints of a stopped job are always kept.",
+}
+"""Why these properties are ignored."""
 _STRATEGY_KEYS = ("restart-strategy", "restart-strategy.type")
 _STRATEGY_PREFIX = "restart-strategy."
 _STRATEGIES = {
@@ -43,6 +74,7 @@ _UNITS = {
 _TRIGGER_UNITS = {"ms": "millisecond", "s": "second", "min": "minute", "h": "hour", "d": "day"}
 _DURATION = re.compile(r"\s*([0-9]+)\s*([A-Za-z]*)\s*")
 _RETRY = "spark.headrace.retry."
+_STATE_CONF = "spark.sql.streaming.stateStore."
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +153,27 @@ class _Translation:
                 self._set_retry(key, place, scalar, strategy)
             elif key == _INTERVAL:
                 self._set_trigger(place, scalar)
-            elif key == _PARALLELISM:
-                self.spark["spark.sql.shuffle.partitions"] = YamlEntry(place, scalar)
+            elif key in _SAME_VALUE:
+                self.spark[_SAME_VALUE[key]] = YamlEntry(place, scalar)
+            elif key in _BACKEND_KEYS:
+                self._set_state_store(key, place, scalar)
             elif key == _NAME:
                 self._compare_name(place, scalar)
-            elif key in _STATE_DIRECTORIES:
-                self._note(place, key, "is ignored. State is kept in the state location.")
             else:
-                self._note(place, key, "has no counterpart on Spark and is ignored.")
+                self._note_ignored(place, key)
+
+    def _note_ignored(self, place: Place, key: str) -> None:
+        message = "has no counterpart on Spark and is ignored."
+        if key in _IGNORED:
+            message = f"is ignored. {_IGNORED[key]}"
+        self._note(place, key, message)
+
+    def _set_state_store(self, key: str, place: Place, scalar: YamlScalar) -> None:
+        provider = _BACKENDS.get(scalar.text.lower())
+        if provider is None:
+            self._note(place, key, f"{scalar.written} has no counterpart on Spark and is ignored.")
+        else:
+            self._set(f"{_STATE_CONF}providerClass", place, scalar, provider)
 
     def _find_strategy(self) -> str | None:
         """Return the restart strategy. Without one, its options tell."""

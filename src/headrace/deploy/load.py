@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.deploy.flink import FLINK_KEY, translate_flink
 from headrace.deploy.manifest import (
@@ -19,7 +19,7 @@ from headrace.deploy.manifest_validation import read_manifest, read_meta
 from headrace.deploy.problems import Findings, ManifestNote, ManifestProblem, Place
 from headrace.deploy.query_places import list_query_places
 from headrace.deploy.source_text import SourceText
-from headrace.deploy.template import check_template, merge_template
+from headrace.deploy.template import check_template, fill_job_name, merge_template
 from headrace.deploy.variables import replace_in_mapping
 from headrace.deploy.yaml_document import read_documents
 from headrace.deploy.yaml_values import ScalarKind, YamlMapping, YamlScalar, YamlValue
@@ -45,6 +45,9 @@ class LoadedManifest:
     """Start of the document."""
     query_places: Sequence[QueryPlace] = ()
     """See `list_query_places`."""
+    value_places: Mapping[str, Place] = field(default_factory=dict)
+    """Places of the values by key, in the manifest or in the template. A Spark property has the
+    key `spark-properties.` with its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class _ManifestLoader:
 
     def _load_document(self, document: YamlMapping) -> None:
         own = self._keep_known_keys(document)
-        merged = merge_template(own, _without_clauses(self._template, own))
+        merged = merge_template(own, self._template_for(own))
         replaced = replace_in_mapping(merged, self._variables, self._findings)
         mapping = translate_flink(replaced, self._findings)
         self._check_name(mapping)
@@ -126,7 +129,19 @@ class _ManifestLoader:
             written = _list_written(mapping)
             query = mapping.find(manifest.kind)
             places = list_query_places(query, document.place.path, self._variables)
-            self._manifests.append(LoadedManifest(manifest, written, meta, document.place, places))
+            self._manifests.append(
+                LoadedManifest(
+                    manifest, written, meta, document.place, places, _list_value_places(mapping)
+                )
+            )
+
+    def _template_for(self, manifest: YamlMapping) -> YamlMapping | None:
+        """Return the defaults of one manifest."""
+        template = _without_clauses(self._template, manifest)
+        name = manifest.find("name")
+        if template is None or not isinstance(name, YamlScalar):
+            return template
+        return fill_job_name(template, name)
 
     def _keep_known_keys(self, document: YamlMapping) -> YamlMapping:
         """Report the unknown keys of a document; return it without them."""
@@ -185,6 +200,17 @@ def _without_clauses(template: YamlMapping | None, manifest: YamlMapping) -> Yam
         return template
     entries = {k: e for k, e in template.entries.items() if k not in SCRIPT_CLAUSE_KEYS}
     return replace(template, entries=entries)
+
+
+def _list_value_places(mapping: YamlMapping) -> dict[str, Place]:
+    places = {key: entry.value.place for key, entry in mapping.entries.items()}
+    properties = mapping.find("spark-properties")
+    if isinstance(properties, YamlMapping):
+        places |= {
+            f"spark-properties.{key}": entry.value.place
+            for key, entry in properties.entries.items()
+        }
+    return places
 
 
 def _list_written(mapping: YamlMapping) -> dict[str, WrittenValue]:

@@ -22,7 +22,7 @@ from headrace.deploy.yaml_values import (
     YamlValue,
     find_scalar_kind,
 )
-from headrace.errors import InvalidSetting, Position
+from headrace.errors import HeadraceError, InvalidSetting, Position
 from headrace.grammar.text import offset_at
 from headrace.model.retry_policy import read_retry_policy
 from headrace.variables import replace_variables
@@ -70,10 +70,28 @@ def read_manifest(
     try:
         read_retry_policy({}, manifest.spark_properties)
     except InvalidSetting as error:
-        place = mapping.entries["spark-properties"].value.place
-        findings.add_problem(place, "invalid_value", error.message, error.hint)
+        key = find_wrong_property(manifest.spark_properties, lambda one: read_retry_policy({}, one))
+        keys = ("spark-properties",) if key is None else ("spark-properties", key)
+        value = find_value(mapping, keys)
+        assert value is not None
+        findings.add_problem(value.place, "invalid_value", error.message, error.hint)
         return None
     return manifest
+
+
+def find_wrong_property(
+    properties: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
+) -> str | None:
+    """Return the first property that `check` refuses by itself.
+
+    Return None if it refuses only several together. `check` raises a HeadraceError.
+    """
+    for key, value in properties.items():
+        try:
+            check({key: value})
+        except HeadraceError:
+            return key
+    return None
 
 
 def read_meta(mapping: YamlMapping, findings: Findings) -> ManifestMeta | None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 from headrace.deploy.manifest_meta import META_KEY
 from headrace.deploy.problems import Findings
-from headrace.deploy.yaml_values import YamlEntry, YamlMapping, is_null
+from headrace.deploy.yaml_values import (
+    YamlEntry,
+    YamlList,
+    YamlMapping,
+    YamlScalar,
+    YamlValue,
+    is_null,
+)
 
 _OWN_KEYS = ("name", "sql", "code", "script", META_KEY)
 """Keys that every manifest has for itself."""
+_JOB_NAME = "{job_name}"
+"""Placeholder in the values of a template, as in those of Flink's SQL runner."""
+
+T = TypeVar("T", bound=YamlValue)
 
 
 def check_template(template: YamlMapping, findings: Findings) -> None:
@@ -20,6 +34,28 @@ def check_template(template: YamlMapping, findings: Findings) -> None:
                 f"A template cannot have the key `{key}`.",
                 "Move it into the manifests.",
             )
+
+
+def fill_job_name(template: T, name: YamlScalar) -> T:
+    """Return a template in whose values the name of a job takes the place of `{job_name}`."""
+    if isinstance(template, YamlMapping):
+        entries = {
+            key: YamlEntry(entry.key_place, fill_job_name(entry.value, name))
+            for key, entry in template.entries.items()
+        }
+        return replace(template, entries=entries)
+    if isinstance(template, YamlList):
+        items = tuple(fill_job_name(item, name) for item in template.items)
+        return replace(template, items=items)
+    if _JOB_NAME not in template.written:
+        return template
+    # The source would give wrong columns for the longer text.
+    return replace(
+        template,
+        text=template.text.replace(_JOB_NAME, name.text),
+        written=template.written.replace(_JOB_NAME, name.written),
+        source=None,
+    )
 
 
 def merge_template(manifest: YamlMapping, template: YamlMapping | None) -> YamlMapping:

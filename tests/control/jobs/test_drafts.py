@@ -22,21 +22,24 @@ class Files:
     def __init__(self, home: Path) -> None:
         self._settings = make_settings(home)
 
-    def read(self, *manifests: str, definitions: str = STREAM) -> list[JobDraft]:
+    def read(
+        self, *manifests: str, definitions: str = STREAM, template: str = ""
+    ) -> list[JobDraft]:
         files = [SourceText(f"{n}.yaml", text) for n, text in enumerate(manifests, 1)]
         request = PlanRequest(
             manifests=files,
+            template=SourceText("template.yaml", template),
             definitions=[SourceText("tables.sql", definitions)],
             variables={"RATE": "5"},
         )
         return read_drafts(request, self._settings)[0]
 
     def find_errors(
-        self, *manifests: str, definitions: str = STREAM
+        self, *manifests: str, definitions: str = STREAM, template: str = ""
     ) -> list[tuple[str, int, int | None, str]]:
         """Return path, line, column and code of each error."""
         with pytest.raises(InvalidManifests) as caught:
-            self.read(*manifests, definitions=definitions)
+            self.read(*manifests, definitions=definitions, template=template)
         found = [(e["path"], e["line"], e["column"], e["code"]) for e in caught.value.problems]
         assert caught.value.message.startswith(f"{len(found)} error")
         return found
@@ -84,9 +87,33 @@ def test_errors_of_all_files_are_reported_at_once(files: Files) -> None:
         ("3.yaml", 4),
         ("5.yaml", 4),
         ("tables.sql", 1),
-        ("4.yaml", 1),
+        ("4.yaml", 4),
     ]
     assert [code for _path, _line, _column, code in errors][-1] == "setting_denied"
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "code"),
+    [
+        ("  spark.master: yarn", 17, "setting_denied"),
+        ("  spark.headrace.token: x", 25, "invalid_setting"),
+        ("  spark.headrace.retry.enabled: perhaps", 33, "invalid_value"),
+        ("output-mode: complete", 14, "invalid_statement"),
+        ("trigger: continuous 1 second", 10, "invalid_statement"),
+    ],
+)
+def test_a_wrong_value_of_the_template_is_reported_once_at_its_place(
+    files: Files, line: str, column: int, code: str
+) -> None:
+    template = f"# Defaults.\nspark-properties:\n  spark.sql.shuffle.partitions: 4\n{line}\n"
+    errors = files.find_errors(
+        make("a"),
+        make("b", "spark-properties: {spark.sql.shuffle.partitions: 8}\n"),
+        definitions=f"{STREAM}CREATE SINK out TO parquet;\n",
+        template=template,
+    )
+
+    assert errors == [("template.yaml", 4, column, code)]
 
 
 def test_jobs_of_a_session_cannot_differ_in_properties_of_the_application(files: Files) -> None:

@@ -17,7 +17,7 @@ from headrace.control.streams.checks import (
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
-from headrace.errors import InvalidStatement
+from headrace.errors import InvalidStatement, Position
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -25,6 +25,7 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
+from headrace.grammar.text import offset_at
 from headrace.model.deployment import JobQuery, JobSession
 from headrace.model.job import JobMetadata, JobRows
 from headrace.model.session import SessionSpec
@@ -98,15 +99,7 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
     }
     if manifest.script is not None:
         return _compile_script(manifest.script, needed, conf)
-    assert manifest.target is not None
-    command = SaveStream(
-        source=(manifest.name,),
-        target=manifest.target if needed.sink is None else (needed.sink.name,),
-        to_table=needed.sink is None,
-        query_name=manifest.name,
-        trigger=manifest.parsed_trigger,
-        output_mode=manifest.output_mode,
-    )
+    command = _write_statement(manifest, needed.sink)
     metadata = None
     if manifest.metadata_columns:
         # The values belong to the version, which does not exist yet.
@@ -121,6 +114,39 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
         setup=list(needed.setup), sql=manifest.sql, code=manifest.code, metadata=metadata
     )
     return [_compile(command, needed.streams, needed.sink, rows, conf, directory="")]
+
+
+def _write_statement(manifest: JobManifest, sink: CreateSink | None) -> SaveStream:
+    """Return the statement that runs the query of a manifest with `sql` or `code`."""
+    assert manifest.target is not None
+    return SaveStream(
+        source=(manifest.name,),
+        target=manifest.target if sink is None else (sink.name,),
+        to_table=sink is None,
+        query_name=manifest.name,
+        trigger=manifest.parsed_trigger,
+        output_mode=manifest.output_mode,
+    )
+
+
+def find_key_of_clause(manifest: JobManifest, needed: NeededDefinitions, place: Position) -> str:
+    """Return the key of a manifest to which a position in its generated statement belongs.
+
+    Return "" for a manifest with `script`, whose statements are not generated.
+    """
+    if manifest.script is not None:
+        return ""
+    command = _write_statement(manifest, needed.sink)
+    text = command.to_sql()
+    offset = offset_at(text, place)
+    clauses = {
+        "output-mode": None if command.output_mode is None else "OUTPUT MODE",
+        "trigger": None if command.trigger is None else "TRIGGER",
+    }
+    for key, keyword in clauses.items():
+        if keyword is not None and offset > text.rindex(f" {keyword} "):
+            return key
+    return "target-table"
 
 
 def _compile_script(

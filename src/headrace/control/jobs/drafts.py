@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.control.conf import check_conf, check_session_conf
-from headrace.control.jobs.compile import check_definition, choose_session, compile_queries
+from headrace.control.jobs.compile import (
+    check_definition,
+    choose_session,
+    compile_queries,
+    find_key_of_clause,
+)
 from headrace.control.jobs.requests import PlanRequest
-from headrace.deploy.definitions import Definitions, load_definitions
+from headrace.deploy.definitions import Definitions, NeededDefinitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
 from headrace.deploy.load import LoadedManifest, load_manifests
+from headrace.deploy.manifest_validation import find_wrong_property
 from headrace.deploy.problems import ManifestProblem
 from headrace.errors import HeadraceError, InvalidManifests
 from headrace.model.deployment import (
@@ -65,9 +71,12 @@ def read_drafts(request: PlanRequest, settings: Settings) -> tuple[list[JobDraft
         try:
             drafts.append(_compile(manifest, definitions, request, settings, notes))
         except HeadraceError as error:
-            errors.append(_describe(manifest, error))
+            needed = definitions.needed_for(manifest.manifest)
+            key = _find_wrong_key(manifest, needed, error, settings)
+            errors.append(_describe(manifest, error, key, request))
     errors += _find_session_conflicts(drafts)
-    raise_errors(errors)
+    # A wrong value of the template is an error of each manifest.
+    raise_errors(list(dict.fromkeys(errors)))
     manifests = {file.path for file in request.manifests}
     others = [
         f"{note.path}, line {note.line}: {note.message}"
@@ -154,13 +163,38 @@ def _convert(problem: ManifestProblem) -> ManifestError:
     )
 
 
-def _describe(loaded: LoadedManifest, error: HeadraceError) -> ManifestError:
-    """Return the error of a manifest. The positions of a generated statement mean nothing."""
+def _describe(
+    loaded: LoadedManifest, error: HeadraceError, key: str, request: PlanRequest
+) -> ManifestError:
+    """Return the error of a manifest, at the value that is wrong.
+
+    The position of the error is one in a generated statement.
+
+    Args:
+        key: See `_find_wrong_key`.
+    """
+    place = loaded.value_places.get(key, loaded.place)
+    is_shared = request.template is not None and place.path == request.template.path
+    name = loaded.manifest.name
     return ManifestError(
-        path=loaded.place.path,
-        line=loaded.place.line,
+        path=place.path,
+        line=place.line,
+        column=None if place is loaded.place else place.column,
         code=error.code,
-        message=f"{loaded.manifest.name}: {error.message}",
+        message=error.message if is_shared else f"{name}: {error.message}",
         hint=error.hint or "",
-        job=loaded.manifest.name,
+        job="" if is_shared else name,
     )
+
+
+def _find_wrong_key(
+    loaded: LoadedManifest, needed: NeededDefinitions, error: HeadraceError, settings: Settings
+) -> str:
+    """Return the key of the manifest whose value an error is about; "" if it is none."""
+    properties = loaded.manifest.spark_properties
+    wrong = find_wrong_property(properties, lambda conf: check_conf(conf, settings.conf_policy))
+    if wrong is not None:
+        return f"spark-properties.{wrong}"
+    if error.position is None:
+        return ""
+    return find_key_of_clause(loaded.manifest, needed, error.position)

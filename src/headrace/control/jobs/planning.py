@@ -8,7 +8,7 @@ operation, so that it survives the node.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
@@ -41,7 +41,7 @@ from headrace.model.deployment import (
 from headrace.model.job import JobDecision
 from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
 from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
-from headrace.store import job_changes, jobs, operations, savepoints
+from headrace.store import job_changes, jobs, operations, savepoints, stream_queries
 from headrace.store.database import Tx
 
 KIND = "plan"
@@ -49,6 +49,8 @@ KIND = "plan"
 _JOBS_IN_TASK = 50
 """Largest number of jobs that one task checks."""
 _POLL_SECONDS = 0.25
+_MAX_NOTED = 10
+"""Largest number of jobs that a note names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class _Deployed:
     jobs: Mapping[str, Job]
     versions: Mapping[str, JobVersion]
     savepoints: Mapping[str, list[Savepoint]]
+    finished: Collection[str]
+    """Ids of the batch jobs whose rows are all written."""
 
     def version_of(self, job: Job | None) -> JobVersion | None:
         if job is None or job.version_id is None:
@@ -91,6 +95,8 @@ class JobPlanner:
             planned = [_plan_job(draft, deployed) for draft in drafts]
             if request.prune:
                 planned += _plan_pruned(planned, deployed, place)
+            else:
+                notes += _note_undeclared(planned, deployed, place)
             plan = DeploymentPlan(
                 state_location=location, state_place=place, jobs=planned, notes=notes
             )
@@ -184,7 +190,28 @@ def _read_deployed(tx: Tx, owner: str) -> _Deployed:
     for savepoint in savepoints.list_of_jobs(tx, stopped):
         if savepoint.state is SavepointState.VERIFIED:
             by_job[savepoint.job_id].append(savepoint)
-    return _Deployed({job.name.casefold(): job for job in live}, versions, by_job)
+    by_name = {job.name.casefold(): job for job in live}
+    return _Deployed(by_name, versions, by_job, _find_finished(tx, owner, live, versions))
+
+
+def _find_finished(
+    tx: Tx, owner: str, live: Iterable[Job], versions: Mapping[str, JobVersion]
+) -> set[str]:
+    """Return the ids of the stopped jobs whose queries read no stream and have ended."""
+    finished = set()
+    for job in live:
+        version = versions.get(job.version_id or "")
+        if version is None or job.run is None or job.state is not JobState.STOPPED:
+            continue
+        # Only the plan of a streaming query is summarized.
+        if version.spec.summaries:
+            continue
+        places = JobPlaces(job.state_location, job.name)
+        checkpoints = [places.checkpoint_of(job.run, query) for query in version.spec.queries]
+        batches = stream_queries.find_last_batches(tx, owner, checkpoints)
+        if len(batches) == len(version.spec.queries):
+            finished.add(job.id)
+    return finished
 
 
 def _read_current_versions(tx: Tx, job_ids: list[str]) -> dict[str, JobVersion]:
@@ -261,11 +288,18 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
     is_changed = facts.configuration_changed
     if job is not None and job.change_id is not None:
         common["notes"] = [*draft.notes, "another deployment is changing the job"]
-    if not is_changed and facts.is_running:
+    has_finished = job is not None and job.id in deployed.finished
+    if not is_changed and (facts.is_running or has_finished):
+        reason = "it runs, and nothing has changed"
+        if has_finished:
+            reason = (
+                "it has written all its rows, and nothing has changed. To write them again:"
+                f" headrace job start {draft.name} --clean"
+            )
         return PlannedJob(
             **common,
             decision=JobDecision.NONE,
-            reason="it runs, and nothing has changed",
+            reason=reason,
             version=None if version is None else version.version,
         )
     comparison = Comparison([], "")
@@ -283,13 +317,32 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
     )
 
 
+def _find_undeclared(planned: list[PlannedJob], deployed: _Deployed, place: str) -> list[Job]:
+    """Return the deployed jobs of a state location that no manifest names."""
+    declared = {job.name.casefold() for job in planned}
+    return [
+        job
+        for key, job in deployed.jobs.items()
+        if key not in declared and identity_of(job) == place
+    ]
+
+
+def _note_undeclared(planned: list[PlannedJob], deployed: _Deployed, place: str) -> list[str]:
+    """Return a note on the jobs that stay although no manifest of the deployment names them."""
+    jobs = _find_undeclared(planned, deployed, place)
+    if not jobs:
+        return []
+    shown = ", ".join(f"{job.name} ({job.state})" for job in jobs[:_MAX_NOTED])
+    more = len(jobs) - _MAX_NOTED
+    listed = shown if more <= 0 else f"{shown} and {more} more"
+    note = f"No manifest of this deployment names these deployed jobs: {listed}."
+    return [f"{note} They stay as they are; --prune stops and deletes them."]
+
+
 def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, place: str) -> list[PlannedJob]:
     """Return the jobs of the state location without a manifest, which are to be deleted."""
-    kept = {job.name.casefold() for job in planned}
     pruned = []
-    for key, job in deployed.jobs.items():
-        if key in kept or identity_of(job) != place:
-            continue
+    for job in _find_undeclared(planned, deployed, place):
         version = deployed.version_of(job)
         pruned.append(
             PlannedJob(
