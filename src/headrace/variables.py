@@ -23,6 +23,11 @@ class ReplacedText:
     _edits: tuple[tuple[int, int, int], ...] = ()
     """Of each replacement: start and end in `text`, and the end in the text as written."""
 
+    @property
+    def value_ends(self) -> list[int]:
+        """Offsets in `text` at which the value of a reference ends, in order."""
+        return [end for _start, end, _written_end in self._edits]
+
     def written_offset(self, offset: int) -> int:
         """Return the offset in the text as written of an offset in `text`.
 

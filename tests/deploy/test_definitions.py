@@ -13,7 +13,9 @@ from headrace.deploy.definitions import (
     load_definitions,
 )
 from headrace.deploy.manifest import JobManifest
+from headrace.deploy.query_places import find_query_place
 from headrace.deploy.source_text import SourceText
+from headrace.grammar.text import position_at
 
 FILE = """
 -- inputs
@@ -223,3 +225,24 @@ def test_a_chain_of_streams_can_be_long() -> None:
     assert len(needed.streams) == length + 1
     assert needed.streams[0] == "CREATE STREAM s0 FROM rate"
     assert needed.streams[-1].startswith(f"CREATE STREAM s{length} ")
+
+
+@pytest.mark.parametrize("word", ["CREATE", "a INT", "b", "WITH", "'x'", "NOT NULL"])
+def test_each_position_of_a_statement_has_its_place_in_the_file_as_written(word: str) -> None:
+    text = (
+        "SET spark.x = 1;\n-- A table.\nCREATE TABLE ${LONG_NAME} (a INT,\n"
+        "  ${N} b TIMESTAMP(3)\n) WITH ('x');\n"
+    )
+    text = text.replace("b TIMESTAMP(3)", "STRING NOT NULL, b TIMESTAMP(3)")
+    variables = {"LONG_NAME": "t", "N": "`a much longer name`"}
+    definitions, problems = load_definitions([SourceText("d.sql", text)], variables)
+    assert problems == ()
+    manifest = JobManifest.model_validate(
+        {"name": "j", "sql": "SELECT 1 FROM t", "target-table": "k"}
+    )
+    needed = definitions.needed_for(manifest)
+    places, statement = needed.setup_places[1], needed.setup[1]
+
+    found = find_query_place(places.parts, statement, position_at(statement, statement.index(word)))
+    assert places.path == "d.sql"
+    assert found == position_at(text, text.index(word))

@@ -28,6 +28,8 @@ class DeployedJob:
             "sql": "SELECT value FROM numbers",
             "metadata-columns": False,
         }
+        self.text: str | None = None
+        """Text of the manifest file; None: that of `manifest`."""
         self.definitions = "CREATE STREAM numbers FROM rate;\nCREATE SINK files TO json;"
 
     def deploy(self, **manifest: Any) -> Json:
@@ -43,7 +45,7 @@ class DeployedJob:
 
     def begin_plan(self) -> httpx.Response:
         """Request a plan, and return the response."""
-        manifest = {"path": "job.yaml", "text": json.dumps(self.manifest)}
+        manifest = {"path": "job.yaml", "text": self.text or json.dumps(self.manifest)}
         body = {
             "manifests": [manifest],
             "definitions": [{"path": "definitions.sql", "text": self.definitions}],

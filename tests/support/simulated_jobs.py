@@ -23,6 +23,7 @@ from headrace.model.job_messages import (
     CheckJobs,
     DeleteStates,
     JobOutcome,
+    JobProblem,
     JobTask,
     JobToCheck,
     RestoreSavepoint,
@@ -53,6 +54,8 @@ class SimulatedJobs(AutoReplyLauncher):
         """Last batch of each sink, by path."""
         self.skipped: list[tuple[str, int]] = []
         """Path and number of each batch that a sink has skipped, although it ran once only."""
+        self.problems: list[JobProblem] = []
+        """What the check of each job finds."""
         self.refused: set[str] = set()
         """Kinds of tasks that fail."""
         self.fail: Callable[[DesiredQuery], Failure | None] = lambda _query: None
@@ -208,6 +211,7 @@ class SimulatedJobs(AutoReplyLauncher):
         savepoint = next((place for place in job.savepoints if place in self.savepoints), None)
         return CheckedJob(
             name=job.name,
+            problems=self.problems,
             summaries=summaries,
             found_checkpoint=found,
             found_savepoint=savepoint,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headrace.deploy.manifest import JobKind, JobManifest
 from headrace.deploy.names import MentionedNames, fold_name
 from headrace.deploy.problems import Findings, ManifestProblem, Place
+from headrace.deploy.query_places import list_statement_places
 from headrace.deploy.script_statements import (
     DefinitionCommand,
     JobStatement,
@@ -23,6 +24,7 @@ from headrace.grammar.lexer import code_tokens
 from headrace.grammar.quoting import unquote_name
 from headrace.grammar.stream_statements import CreateSink, CreateStreamAs
 from headrace.grammar.text import offset_at, position_at
+from headrace.model.deployment import TextPlaces
 from headrace.variables import ReplacedText, replace_variables
 
 _MODIFIERS = frozenset({"OR", "REPLACE", "GLOBAL", "LOCAL", "TEMPORARY", "TEMP", "EXTERNAL"})
@@ -40,6 +42,8 @@ class NeededDefinitions:
     """The sinks that the job writes to. A job with `sql` or `code` has at most one."""
     setup: tuple[str, ...] = ()
     """Statements of Spark's own, in the order of the files."""
+    setup_places: tuple[TextPlaces, ...] = ()
+    """Where each of these statements stands in its file."""
 
     @property
     def sink(self) -> CreateSink | None:
@@ -63,6 +67,7 @@ class _Stream:
 @dataclass(frozen=True, slots=True)
 class _Setup:
     text: str
+    places: TextPlaces
     created: tuple[str, ...] | None
     """Last part of the name that it creates, case-folded; None: every job needs it."""
     mentioned: MentionedNames
@@ -90,10 +95,12 @@ class Definitions:
             mentioned.add_name(manifest.target)
         needed = _Needed(self._streams, self._setup)
         needed.add(mentioned)
+        setup = [item for item in self._setup if id(item) in needed.setup]
         return NeededDefinitions(
             streams=tuple(needed.streams.values()),
             sinks=tuple(self._find_sinks(manifest, mentioned)),
-            setup=tuple(item.text for item in self._setup if id(item) in needed.setup),
+            setup=tuple(item.text for item in setup),
+            setup_places=tuple(item.places for item in setup),
         )
 
     def _find_sinks(self, manifest: JobManifest, mentioned: MentionedNames) -> list[CreateSink]:
@@ -188,7 +195,7 @@ class _DefinitionLoader:
         for statement in statements:
             found = self._find_problem(statement)
             if found is None:
-                self._add(statement, _find_place(file, replaced, statement.position))
+                self._add(statement, file, replaced)
             else:
                 problems.append(found)
         for problem in problems:
@@ -209,14 +216,20 @@ class _DefinitionLoader:
             return describe_error(error, statement.start)
         return None
 
-    def _add(self, statement: JobStatement, place: Place) -> None:
+    def _add(self, statement: JobStatement, file: SourceText, replaced: ReplacedText) -> None:
         command = statement.command
+        place = _find_place(file, replaced, statement.position)
         mentioned = MentionedNames()
         if command is None:
             mentioned.add_sql(statement.text)
             name = find_created_name(statement.text)
             created = None if name is None else fold_name([name])
-            self._setup.append(_Setup(statement.text, created, mentioned))
+            start = offset_at(replaced.text, statement.start)
+            end = start + len(statement.text)
+            places = TextPlaces(
+                path=file.path, parts=list_statement_places(file.text, replaced, start, end)
+            )
+            self._setup.append(_Setup(statement.text, places, created, mentioned))
             return
         assert isinstance(command, DefinitionCommand)
         if isinstance(command, CreateStreamAs):

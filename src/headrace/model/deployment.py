@@ -256,6 +256,15 @@ class QueryPlace(BaseModel):
     column: int
 
 
+class TextPlaces(BaseModel):
+    """Where the parts of a text stand in a file, in order."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    parts: list[QueryPlace]
+
+
 class PlannedJob(BaseModel):
     """What a deployment is to do to one job."""
 
@@ -293,6 +302,8 @@ class PlannedJob(BaseModel):
     """What decides, while drivers check the job."""
     query_places: list[QueryPlace] = []
     """Places of the parts of `sql` or `code`, in order, while drivers check the job."""
+    setup_places: list[TextPlaces] = []
+    """Places of the statements in `rows.setup` of the queries, while drivers check the job."""
 
 
 class ManifestError(BaseModel):

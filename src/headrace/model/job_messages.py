@@ -111,6 +111,8 @@ class JobProblem(BaseModel):
     message: MessageText
     query: Name = ""
     """Name of the query."""
+    setup: SmallCount | None = None
+    """Index in `rows.setup` of the statement that the problem is in; None: it is in the query."""
     line: SmallCount | None = None
     """Line in the `sql`, `code` or statement, from 1."""
     column: SmallCount | None = None

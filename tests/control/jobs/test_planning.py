@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.deployed_job import DeployedJob
 from tests.support.waiting import wait_until
+
+from headrace.model.job_messages import JobProblem
 
 BATCH = {"sql": None, "code": "execution_output = spark.range(2)", "target-table": "files"}
 
@@ -46,3 +49,47 @@ def test_a_plan_without_prune_names_the_deployed_jobs_without_a_manifest(
     assert "names these deployed jobs: job (running)." in note
     assert "--prune" in note
     assert [each["name"] for each in plan["jobs"]] == ["other"]
+
+
+FLINK = "-- From Flink.\nCREATE TABLE out (\n  at TIMESTAMP(3));\n"
+
+
+@pytest.mark.parametrize(
+    ("position", "place"), [((3, 15), (5, 15)), ((None, None), (3, 1)), ((99, 1), (3, 1))]
+)
+def test_a_refused_definition_is_reported_at_its_place_with_what_to_write_on_spark(
+    deployed_job: DeployedJob,
+    position: tuple[int | None, int | None],
+    place: tuple[int, int],
+) -> None:
+    job = deployed_job
+    job.definitions += f"\n{FLINK}"
+    job.manifest["sql"] = "SELECT value FROM numbers JOIN out"
+    line, column = position
+    job.drivers.problems = [
+        JobProblem(
+            code="syntax_error", message="Syntax error at '('.", setup=0, line=line, column=column
+        )
+    ]
+    plan = job.plan()
+
+    assert plan["state"] == "rejected"
+    [error] = plan["errors"]
+    assert (error["path"], error["line"], error["column"]) == ("definitions.sql", *place)
+    assert error["message"] == "Syntax error at '('."
+    assert "TIMESTAMP in place of TIMESTAMP(3)" in error["hint"]
+
+
+def test_a_refused_statement_of_a_script_is_reported_at_its_place_in_the_manifest(
+    deployed_job: DeployedJob,
+) -> None:
+    job = deployed_job
+    job.text = (
+        "name: job\nscript: |\n  CREATE STREAM s FROM rate;\n  SET a.b = 1;\n"
+        "  SAVE STREAM s TO noop\n"
+    )
+    job.drivers.problems = [JobProblem(code="refused", message="No.", setup=0, line=1, column=5)]
+
+    [error] = job.plan()["errors"]
+    assert (error["path"], error["message"]) == ("job.yaml", "job: No.")
+    assert (error["line"], error["column"]) == (4, 7)

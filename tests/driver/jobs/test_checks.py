@@ -299,3 +299,20 @@ def test_a_check_uses_temporary_views_and_functions(checker: Checker) -> None:
     checked = checker.check(JobRows(setup=setup, sql=sql), RATE)
 
     assert (checked.problems, checked.notes) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "line", "column"),
+    [
+        ("-- A table.\nCREATE TABLE t (\n  at TIMESTAMP(3))", 3, 15),
+        ("INSERT INTO t VALUES (1)", None, None),
+    ],
+)
+def test_a_refused_statement_before_the_query_is_named_by_its_number(
+    checker: Checker, statement: str, line: int | None, column: int | None
+) -> None:
+    rows = JobRows(setup=["SET a.b=1", statement, "SET a.c=1"], sql="SELECT value FROM ticks")
+    [problem] = checker.check(rows, RATE).problems
+
+    assert problem.setup == 1
+    assert (problem.line, problem.column) == (line, column)

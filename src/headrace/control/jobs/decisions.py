@@ -7,6 +7,7 @@ from typing import Literal
 
 from headrace.deploy.compatibility import Compatibility, SinkSummary, judge
 from headrace.deploy.decision import JobFacts, decide
+from headrace.deploy.flink_ddl import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
 from headrace.errors import Position
 from headrace.grammar.clauses import Options, override_options
@@ -19,6 +20,7 @@ from headrace.model.deployment import (
     PlannedFacts,
     PlannedJob,
     Savepoint,
+    TextPlaces,
     VersionSpec,
 )
 from headrace.model.failure import Failure
@@ -93,6 +95,7 @@ def decide_job(
             "spec": spec,
             "version": _choose_number(decided.decision, current, spec),
             "query_places": [],
+            "setup_places": [],
         }
     )
     if decided.decision is JobDecision.ERROR:
@@ -110,7 +113,10 @@ def decide_job(
 
 
 def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
-    """Return the error of a manifest, with its place in the file if it has one."""
+    """Return the error of a manifest or definition, with its place in the file if it has one."""
+    count = min(len(planned.setup_places), len(_list_setup(planned)))
+    if problem.setup is not None and problem.setup < count:
+        return _convert_setup(planned, problem, planned.setup_places[problem.setup])
     place = _find_place(planned, problem)
     return ManifestError(
         path=planned.path,
@@ -120,6 +126,31 @@ def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
         message=f"{planned.name}: {problem.message}",
         job=planned.name,
     )
+
+
+def _convert_setup(planned: PlannedJob, problem: JobProblem, places: TextPlaces) -> ManifestError:
+    """Return the error of a statement that the job needs before its query."""
+    text = _list_setup(planned)[problem.setup or 0]
+    # The position comes from a driver.
+    is_within = problem.line is not None and 0 < problem.line <= text.count("\n") + 1
+    line, column = (problem.line, problem.column) if is_within else (1, 1)
+    place = find_query_place(places.parts, text, Position(line or 1, column or 1))
+    is_own = places.path == planned.path
+    return ManifestError(
+        path=places.path,
+        line=None if place is None else place.line,
+        column=None if place is None else place.column,
+        code=problem.code,
+        message=f"{planned.name}: {problem.message}" if is_own else problem.message,
+        hint=explain_flink_ddl(text) or "",
+        job=planned.name if is_own else "",
+    )
+
+
+def _list_setup(planned: PlannedJob) -> list[str]:
+    assert planned.spec is not None
+    rows = planned.spec.queries[0].spec.rows
+    return [] if rows is None else rows.setup
 
 
 def _find_place(planned: PlannedJob, problem: JobProblem) -> Position | None:

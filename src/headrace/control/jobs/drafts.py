@@ -18,10 +18,14 @@ from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerp
 from headrace.deploy.load import LoadedManifest, load_manifests
 from headrace.deploy.manifest_validation import find_wrong_property
 from headrace.deploy.problems import ManifestProblem
+from headrace.deploy.query_places import list_part_places
+from headrace.deploy.script_statements import read_statements
 from headrace.errors import HeadraceError, InvalidManifests
+from headrace.grammar.text import offset_at
 from headrace.model.deployment import (
     ManifestError,
     QueryPlace,
+    TextPlaces,
     VersionDefinitions,
     VersionSpec,
 )
@@ -39,6 +43,7 @@ class JobDraft:
     spec: VersionSpec
     on_query_change: OnQueryChange
     query_places: Sequence[QueryPlace]
+    setup_places: Sequence[TextPlaces] = ()
     notes: list[str] = field(default_factory=list)
 
     def error(self, code: str, message: str, hint: str = "") -> ManifestError:
@@ -129,8 +134,24 @@ def _compile(
         spec=spec,
         on_query_change=manifest.on_query_change,
         query_places=loaded.query_places,
+        setup_places=[*needed.setup_places, *_find_script_places(loaded)],
         notes=notes.get(loaded.place.path, []),
     )
+
+
+def _find_script_places(loaded: LoadedManifest) -> list[TextPlaces]:
+    """Return where the statements of Spark's own stand in the script of a manifest."""
+    script, parts = loaded.manifest.script, loaded.query_places
+    if script is None:
+        return []
+    statements, _problems = read_statements(script, allow_queries=True)
+    places = []
+    for statement in statements:
+        if statement.command is None:
+            start = offset_at(script, statement.start)
+            own = list_part_places(parts, start, start + len(statement.text))
+            places.append(TextPlaces(path=loaded.place.path, parts=own))
+    return places
 
 
 def _find_session_conflicts(drafts: Sequence[JobDraft]) -> list[ManifestError]:

@@ -176,7 +176,9 @@ class JobPlanner:
         }
         versions = _read_current_versions(tx, owner_jobs)
         decided = [decide_job(job, versions.get(job.job_id or ""), checks) for job in plan.jobs]
-        errors = [*checks.errors, *(error for _job, found in decided for error in found)]
+        found = (error for _job, errors in decided for error in errors)
+        # An error of a definition is an error of each job that needs it.
+        errors = list(dict.fromkeys([*checks.errors, *found]))
         return plan.model_copy(
             update={"jobs": [planned for planned, _errors in decided], "errors": errors}
         )
@@ -314,6 +316,7 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
         spec=add_text(draft.spec),
         facts=facts,
         query_places=list(draft.query_places),
+        setup_places=list(draft.setup_places),
     )
 
 

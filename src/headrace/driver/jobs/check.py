@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.failures import describe_failure
@@ -20,6 +21,7 @@ from headrace.driver.streams.classify import is_lost_jvm
 from headrace.driver.streams.file_sink import has_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.supervised_query import RunFailed
+from headrace.errors import HeadraceError
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
@@ -87,18 +89,9 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
         Py4JBridge(session).activate()
         for key, value in spec.conf.items():
             session.conf.set(key, value)
-        skipped = run_setup(session, rows.setup, persists=False)
-        command = parse(spec.text).command
-        assert isinstance(command, SaveStream)
-        frame = open_job_rows(session, spec, rows, command)
-        problem = check_table(session, frame, command, skipped)
-        if frame.isStreaming:
-            check_output_mode(frame, command, spec)
-            found_out.summaries[query.name] = summarize(frame)
-        else:
-            check_batch(frame, spec, command)
-        if has_file_log(session, spec):
-            found_out.used_logs.append(query.name)
+        problem = _check_setup(session, rows.setup, skipped)
+        if problem is None:
+            problem = _check_rows(query, session, found_out, skipped)
     except Exception as error:
         if is_lost_jvm(error):
             raise
@@ -107,11 +100,52 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
             message = f"not analysed, because the deployment creates it: {failure.message}"
             found_out.notes.append(message)
             return
-        problem = JobProblem(
-            code=failure.code, message=failure.message, line=failure.line, column=failure.column
-        )
+        problem = _to_problem(failure)
     if problem is not None:
         found_out.problems.append(problem.model_copy(update={"query": query.name}))
+
+
+def _check_setup(
+    session: SparkSession, setup: Sequence[str], skipped: list[str]
+) -> JobProblem | None:
+    """Run the statements that only change the session. Add the others to `skipped`.
+
+    Return the problem of the first statement that Spark or Headrace refuses.
+    """
+    for number, statement in enumerate(setup):
+        try:
+            skipped += run_setup(session, [statement], persists=False)
+        except (HeadraceError, PySparkException, Py4JError) as error:
+            if is_lost_jvm(error):
+                raise
+            problem = _to_problem(_describe(error, statement))
+            return problem.model_copy(update={"setup": number})
+    return None
+
+
+def _check_rows(
+    query: QueryToCheck, session: SparkSession, found_out: _FoundOut, skipped: list[str]
+) -> JobProblem | None:
+    spec, rows = query.spec, query.spec.rows
+    assert rows is not None
+    command = parse(spec.text).command
+    assert isinstance(command, SaveStream)
+    frame = open_job_rows(session, spec, rows, command)
+    problem = check_table(session, frame, command, skipped)
+    if frame.isStreaming:
+        check_output_mode(frame, command, spec)
+        found_out.summaries[query.name] = summarize(frame)
+    else:
+        check_batch(frame, spec, command)
+    if has_file_log(session, spec):
+        found_out.used_logs.append(query.name)
+    return problem
+
+
+def _to_problem(failure: Failure) -> JobProblem:
+    return JobProblem(
+        code=failure.code, message=failure.message, line=failure.line, column=failure.column
+    )
 
 
 def _describe(error: Exception, text: str) -> Failure:
