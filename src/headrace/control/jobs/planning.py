@@ -208,7 +208,7 @@ def _find_finished(
         # Only the plan of a streaming query is summarized.
         if version.spec.summaries:
             continue
-        places = JobPlaces(job.state_location, job.name)
+        places = JobPlaces(identity_of(job), job.name)
         checkpoints = [places.checkpoint_of(job.run, query) for query in version.spec.queries]
         batches = stream_queries.find_last_batches(tx, owner, checkpoints)
         if len(batches) == len(version.spec.queries):
