@@ -88,6 +88,9 @@ class WorldLauncher:
             for epoch in self._backend.take_exits(self._number)
         ]
 
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        """Do nothing: the end of a driver reaches the node that started it."""
+
     def announce(self, addresses: list[str]) -> None:
         """Do nothing: the drivers know both nodes."""
 

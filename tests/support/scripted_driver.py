@@ -313,6 +313,10 @@ class ScriptedLauncher:
         lease = DriverLease(session_id, self._requests[session_id][-1].bootstrap.epoch)
         self._exits.append(DriverExit(lease=lease, reason=reason))
 
+    def end_silently(self, session_id: str) -> None:
+        """End the driver process of a session, without an observer."""
+        self._exited.add(self._requests[session_id][-1].name)
+
     def close(self) -> None:
         """Close the connections of all drivers."""
         for driver in self._drivers:
@@ -350,6 +354,9 @@ class ScriptedLauncher:
     def exits(self) -> list[DriverExit]:
         exits, self._exits = self._exits, []
         return exits
+
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        """Do nothing: tests report the exits of scripted drivers."""
 
     def announce(self, addresses: list[str]) -> None:
         """Do nothing: scripted drivers keep the address of their launch request."""

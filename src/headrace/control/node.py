@@ -44,6 +44,7 @@ from headrace.control.sessions.launch import Launches
 from headrace.control.sessions.local_parts import LocalParts
 from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
+from headrace.control.sessions.start_checks import StartChecks
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.control.statement_metrics import StatementMetrics
@@ -164,6 +165,7 @@ class Node:
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)
+        self._start_checks = StartChecks(self.context, self._launchers, self._takeovers)
         self._metastore = parts.metastore
         self._launches = Launches(
             self.context,
@@ -252,6 +254,7 @@ class Node:
                 nodes.transition(tx, self.id, NodeState.GONE, actor=self.id)
         except StoreUnavailable as error:
             _LOG.error("the node stops while the store does not answer: %s", error.message)
+        self._start_checks.stop()
         self._takeovers.stop()
         if self._metastore is not None:
             self._metastore.stop() if self.ends_drivers else self._metastore.release()
@@ -284,6 +287,7 @@ class Node:
     def _make_tasks(self) -> PeriodicTasks:
         tasks = [
             PeriodicTask("takeovers", self._takeovers.run),
+            PeriodicTask("start checks", self._start_checks.run),
             PeriodicTask("closings", Closings(self.context).run),
             PeriodicTask("expiry", Expiry(self.context).run),
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),

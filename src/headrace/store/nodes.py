@@ -214,6 +214,18 @@ def has_lease(node_id: ColumnElement[str]) -> ColumnElement[bool]:
     return exists().where(nodes.c.id == node_id, _LIVE, nodes.c.lease_until > clock())
 
 
+def has_served_since(
+    node_id: ColumnElement[str], since: ColumnElement[datetime]
+) -> ColumnElement[bool]:
+    """Return the condition that a node has a valid lease, and has not started after a time."""
+    return exists().where(
+        nodes.c.id == node_id,
+        _LIVE,
+        nodes.c.lease_until > clock(),
+        nodes.c.started_at <= since,
+    )
+
+
 def is_confirmed_gone(
     node_id: ColumnElement[str], since: ColumnElement[datetime]
 ) -> ColumnElement[bool]:

@@ -75,6 +75,40 @@ def unconfirmed_launches(tx: Tx, node: str) -> list[Session]:
     return fetch(tx, query.order_by(sessions.c.id))
 
 
+def unobserved_starts(tx: Tx, node: str, limit: int, *, slow_seconds: float) -> list[Session]:
+    """Return at most `limit` sessions with a start whose end no node might observe.
+
+    The node that launched the driver has no lease, or has restarted since. Starts of the given node
+    that take longer than `slow_seconds` are included: the driver may run outside its host.
+    """
+    observed = nodes.has_served_since(sessions.c.launched_by, sessions.c.last_update_time)
+    is_own = sessions.c.launched_by == node
+    is_slow = seconds_since(sessions.c.last_update_time) > slow_seconds
+    query = select_leased().where(
+        sessions.c.state.in_(_STARTING),
+        sessions.c.handle.is_not(None),
+        sessions.c.fenced_driver.is_(None),
+        or_(~observed, and_(is_own, is_slow)),
+    )
+    return fetch(tx, query.order_by(case((is_own, 0), else_=1), sessions.c.id).limit(limit))
+
+
+def take_over_start(tx: Tx, lease: DriverLease, *, node: str, host: dict[str, Any]) -> None:
+    """Record the node that observes a start whose own node has ended or restarted since.
+
+    Args:
+        host: Identity of the host of the node.
+    """
+    unobserved = (
+        *_has_epoch(lease),
+        sessions.c.state.in_(_STARTING),
+        sessions.c.fenced_driver.is_(None),
+        ~nodes.has_served_since(sessions.c.launched_by, sessions.c.last_update_time),
+    )
+    values = {"launched_by": node, "host": host, "last_update_time": clock()}
+    tx.execute(update(sessions).where(*unobserved).values(**values))
+
+
 def fence(
     tx: Tx,
     lease: DriverLease,

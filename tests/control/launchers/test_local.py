@@ -22,7 +22,7 @@ from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers import temporary_folders
-from headrace.control.launchers.base import Handle, LaunchRequest
+from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
 from headrace.extras import EXTRAS
@@ -220,6 +220,25 @@ for call in (launcher.poll, launcher.kill):
         outcomes.append(error.code)
 print(json.dumps(outcomes))
 """
+
+
+def test_the_exit_of_a_watched_driver_is_reported_once_and_ends_all_its_processes(
+    launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
+) -> None:
+    """A node that has restarted did not start the driver, and is not its parent."""
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
+    wait_until(lambda: READY in request.log.read_text(), what="the driver runs")
+    driver = psutil.Process(handles[0]["pid"])
+    [child] = driver.children()
+    other_node = LocalLauncher(HomeLayout.at(tmp_path))
+    other_node.watch(request.lease, handles[0])
+    assert other_node.exits() == []
+    driver.kill()
+    [driver_exit] = wait_until(other_node.exits, what="the exit is reported")
+    assert driver_exit == DriverExit(lease=request.lease, reason="the process no longer exists")
+    wait_until(lambda: not running([child]), what="the child ends")
+    assert other_node.exits() == []
 
 
 @pytest.mark.finding("B4")

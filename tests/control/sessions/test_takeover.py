@@ -10,7 +10,6 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers.process_group import HOST_RESTARTED
 from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.store import sessions, takeovers
@@ -303,18 +302,6 @@ def test_a_start_that_exceeds_start_timeout_fails_with_the_message_of_the_backen
     assert "it runs" in failed["error"]["message"]
     # The node kills the driver, and does not start a second one.
     assert len(node.launcher.started) == len(node.launcher.killed) == 1
-
-
-def test_a_driver_that_ended_with_its_host_while_it_started_is_started_again(
-    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = start_node(lease=QUICK, profiles={"default": {"start_timeout": "2s"}})
-    monkeypatch.setattr(node.launcher, "poll", lambda _handle: HOST_RESTARTED)
-    statement = node.submit()
-    driver = node.launcher.connect_driver(statement["session_id"], launch=2)
-    assert driver.hello().applied
-    driver.claim()
-    assert node.statement(statement["id"])["state"] == "launched"
 
 
 def test_a_session_that_is_closed_during_a_takeover_ends(start_node: StartNode) -> None:

@@ -57,15 +57,13 @@ class DriverStatus:
     """Whether the driver, or any process that belongs to it, may still act."""
     message: str
     """State and reason, e.g. `exit status 1` or `ACCEPTED: waiting for a container`."""
-    ended_with_host: bool = False
-    """Whether the driver has ended because its host did, so that another start may succeed."""
     log: str | None = None
     """URL of the driver's log if the driver runs elsewhere; None: the log of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverExit:
-    """End of a driver that this process started."""
+    """End of a driver that this process has started or watches."""
 
     lease: DriverLease
     reason: str
@@ -103,6 +101,12 @@ class Launcher(Protocol):
 
         This is called in every sweep, so it calls no backend and deletes no files. The takeover of
         each session calls `kill`.
+        """
+
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        """Report the end of a driver that another process has started among the `exits`.
+
+        Do nothing unless the end of a process of this host is the end of the driver.
         """
 
     def announce(self, addresses: list[str]) -> None:

@@ -37,6 +37,7 @@ from headrace.control.launchers.handoff_deletion import HandoffDeletion
 from headrace.control.launchers.remote_artifacts import upload_artifacts
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
 from headrace.home import HomeLayout
+from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 from headrace.storage import locations
 
@@ -135,6 +136,9 @@ class EmrServerlessLauncher:
 
     def exits(self) -> list[DriverExit]:
         return []
+
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        """Do nothing: no process of this host belongs to the driver."""
 
     def announce(self, addresses: list[str]) -> None:
         """Do nothing: drivers receive the node addresses in the answers to their renewals."""

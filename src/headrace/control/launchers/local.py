@@ -27,6 +27,7 @@ from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import LaunchFailed
 from headrace.extras import require_extra
 from headrace.home import HomeLayout
+from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 
 _POLL_SECONDS = 0.01
@@ -126,6 +127,9 @@ class LocalLauncher:
             DriverExit(lease=lease, reason=describe_exit(status))
             for lease, status in self._children.collect_exits()
         ]
+
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        self._children.watch(lease, ProcessGroup.from_handle(handle))
 
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)

@@ -29,7 +29,7 @@ from headrace.private_files import open_private_log
 
 _KILL_SECONDS = 20.0
 _POLL_SECONDS = 0.01
-HOST_RESTARTED = DriverStatus(alive=False, message="its host has restarted", ended_with_host=True)
+HOST_RESTARTED = DriverStatus(alive=False, message="its host has restarted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ class ProcessGroup:
         """Return the keys of a handle that describe the group."""
         return {"pid": self.pid, "created": self.created, "host": self.host.to_record()}
 
+    @property
+    def has_live_leader(self) -> bool:
+        """Whether the leader runs on this host."""
+        return self.created is not None and start_time(self.pid) == self.created
+
     def require_this_host(self) -> None:
         """Raise DriverOnOtherHost unless the process id is valid on this host."""
         if not this_host().shares_processes_with(self.host):
@@ -69,10 +74,11 @@ class ProcessGroup:
 
 
 class ChildGroups:
-    """The groups that this process has started, and that outlive this process. Thread-safe."""
+    """The groups that this process has started or watches. They outlive it. Thread-safe."""
 
     def __init__(self) -> None:
         self._children: dict[DriverLease, subprocess.Popen[bytes]] = {}
+        self._watched: dict[DriverLease, ProcessGroup] = {}
         self._lock = threading.Lock()
 
     def start(
@@ -109,26 +115,38 @@ class ChildGroups:
             self._children[lease] = child
         return ProcessGroup.of_leader(child.pid)
 
+    def watch(self, lease: DriverLease, group: ProcessGroup) -> None:
+        """Watch a group that another process of this host has started."""
+        group.require_this_host()
+        with self._lock:
+            if lease not in self._children:
+                self._watched[lease] = group
+
     def poll(self, group: ProcessGroup) -> DriverStatus:
         """Return the state of the leader of a group. Raises DriverOnOtherHost."""
         group.require_this_host()
-        if group.created is not None and start_time(group.pid) == group.created:
+        if group.has_live_leader:
             return DriverStatus(alive=True, message="the process is running")
-        status = self._exit_status(group.pid)
-        message = "the process no longer exists" if status is None else describe_exit(status)
-        return DriverStatus(alive=False, message=message)
+        return DriverStatus(alive=False, message=describe_exit(self._exit_status(group.pid)))
 
-    def collect_exits(self) -> list[tuple[DriverLease, int]]:
+    def collect_exits(self) -> list[tuple[DriverLease, int | None]]:
         """Return the leaders that have ended since the last call, with their exit statuses.
 
-        The remaining processes of their groups are killed.
+        The status of a watched leader is None. The remaining processes of their groups are killed.
         """
         with self._lock:
             ended = [lease for lease, child in self._children.items() if child.poll() is not None]
             children = {lease: self._children.pop(lease) for lease in ended}
+            lost = [lease for lease, group in self._watched.items() if not group.has_live_leader]
+            groups = {lease: self._watched.pop(lease) for lease in lost}
         for child in children.values():
             _kill_processes(_group_members(ProcessGroup(child.pid, None, this_host())))
-        return [(lease, child.returncode) for lease, child in children.items()]
+        for group in groups.values():
+            _kill_processes(_group_members(group))
+        return [
+            *((lease, child.returncode) for lease, child in children.items()),
+            *((lease, None) for lease in groups),
+        ]
 
     def _exit_status(self, pid: int) -> int | None:
         """Return the exit status of a child; None if it runs or is not a child of this process."""
@@ -166,8 +184,14 @@ def kill(group: ProcessGroup) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def describe_exit(status: int) -> str:
-    """Return the text of an exit status, where a negative status is a signal."""
+def describe_exit(status: int | None) -> str:
+    """Return the text of an exit status, where a negative status is a signal.
+
+    Args:
+        status: None if only the parent of the process could read it.
+    """
+    if status is None:
+        return "the process no longer exists"
     if status >= 0:
         return f"exit status {status}"
     return f"killed by {signal.Signals(-status).name}"

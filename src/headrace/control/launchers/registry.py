@@ -22,6 +22,7 @@ from headrace.control.launchers.base import (
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
+from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 from headrace.settings import Settings
 from headrace.storage.places import local_path
@@ -79,6 +80,9 @@ class LauncherRegistry:
 
     def exits(self) -> list[DriverExit]:
         return list(chain.from_iterable(launcher.exits() for launcher in self._launchers.values()))
+
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        self._launchers[handle["backend"]].watch(lease, handle)
 
     def announce(self, addresses: list[str]) -> None:
         for launcher in self._launchers.values():

@@ -174,17 +174,25 @@ class SparkSubmitLauncher:
                 exits.append(driver_exit)
         return exits
 
+    def watch(self, lease: DriverLease, handle: Handle) -> None:
+        # In cluster mode, spark-submit ends when it has submitted the application.
+        if handle["deploy_mode"] == "client" and handle["pid"] is not None:
+            self._children.watch(lease, ProcessGroup.from_handle(handle))
+
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)
 
-    def _driver_exit(self, lease: DriverLease, status: int) -> DriverExit | None:
+    def _driver_exit(self, lease: DriverLease, status: int | None) -> DriverExit | None:
         """Return the exit of a driver whose spark-submit has ended.
 
         Returns None in cluster mode if spark-submit succeeded: the driver then runs in the cluster.
         """
         name = launch_name(lease)
         with self._lock:
-            submission = self._submissions.pop(name)
+            submission = self._submissions.pop(name, None)
+        if submission is None:
+            # Another process has started the driver.
+            return DriverExit(lease=lease, reason=describe_exit(status))
         self._bootstraps.properties_path(name).unlink(missing_ok=True)
         if submission.in_cluster_mode and status == 0:
             return None

@@ -216,7 +216,8 @@ class Takeovers:
                     return
                 if is_starting or not status.alive:
                     reason = status.message
-                start_timed_out = is_starting and not status.ended_with_host
+                # A driver that has ended is a failed start, however long it took to notice.
+                start_timed_out = is_starting and status.alive
         except BackendUnreachable as error:
             if not self._may_take_over_unconfirmed(session, error):
                 return
