@@ -181,6 +181,13 @@ class CatalogSettings(Section):
     `memory`: tables end with their driver."""
     warehouse: str | None = None
     """Location of managed tables; default: `warehouse/` in the home."""
+    folder: Path | None = None
+    """`managed`: folder of the metastore; default: `metastore/` in the home. Nodes of one host that
+    share a store name the same folder and the same warehouse."""
+    replaces: str | None = None
+    """Id of another catalog of the store, as the error `catalog_mismatch` prints it. The node
+    replaces the record of that catalog by its own catalog; tables of the other one are not
+    moved."""
 
 
 class EmbeddedSettings(Section):

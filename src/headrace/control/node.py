@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from headrace import __version__
 from headrace.control.awaited_ends import AwaitedEnds
+from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.context import NodeContext
 from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
@@ -37,8 +37,8 @@ from headrace.control.placement import check_locations, check_placement
 from headrace.control.result_reads import ResultReads
 from headrace.control.retention import Retention
 from headrace.control.sessions.closing import Closings
+from headrace.control.sessions.driver_ends import DriverEnds
 from headrace.control.sessions.early_launch import EarlyLaunch
-from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.forced_cancel import ForcedCancels
 from headrace.control.sessions.launch import Launches
 from headrace.control.sessions.local_parts import LocalParts
@@ -59,16 +59,14 @@ from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
-from headrace.model.session import DriverLease, Session
 from headrace.node_file import NodeFile
 from headrace.private_files import write_private
 from headrace.profiles import Profile
 from headrace.settings import Settings
-from headrace.store import nodes, sessions
+from headrace.store import nodes
 from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
-_CLOSE_SECONDS = 15.0
 _HISTORY_SECONDS = 60.0
 _EXPIRED_NODES_SECONDS = 60.0
 _LOG_THREADS = 4
@@ -167,6 +165,7 @@ class Node:
         self._takeovers = Takeovers(self.context, self._launchers)
         self._start_checks = StartChecks(self.context, self._launchers, self._takeovers)
         self._metastore = parts.metastore
+        self._catalog = identify_catalog(settings, self._metastore)
         self._launches = Launches(
             self.context,
             launchers=self._launchers,
@@ -186,7 +185,10 @@ class Node:
             leave=self._leave,
         )
         self._lease = NodeLease(
-            self.context, register=self._register, on_draining=self._drain.begin
+            self.context,
+            register=self._register,
+            on_draining=self._drain.begin,
+            on_refused=self._leave,
         )
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
@@ -202,6 +204,7 @@ class Node:
         Raises:
             StoreUnavailable: The store does not answer.
             UnsharedLocation: Nodes on other hosts cannot reach the files of this node.
+            CatalogMismatch: The nodes of the store use another catalog.
 
         Args:
             request_stop: Asks the server to stop; an embedded node calls it when it is unused.
@@ -209,8 +212,6 @@ class Node:
         """
         self._request_stop = request_stop
         with self.database.write("node.register") as tx:
-            nodes.lock_registrations(tx)
-            check_placement(tx, self.settings)
             self._register(tx)
         if early is not None:
             # Before the background work, which would forget the end of a driver without a session.
@@ -249,7 +250,7 @@ class Node:
         self._archives.stop()
         try:
             if self.ends_drivers:
-                self._end_drivers()
+                DriverEnds(self.context, self._takeovers).end_own()
             with self.database.write("node.stop") as tx:
                 nodes.transition(tx, self.id, NodeState.GONE, actor=self.id)
         except StoreUnavailable as error:
@@ -272,6 +273,10 @@ class Node:
         self._tasks.check_recent()
 
     def _register(self, tx: Tx) -> None:
+        """Register the node. Raises UnsharedLocation and CatalogMismatch."""
+        nodes.lock_registrations(tx)
+        check_placement(tx, self.settings, node_id=self.id)
+        claim_catalog(tx, self.settings, self._catalog, node_id=self.id)
         nodes.register(
             tx,
             self.id,
@@ -329,40 +334,6 @@ class Node:
         if self.embedded and self._idle_shutdown.is_due(self.database):
             _LOG.info("no command uses this node any more: it stops")
             self._request_stop()
-
-    def _end_drivers(self) -> None:
-        """End the drivers that this node has launched. Named sessions can be recovered later."""
-        with self.database.write("node.close_sessions") as tx:
-            own = self._list_own_sessions(tx)
-            for session in own:
-                if session.name is None or not _can_be_recovered(session):
-                    close_session(tx, session.id, actor=self.id)
-        for session in own:
-            # The server has stopped, so that no driver can learn of the end by itself.
-            lease = DriverLease(session.id, session.epoch)
-            self._takeovers.declare_lost(lease, "its node has stopped")
-        deadline = time.monotonic() + _CLOSE_SECONDS
-        while time.monotonic() < deadline and self._has_leased_sessions():
-            self._takeovers.run()
-            time.sleep(0.1)
-
-    def _has_leased_sessions(self) -> bool:
-        """Return whether a driver of this node runs or starts, or is being ended."""
-        with self.database.read() as tx:
-            return any(each.lease_until is not None for each in self._list_own_sessions(tx))
-
-    def _list_own_sessions(self, tx: Tx) -> list[Session]:
-        """Return the live sessions whose driver this node has launched.
-
-        The only node of a store also has the sessions that no node has launched.
-        """
-        is_only_node = not self.database.is_shared
-        return sessions.live(tx, launched_by=None if is_only_node else self.id)
-
-
-def _can_be_recovered(session: Session) -> bool:
-    """Return whether another driver can restore the session with its tables."""
-    return session.driver is None or bool(session.driver.get("keeps_tables"))
 
 
 def _load_token(settings: Settings, *, embedded: bool) -> str | None:

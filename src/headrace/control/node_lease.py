@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from headrace.control.context import NodeContext
-from headrace.errors import StoreUnavailable
+from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
 from headrace.store.database import Tx
@@ -30,16 +30,19 @@ class NodeLease:
         *,
         register: Callable[[Tx], None],
         on_draining: Callable[[], None],
+        on_refused: Callable[[], None],
     ) -> None:
         """Create the thread, without starting it.
 
         Args:
             register: Registers the node again, if another node has ended its registration.
             on_draining: Called when the store says that the node is to drain.
+            on_refused: Called when the node cannot register again. It has no lease any more.
         """
         self._context = context
         self._register = register
         self._on_draining = on_draining
+        self._on_refused = on_refused
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-lease", daemon=True)
 
@@ -65,6 +68,9 @@ class NodeLease:
             except StoreUnavailable:
                 # The periodic tasks log the outage. Retry sooner than the next regular renewal.
                 pause = lease.sweep
+            except InvalidSetting as error:
+                _LOG.error("the node was gone and cannot return, so it stops: %s", error.message)
+                self._on_refused()
             except Exception:  # noqa: BLE001 - a node without a lease launches nothing
                 _LOG.exception("the lease of the node could not be renewed")
 
@@ -78,10 +84,11 @@ class NodeLease:
                 self._context.lease_seconds,
                 event_process=self._find_event_process(),
             )
-            if state is None:
-                # The node was away for so long that it counted as gone.
-                self._register(tx)
             database.others_stream_events = nodes.others_stream_events(tx, database.process)
+        if state is None:
+            # The node was away for so long that it counted as gone.
+            with database.write("node.register") as tx:
+                self._register(tx)
         if state is NodeState.DRAINING:
             self._on_draining()
 

@@ -53,14 +53,14 @@ def check_locations(settings: Settings) -> None:
                 raise InvalidSetting(message, hint=error.hint) from None
 
 
-def check_placement(tx: Tx, settings: Settings) -> None:
+def check_placement(tx: Tx, settings: Settings, *, node_id: str) -> None:
     """Check that the files of this node serve the nodes of other hosts.
 
     Raises:
         UnsharedLocation: A live node runs on another host, and a setting names a place that only
             this host can reach.
     """
-    other = _find_other_host(nodes.page_live(tx))
+    other = _find_other_host(node for node in nodes.page_live(tx) if node.id != node_id)
     unshared = find_unshared(settings) if other is not None else {}
     if other is None or not unshared:
         return
@@ -75,13 +75,13 @@ def check_placement(tx: Tx, settings: Settings) -> None:
 
 
 def _find_other_host(live: Iterable[NodeRecord]) -> NodeRecord | None:
-    """Return a node on another machine, or None."""
-    own = this_host().machine
+    """Return a node on another machine or in another container, or None."""
+    own = this_host()
     return next(
         (
             node
             for node in live
-            if node.host is not None and HostIdentity.from_record(node.host).machine != own
+            if node.host and not own.is_same_place_as(HostIdentity.from_record(node.host))
         ),
         None,
     )

@@ -14,6 +14,7 @@ from headrace.errors.base import (
     HeadraceError,
     Position,
 )
+from headrace.errors.cluster import CatalogMismatch, UnsharedLocation
 from headrace.errors.jobs import (
     DeploymentNotFound,
     InvalidManifests,
@@ -83,7 +84,6 @@ from headrace.errors.refusals import (
     Unauthorized,
     UnknownHost,
     UnknownParameter,
-    UnsharedLocation,
 )
 from headrace.errors.statements import (
     AtomicityRequired,
@@ -138,6 +138,7 @@ __all__ = [
     "BackendUnreachable",
     "BodyTooLarge",
     "CatalogError",
+    "CatalogMismatch",
     "CheckpointInUse",
     "CheckpointOfOtherSink",
     "CheckpointTakenOver",

@@ -309,12 +309,6 @@ class StoreUnavailable(HeadraceError):
     exit_code = EXIT_CONNECTION
 
 
-class UnsharedLocation(InvalidSetting):
-    """A setting names a place that only one host of the cluster can reach."""
-
-    code = "unshared_location"
-
-
 class NodeNotFound(NotFound):
     """The node does not exist."""
 

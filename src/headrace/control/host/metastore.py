@@ -57,7 +57,7 @@ class SupervisorRecord:
 
 
 class Metastore:
-    """The metastore of one home."""
+    """The metastore of one home, or of several homes of one host."""
 
     def __init__(
         self,
@@ -66,8 +66,15 @@ class Metastore:
         warehouse: str,
         linger_seconds: float,
         archives: ClassArchives | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self._folder = layout.metastore
+        """Start nothing.
+
+        Args:
+            folder: Folder that the homes of several nodes share; None: the folder of the home.
+        """
+        self.folder = folder.absolute() if folder else layout.metastore
+        self._is_shared = folder is not None
         self._warehouse = warehouse
         self._linger_seconds = linger_seconds
         self._archives = archives or ClassArchives(None)
@@ -77,12 +84,12 @@ class Metastore:
     @property
     def users_lock(self) -> Path:
         """File whose shared lock keeps the metastore running."""
-        return self._folder / "users.lock"
+        return self.folder / "users.lock"
 
     @property
     def wanted_file(self) -> Path:
         """File whose creation starts a metastore that waits until it is wanted."""
-        return self._folder / "wanted"
+        return self.folder / "wanted"
 
     def ensure(self, *, when_wanted: bool = False) -> dict[str, str]:
         """Start the metastore unless it runs, without waiting for it.
@@ -95,12 +102,12 @@ class Metastore:
         if the supervisor cannot be started.
         """
         self.hold()
-        with exclusive_lock(self._folder / "start.lock"):
+        with exclusive_lock(self.folder / "start.lock"):
             supervisor = self._live_supervisor()
             if supervisor is None:
                 with self._listen() as listener:
                     supervisor = self._start_supervisor(listener, when_wanted=when_wanted)
-            catalog_id = self._load_catalog_id()
+            catalog_id = self._read_catalog_id()
         address = f"thrift://127.0.0.1:{supervisor.port}"
         return {
             "spark.sql.catalogImplementation": "hive",
@@ -114,7 +121,7 @@ class Metastore:
         """Make this process a user of the metastore, until `release` or the end of the process."""
         with self._guard:
             if self._lock_descriptor is None:
-                create_private_folder(self._folder)
+                create_private_folder(self.folder)
                 self._lock_descriptor = os.open(self.users_lock, os.O_RDONLY | os.O_CREAT, 0o600)
                 fcntl.flock(self._lock_descriptor, fcntl.LOCK_SH)
 
@@ -125,8 +132,13 @@ class Metastore:
             self._lock_descriptor = None
 
     def stop(self) -> None:
-        """End the metastore, even if it has other users. An embedded node does so when it stops."""
+        """End the metastore, even if it has other users. An embedded node does so when it stops.
+
+        A metastore that other homes share only loses a user.
+        """
         self.release()
+        if self._is_shared:
+            return
         supervisor = self._live_supervisor()
         if supervisor is not None:
             with contextlib.suppress(psutil.Error):
@@ -134,9 +146,15 @@ class Metastore:
                 process.send_signal(signal.SIGTERM)
                 process.wait(timeout=_STOP_SECONDS)
 
-    def _load_catalog_id(self) -> str:
+    def load_catalog_id(self) -> str:
+        """Return the id of the catalog, with which it can be told from another one."""
+        create_private_folder(self.folder)
+        with exclusive_lock(self.folder / "start.lock"):
+            return self._read_catalog_id()
+
+    def _read_catalog_id(self) -> str:
         """Return the id of the catalog. It stays with the metastore's data, whatever its port."""
-        file = self._folder / "catalog-id"
+        file = self.folder / "catalog-id"
         if not file.exists():
             write_private(file, secrets.token_hex(16))
         return file.read_text().strip()
@@ -152,7 +170,7 @@ class Metastore:
     def _read_record(self) -> SupervisorRecord | None:
         """Return the record of the last supervisor, alive or not, or None if there is none."""
         try:
-            return SupervisorRecord(**json.loads((self._folder / "metastore.json").read_text()))
+            return SupervisorRecord(**json.loads((self.folder / "metastore.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -163,7 +181,7 @@ class Metastore:
             with contextlib.suppress(OSError):
                 return _listen_at(record.port)
             # The metastore of a supervisor that was killed still has the port.
-            kill_orphaned_metastores(self._folder)
+            kill_orphaned_metastores(self.folder)
             with contextlib.suppress(OSError):
                 return _listen_at(record.port)
             _LOG.warning(
@@ -178,11 +196,11 @@ class Metastore:
         wait = ["--wait-for", str(self.wanted_file)] if when_wanted else []
         self.wanted_file.unlink(missing_ok=True)
         options = [f"--jvm-option={option}" for option in self._archives.jvm_options(java)]
-        with open_private_log(self._folder / "metastore.log") as log:
+        with open_private_log(self.folder / "metastore.log") as log:
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "headrace.control.host.metastore_supervisor"),
-                    *("--folder", str(self._folder), "--warehouse", self._warehouse),
+                    *("--folder", str(self.folder), "--warehouse", self._warehouse),
                     *("--linger", str(self._linger_seconds), *wait, *options),
                 ],
                 stdin=listener.fileno(),
@@ -194,7 +212,7 @@ class Metastore:
             )
         port = int(listener.getsockname()[1])
         record = SupervisorRecord(process.pid, start_time(process.pid), port)
-        write_private(self._folder / "metastore.json", json.dumps(asdict(record)))
+        write_private(self.folder / "metastore.json", json.dumps(asdict(record)))
         return record
 
 

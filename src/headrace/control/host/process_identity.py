@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import platform
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,50 @@ class HostIdentity:
     machine: str
     boot: str
     pid_namespace: str
+    network_namespace: str | None = None
+    """None: a version that did not record it, or a process id, which depends on no network."""
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> HostIdentity:
-        """Return the identity that `to_record` described."""
-        return cls(**record)
+        """Return the identity that `to_record` described, in this version or a later one."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in record.items() if name in known})
 
     def to_record(self) -> dict[str, Any]:
         """Return the identity as a JSON object."""
         return asdict(self)
+
+    def to_process_record(self) -> dict[str, Any]:
+        """Return what tells where a process id is valid, as earlier versions can read it."""
+        return {name: value for name, value in asdict(self).items() if name != "network_namespace"}
+
+    def to_place(self) -> dict[str, str | None]:
+        """Return what tells the machine and its containers apart, over all boots."""
+        return {
+            "machine": self.machine,
+            "pid_namespace": self.pid_namespace,
+            "network_namespace": self.network_namespace,
+        }
+
+    def is_same_place_as(self, other: HostIdentity) -> bool:
+        """Return whether two nodes share files, processes and the loopback interface.
+
+        Containers of one machine do not, even if they share the namespace of process ids.
+        """
+        return (
+            self.machine == other.machine
+            and self.pid_namespace == other.pid_namespace
+            and self.shares_network_with(other)
+        )
+
+    def shares_network_with(self, other: HostIdentity) -> bool:
+        """Return whether both hosts have one network namespace, as far as it is known."""
+        known = (self.network_namespace, other.network_namespace)
+        return None in known or self.network_namespace == other.network_namespace
+
+    def shares_loopback_with(self, other: HostIdentity) -> bool:
+        """Return whether a loopback address means the same place on both hosts."""
+        return self.shares_processes_with(other) and self.shares_network_with(other)
 
     def shares_processes_with(self, other: HostIdentity) -> bool:
         """Return whether a process id means the same process on both hosts."""
@@ -59,7 +94,8 @@ def this_host() -> HostIdentity:
         name=socket.gethostname(),
         machine=_read(Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")) or platform.node(),
         boot=_read(Path("/proc/sys/kernel/random/boot_id")) or str(int(psutil.boot_time())),
-        pid_namespace=_pid_namespace(),
+        pid_namespace=_namespace("pid"),
+        network_namespace=_namespace("net"),
     )
 
 
@@ -97,9 +133,9 @@ def _read(*files: Path) -> str | None:
     return None
 
 
-def _pid_namespace() -> str:
-    """Return the name of the namespace; empty on systems that have only one."""
+def _namespace(kind: str) -> str:
+    """Return the name of a namespace of this process; empty on systems that have only one."""
     try:
-        return str(Path("/proc/self/ns/pid").readlink())
+        return str(Path(f"/proc/self/ns/{kind}").readlink())
     except OSError:
         return ""

@@ -56,7 +56,7 @@ class ProcessGroup:
 
     def to_record(self) -> dict[str, Any]:
         """Return the keys of a handle that describe the group."""
-        return {"pid": self.pid, "created": self.created, "host": self.host.to_record()}
+        return {"pid": self.pid, "created": self.created, "host": self.host.to_process_record()}
 
     @property
     def has_live_leader(self) -> bool:

@@ -33,6 +33,7 @@ class LocalParts:
                 warehouse=settings.warehouse,
                 linger_seconds=settings.embedded.linger.total_seconds(),
                 archives=archives,
+                folder=settings.catalog.folder,
             )
         folder = _working_directory(settings, embedded=embedded)
         launcher = LocalLauncher(settings.layout, archives, folder)

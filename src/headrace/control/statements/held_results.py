@@ -136,7 +136,7 @@ class HeldResultReader:
             return True
         if session.host is None:
             return False
-        return HostIdentity.from_record(session.host).shares_processes_with(self._host)
+        return HostIdentity.from_record(session.host).shares_loopback_with(self._host)
 
     def _find_neighbour(self, tx: Tx, session: Session) -> NodeRecord | None:
         """Return a live node on the host of a driver: if possible, the one that launched it."""
@@ -147,7 +147,7 @@ class HeldResultReader:
             node
             for node in nodes.page_live(tx)
             if node.id != self._node_id
-            if node.host and HostIdentity.from_record(node.host).shares_processes_with(host)
+            if node.host and HostIdentity.from_record(node.host).shares_loopback_with(host)
         ]
         return min(neighbours, key=lambda node: node.id != session.launched_by, default=None)
 
