@@ -283,6 +283,7 @@ class ScriptedNode:
             "driver": {"pid": 4711},
             "owner": "anonymous",
             "created_at": _CREATED_AT,
+            "last_update_time": _CREATED_AT,
             "ended_at": None,
         }
         self.sessions[session["id"]] = session

@@ -59,3 +59,46 @@ def test_recover_without_orphaned_transactions_starts_no_driver(
     completed = headrace("recover")
     assert (completed.returncode, completed.stdout) == (0, "")
     assert not node.sessions
+
+
+def test_recover_waits_until_the_driver_of_a_transaction_counts_as_lost(
+    node: ScriptedNode,
+    headrace: RunHeadrace,
+    orphaned: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that has just started gives the drivers of its predecessor time to come back."""
+    monkeypatch.setattr("headrace.cli.recover._POLL_SECONDS", 0.01)
+    lost = node.transactions["tx_1"]
+    lost["orphaned"] = False
+    looks = []
+
+    def show(_request: object, id_: str) -> tuple[int, dict[str, Any]]:
+        looks.append(id_)
+        lost["orphaned"] = len(looks) > 3
+        return 200, node.transactions[id_]
+
+    monkeypatch.setattr(node, "_get_transaction", show)
+    completed = headrace("recover", "--dry-run")
+    assert completed.returncode == 0
+    assert [line.split(",")[0] for line in completed.stdout.splitlines()] == ["id", "tx_1", "tx_2"]
+
+
+def test_recover_names_the_driver_that_works_on_a_transaction(
+    node: ScriptedNode,
+    headrace: RunHeadrace,
+    orphaned: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.cli.recover._POLL_SECONDS", 0.01)
+    live = {**orphaned[0], "orphaned": False}
+    node.transactions = {"tx_1": live}
+
+    def show(_request: object, _id: str) -> tuple[int, dict[str, Any]]:
+        node.sessions[live["session_id"]]["last_update_time"] = "2026-11-21T10:00:05.000000Z"
+        return 200, live
+
+    monkeypatch.setattr(node, "_get_transaction", show)
+    completed = headrace("recover", "--dry-run")
+    assert "tx_1 of t_committing is in progress in the driver of session" in completed.stderr
+    assert "process 4711" in completed.stderr

@@ -21,6 +21,9 @@ _DRIVER_FIELDS = ("profile", "conf", "catalog", "database", "jars", "files", "py
 """Fields of a session that decide which catalogs its driver reaches."""
 _ENDED = {"committed", "aborted"}
 _POLL_SECONDS = 0.5
+_PAGE = 1000
+_JUDGEMENT_SECONDS = 60.0
+"""Longest wait for a driver that neither renews its lease nor counts as lost."""
 _RESOLVE_SECONDS = 30.0
 """Longest wait for a transaction that another driver resolves at the same time."""
 _PROGRESS_SECONDS = 10.0
@@ -51,11 +54,15 @@ def recover(
     driver with the configuration of the one that began the transaction. Drivers do the same for
     their own catalogs whenever they start.
 
+    The command waits until the driver of each open transaction has renewed its lease or counts as
+    lost, for example after the end of a node.
+
     The exit code is 1 if a transaction could not be resolved; the driver's log shows the reason.
     """
     with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
         output_format = context.output_format(output)
         client = context.connect()
+        in_progress = _await_judgement(client)
         transactions = client.transactions(orphaned=True)["items"]
         if not dry_run:
             ids = [transaction["id"] for transaction in transactions]
@@ -69,8 +76,50 @@ def recover(
             write_items(context.terminal, items, _FIELDS, output_format)
         if not transactions:
             context.terminal.info("There are no orphaned transactions.")
+        for transaction in in_progress:
+            context.terminal.notice(_describe_progress(client, transaction))
         if not dry_run and any(transaction["state"] not in _ENDED for transaction in transactions):
             raise Exit(EXIT_FAILED)
+
+
+def _await_judgement(client: Client) -> list[Json]:
+    """Wait until the driver of each open transaction has renewed its lease, or counts as lost.
+
+    A node that has just started cannot know whether a driver lives. Return the transactions on
+    which drivers still work.
+    """
+    page = client.transactions(limit=_PAGE)["items"]
+    undecided = [each for each in page if each["state"] not in _ENDED and not each["orphaned"]]
+    seen = {each["session_id"]: _last_renewal(client, each) for each in undecided}
+    in_progress: list[Json] = []
+    deadline = time.monotonic() + _JUDGEMENT_SECONDS
+    while undecided and time.monotonic() < deadline:
+        waiting: list[Json] = []
+        for transaction in map(client.transaction, (each["id"] for each in undecided)):
+            if transaction["state"] in _ENDED or transaction["orphaned"]:
+                continue
+            is_renewed = _last_renewal(client, transaction) != seen.get(transaction["session_id"])
+            (in_progress if is_renewed else waiting).append(transaction)
+        undecided = waiting
+        if undecided:
+            time.sleep(_POLL_SECONDS)
+    return in_progress + undecided
+
+
+def _last_renewal(client: Client, transaction: Json) -> str | None:
+    """Return when the driver of a transaction last renewed its lease."""
+    renewed_at: str | None = client.session(transaction["session_id"])["last_update_time"]
+    return renewed_at
+
+
+def _describe_progress(client: Client, transaction: Json) -> str:
+    session = client.session(transaction["session_id"])
+    pid = (session["driver"] or {}).get("pid")
+    process = f"process {pid}, " if pid else ""
+    return (
+        f"Transaction {transaction['id']} of {transaction['target']} is in progress in the driver"
+        f" of session {session['name'] or session['id']} ({process}{session['state']})."
+    )
 
 
 def _session_requests(client: Client, transactions: Iterable[Json]) -> list[Json]:

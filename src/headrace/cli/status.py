@@ -10,6 +10,7 @@ from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
 from headrace.cli.config import EMBEDDED, ClientConfig
 from headrace.cli.discovery import connect_configured, connect_default, connect_home_node
+from headrace.cli.home_processes import describe_processes, list_home_processes
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.parent_home import report_parent_home
@@ -32,7 +33,8 @@ def status(
 ) -> None:
     """Show the home in use, the node that commands use, its sessions and their drivers.
 
-    The command starts no node and creates no home. Its exit code is 0 even if no node runs.
+    `runs` names the drivers and the metastore of the home on this host, also if no node lives. The
+    command starts no node and creates no home. Its exit code is 0 even if no node runs.
     """
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
@@ -62,6 +64,7 @@ def _describe(config: ClientConfig) -> Json:
         "version": None,
         "since": None,
         "sessions": [],
+        "processes": list_home_processes(HomeLayout.at(config.home).path),
         "error": None,
     }
     try:
@@ -129,6 +132,8 @@ def _print(context: CommandContext, item: Json) -> None:
             ("sessions", ", ".join(map(_explain_session, item["sessions"])) or "none"),
             ("drivers", ", ".join(_explain_drivers(item["sessions"])) or "none"),
         ]
+    if item["processes"]:
+        lines.append(("runs", describe_processes(item["processes"])))
     if item["error"] is not None:
         lines.append(("error", item["error"]))
     for name, value in lines:

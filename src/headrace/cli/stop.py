@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 
 import click
+from click.exceptions import Exit
 
 from headrace.cli import options
-from headrace.cli.command import command_context
+from headrace.cli.command import CommandContext, command_context
+from headrace.cli.home_processes import (
+    describe_processes,
+    end_home_processes,
+    list_home_processes,
+)
 from headrace.cli.parent_home import report_parent_home
-from headrace.errors import NodeUnreachable
+from headrace.errors import EXIT_FAILED, NodeUnreachable
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
 from headrace.node_file import NodeFile, find_running_node, request_end
@@ -20,7 +26,9 @@ _START_SECONDS = 60.0
 
 @click.command()
 @click.option(
-    "--drivers", is_flag=True, help="End the drivers of `headrace serve` too, with their work."
+    "--drivers",
+    is_flag=True,
+    help="End all drivers on this host and the metastore too, with their work.",
 )
 @options.home
 @options.quiet
@@ -31,6 +39,10 @@ def stop(*, drivers: bool, home: str | None, quiet: bool, debug: bool) -> None:
     The drivers of a node that a command started end too. Named sessions remain, and their next
     statement starts another driver. The drivers of `headrace serve` continue without --drivers, and
     connect to the next node of the home.
+
+    With --drivers, the command ends what the home runs on this host, whether or not its node lives:
+    drivers, their JVMs and the metastore. It also ends the drivers of other nodes on this host that
+    use the same store. The exit code is 1 if a process could not be ended.
     """
     with command_context(home=home, quiet=quiet, debug=debug) as context:
         layout = HomeLayout.at(context.config.home)
@@ -39,16 +51,48 @@ def stop(*, drivers: bool, home: str | None, quiet: bool, debug: bool) -> None:
             _await_end(layout)
             context.terminal.notice(f"No node serves the home {layout.path}.")
             report_parent_home(context.config, context.terminal.notice)
-            return
-        context.terminal.info(f"Stopping process {node.pid} …")
-        if not request_end(node, with_drivers=drivers):
-            raise NodeUnreachable(
-                f"Process {node.pid} serves the home {layout.path}, but it cannot be stopped from "
-                "here.",
-                hint="run headrace stop as its user, and in its container if it runs in one",
-            )
-        _await_end(layout)
-        context.terminal.notice(_describe_end(layout, node, with_drivers=drivers))
+        else:
+            context.terminal.info(f"Stopping process {node.pid} …")
+            _end_node(layout, node, with_drivers=drivers)
+            context.terminal.notice(_describe_end(layout, node, with_drivers=drivers))
+        if drivers:
+            _end_processes(context, layout)
+        elif node is None:
+            _report_processes(context, layout)
+
+
+def _end_node(layout: HomeLayout, node: NodeFile, *, with_drivers: bool) -> None:
+    """End a node. Raise NodeUnreachable if it cannot be ended."""
+    if not request_end(node, with_drivers=with_drivers):
+        raise NodeUnreachable(
+            f"Process {node.pid} serves the home {layout.path}, but it cannot be stopped from "
+            "here.",
+            hint="run headrace stop as its user, and in its container if it runs in one",
+        )
+    _await_end(layout)
+
+
+def _end_processes(context: CommandContext, layout: HomeLayout) -> None:
+    """End what the home and its store run on this host. Exit with 1 if something remains."""
+    report = end_home_processes(layout.path)
+    if report["ended"]:
+        context.terminal.notice(f"Ended {describe_processes(report['ended'])}.")
+    for problem in report["problems"]:
+        context.terminal.warn(problem)
+    if report["remaining"]:
+        context.terminal.warn(f"Not ended: {describe_processes(report['remaining'])}.")
+    if report["remaining"] or report["problems"]:
+        raise Exit(EXIT_FAILED)
+
+
+def _report_processes(context: CommandContext, layout: HomeLayout) -> None:
+    """Name what a node of the home has left running, which `stop` without --drivers keeps."""
+    processes = list_home_processes(layout.path)
+    if processes:
+        context.terminal.notice(
+            f"Its node has ended, but these processes run: {describe_processes(processes)}. They"
+            " wait for the next node of the home. To end them: headrace stop --drivers."
+        )
 
 
 def _await_start(layout: HomeLayout) -> NodeFile | None:

@@ -1,0 +1,58 @@
+"""What a home runs on this host, whether or not a node lives.
+
+Programs of the node find and end the processes, because commands import no package of a node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from headrace.client.http import Json
+from headrace.errors import HeadraceError
+from headrace.extras import find_missing
+
+
+def list_home_processes(home: Path) -> list[Json]:
+    """Return the drivers and the metastore of a home; none in the light client."""
+    if not home.exists() or find_missing("server"):
+        return []
+    output = _run("headrace.control.host.home_processes", home, str(home))
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def end_home_processes(home: Path) -> Json:
+    """End what a home runs. Return what has ended, what remains, and the problems."""
+    if not home.exists() or find_missing("server"):
+        return {"ended": [], "remaining": [], "problems": []}
+    report: Json = json.loads(_run("headrace.control.host_shutdown", home))
+    return report
+
+
+def describe_processes(processes: list[Json]) -> str:
+    """Return processes as text: `driver process 12 (session se_…), metastore process 13`."""
+    return ", ".join(
+        f"{process['kind']} process {process['pid']}"
+        + (f" (session {process['session_id']})" if process["session_id"] else "")
+        for process in processes
+    )
+
+
+def _run(module: str, home: Path, *arguments: str) -> str:
+    """Return the output of a program of the node. Raises HeadraceError if it fails."""
+    # The program needs no token, and would pass it on to its children.
+    environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_TOKEN"}
+    run = subprocess.run(
+        [sys.executable, "-P", "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environment, "HEADRACE_HOME": str(home)},
+    )
+    if run.returncode != 0:
+        last_line = run.stderr.strip().rpartition("\n")[2]
+        raise HeadraceError(f"The processes of the home {home} cannot be examined: {last_line}")
+    return run.stdout

@@ -1,0 +1,172 @@
+"""`headrace stop --drivers` ends what the home and its host run, whoever started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.cli.conftest import COMMAND, CompletedCommand
+from tests.support.in_process_node import make_settings
+from tests.support.made_results import inline_result
+from tests.support.node import NodeProcess
+from tests.support.processes import end, processes_of
+from tests.support.small_driver import write_small_driver
+from tests.support.waiting import wait_until
+
+from headrace.control import host_shutdown
+from headrace.control.host.home_processes import HomeProcess, find_home_processes
+from headrace.errors import LaunchFailed
+from headrace.home import HomeLayout
+
+_SESSION = f"se_{'0' * 32}"
+_SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
+StartNodeProcess = Callable[..., NodeProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[StartNodeProcess]:
+    """Return a function that starts `headrace serve` with drivers without Spark in a home."""
+    driver = write_small_driver(
+        tmp_path / "driver", inline_result([("x", "integer")], [[1]]).model_dump_json()
+    )
+    nodes = []
+
+    def start(name: str = "home", **settings: str) -> NodeProcess:
+        profiles = json.dumps({"default": {"python": str(driver)}})
+        memory = {"CATALOG__KIND": "memory"}
+        nodes.append(NodeProcess(tmp_path / name, PROFILES=profiles, **{**memory, **settings}))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.http.close()
+        end(processes_of(node.home))
+        node.process.wait()
+
+
+def run_in(home: Path, *arguments: str, **variables: str) -> CompletedCommand:
+    environment = {**os.environ, "HEADRACE_HOME": str(home), "HEADRACE_SERVER": "embedded"}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def start_driver(node: NodeProcess, **fields: str) -> tuple[str, int]:
+    """Return a running session and the process id of its driver."""
+    session_id = node.session(**fields)
+    node.wait_running(session_id)
+    return session_id, node.describe_session(session_id)["driver"]["pid"]
+
+
+def test_what_a_killed_node_ran_is_named_and_ended(start: StartNodeProcess) -> None:
+    node = start(CATALOG__KIND="managed", EMBEDDED__LINGER="10m")
+    named, _pid = start_driver(node, name="etl")
+    unnamed, pid = start_driver(node)
+    node.kill()
+
+    status = run_in(node.home, "status").stdout
+    assert f"driver process {pid} (session {unnamed})" in status
+    assert "metastore process" in status
+    plain = run_in(node.home, "stop")
+    assert plain.returncode == 0
+    assert f"driver process {pid} (session {unnamed})" in plain.stderr
+    assert "headrace stop --drivers" in plain.stderr
+    assert psutil.pid_exists(pid)
+
+    stopped = run_in(node.home, "stop", "--drivers")
+    assert stopped.returncode == 0, stopped.stderr
+    assert f"driver process {pid} (session {unnamed})" in stopped.stderr
+    assert "metastore process" in stopped.stderr
+    assert processes_of(node.home) == set()
+    assert list((node.home / "drivers").glob("*.json")) == []
+    assert "runs" not in run_in(node.home, "status").stdout
+
+    node.start()
+    # The tables of these drivers ended with them, so that no other driver can restore the sessions.
+    assert [node.describe_session(each)["state"] for each in (named, unnamed)] == ["dead", "dead"]
+
+
+def test_the_driver_of_a_drained_node_ends_with_the_drivers_of_the_host(
+    start: StartNodeProcess, postgres_url: str
+) -> None:
+    store = {"STORE__URL": postgres_url, "HTTP__AUTH": "false"}
+    first = start("one", **store)
+    session_id, pid = start_driver(first)
+    second = start("two", **store)
+    first.stop()
+    assert psutil.pid_exists(pid)
+
+    stopped = run_in(second.home, "stop", "--drivers", HEADRACE_STORE__URL=postgres_url)
+    assert stopped.returncode == 0, stopped.stderr
+    assert f"driver process {pid} (session {session_id})" in stopped.stderr
+    wait_until(lambda: not processes_of(first.home), what="the driver has ended")
+
+
+def test_a_store_that_does_not_answer_is_named_and_the_drivers_end(
+    start: StartNodeProcess,
+) -> None:
+    node = start()
+    _session_id, pid = start_driver(node)
+    node.kill()
+    elsewhere = "postgresql://nobody@127.0.0.1:1/none"
+    stopped = run_in(node.home, "stop", "--drivers", HEADRACE_STORE__URL=elsewhere)
+    assert stopped.returncode == 1
+    assert "The store could not be read" in stopped.stderr
+    assert f"driver process {pid}" in stopped.stderr
+    assert processes_of(node.home) == set()
+
+
+@pytest.fixture
+def stray_driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process with the arguments of a driver that no store knows."""
+    file = HomeLayout.at(tmp_path).drivers / f"headrace-{_SESSION}-1.json"
+    file.parent.mkdir()
+    file.touch()
+    with subprocess.Popen([*_SLEEP, str(file)], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def test_a_driver_that_no_store_knows_is_ended(
+    tmp_path: Path, stray_driver: subprocess.Popen[bytes]
+) -> None:
+    report = host_shutdown.shut_down(make_settings(tmp_path))
+    assert [process.pid for process in report.ended] == [stray_driver.pid]
+    assert stray_driver.wait() == -signal.SIGKILL
+    assert list((tmp_path / "drivers").iterdir()) == []
+
+
+def test_a_process_that_does_not_end_is_named(
+    tmp_path: Path, stray_driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_group: object) -> None:
+        raise LaunchFailed("It does not end.")
+
+    monkeypatch.setattr(host_shutdown.process_group, "kill", refuse)
+    report = host_shutdown.shut_down(make_settings(tmp_path))
+    assert [process.pid for process in report.remaining] == [stray_driver.pid]
+    assert report.problems == [f"Process {stray_driver.pid} (driver): It does not end."]
+
+
+def test_a_program_that_reads_a_file_of_a_driver_is_no_driver(
+    tmp_path: Path, stray_driver: subprocess.Popen[bytes]
+) -> None:
+    layout = HomeLayout.at(tmp_path)
+    name = f"headrace-{_SESSION}-1"
+    with subprocess.Popen([*_SLEEP, str(layout.drivers / f"{name}.json")]) as reader:
+        wait_until(lambda: find_home_processes(layout), what="the driver is seen")
+        driver = HomeProcess("driver", stray_driver.pid, name, _SESSION)
+        assert find_home_processes(layout) == [driver]
+        assert find_home_processes(HomeLayout.at(tmp_path / "other")) == []
+        reader.kill()
