@@ -147,7 +147,7 @@ class Metastore:
                 process.wait(timeout=_STOP_SECONDS)
 
     def load_catalog_id(self) -> str:
-        """Return the id of the catalog, with which it can be told from another one."""
+        """Return the id of the catalog, which tells whether two nodes use the same one."""
         create_private_folder(self.folder)
         with exclusive_lock(self.folder / "start.lock"):
             return self._read_catalog_id()
