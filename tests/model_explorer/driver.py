@@ -12,7 +12,9 @@ from tests.model_explorer.state import DriverState, World
 from tests.support.made_results import inline_result
 
 from headrace.control.driver_link.service import DriverLinkService
+from headrace.model.job_messages import TaskDone
 from headrace.model.lifecycle import StatementState, TransactionState
+from headrace.model.materialized_view import NameScope, RowStorage, ViewRows, generation_name
 from headrace.model.messages import (
     Assignment,
     Ended,
@@ -24,12 +26,19 @@ from headrace.model.messages import (
 )
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged
+from headrace.model.view_messages import BeginGeneration, NewView
 
 SESSION = "se_" + "1" * 32
 STATEMENT = "st_" + "1" * 32
 STAGED = Staged(kind="session", catalog="c", identity="here", target="`d`.`t`", record={})
 _HELLO = Hello(pid=1, spark_version="4", application_id="app", ui_url=None, keeps_tables=True)
 _RESULT = inline_result([("x", "integer")], [[1]])
+_ROWS = ViewRows(
+    path=["spark_catalog", "default", "v"],
+    storage=RowStorage.GENERATIONS,
+    scope=NameScope(catalog="spark_catalog", namespace=["default"]),
+)
+_VIEW = NewView(identity=STAGED.identity, rows=_ROWS)
 Change = Callable[[World, DriverState, DriverLinkService], World]
 """Makes a step of a driver; returns the world after it. Raises LeaseLost."""
 
@@ -38,7 +47,8 @@ def list_steps(driver: DriverState, kind: str) -> Iterator[tuple[str, Change]]:
     """Yield the next steps of a driver that runs a statement of this kind.
 
     Args:
-        kind: `query`, `insert`, `endless` or `table` (an atomic CTAS).
+        kind: `query`, `insert`, `endless`, `table` (an atomic CTAS), `view` (a CREATE MATERIALIZED
+            VIEW) or `task` (of a job).
     """
     if not driver.renewed and driver.phase not in {"starting", "ending"}:
         yield "renews", _renew
@@ -97,6 +107,21 @@ def _prepare(world: World, driver: DriverState, link: DriverLinkService) -> Worl
     return _transact(world, driver, link, name, TransactionState.PREPARED, "prepared")
 
 
+def _begin_generation(world: World, driver: DriverState, link: DriverLinkService) -> World:
+    message = BeginGeneration(statement_id=STATEMENT, new=_VIEW)
+    answer = link.views.begin_generation(_lease(driver), message)
+    if answer.view is None:
+        return world.with_driver(replace(driver, phase="stuck"))
+    return world.with_driver(replace(driver, phase="numbered", generation=answer.number))
+
+
+def _prepare_generation(world: World, driver: DriverState, link: DriverLinkService) -> World:
+    name = f"tx_{driver.epoch:016}{driver.attempt:016}"
+    target = f"`default`.`{generation_name('v', driver.generation)}`"
+    staged = STAGED.model_copy(update={"target": target})
+    return _transact(world, driver, link, name, TransactionState.PREPARED, "prepared", staged)
+
+
 def _begin_table(world: World, driver: DriverState, link: DriverLinkService) -> World:
     return _transact(world, driver, link, driver.transaction, TransactionState.BEGUN, "begun")
 
@@ -131,10 +156,15 @@ def _transact(
     transaction: str | None,
     state: TransactionState,
     phase: str,
+    staged: Staged = STAGED,
 ) -> World:
     assert transaction is not None
-    staged = STAGED if state is TransactionState.PREPARED else None
-    message = Transact(id=transaction, statement_id=STATEMENT, state=state, staged=staged)
+    message = Transact(
+        id=transaction,
+        statement_id=STATEMENT,
+        state=state,
+        staged=staged if state is TransactionState.PREPARED else None,
+    )
     if not link.tables.transact(_lease(driver), message).applied:
         return world.with_driver(replace(driver, phase="stuck"))
     ended = state is TransactionState.ABORTED
@@ -143,12 +173,22 @@ def _transact(
     )
 
 
-def _report_success(world: World, driver: DriverState, link: DriverLinkService) -> World:
+def _report_task(world: World, driver: DriverState, link: DriverLinkService) -> World:
+    return _report_success(world, driver, link, TaskDone())
+
+
+def _report_success(
+    world: World,
+    driver: DriverState,
+    link: DriverLinkService,
+    outcome: TaskDone | None = None,
+) -> World:
     message = Ended(
         statement_id=STATEMENT,
         state=StatementState.SUCCESS,
         result=_RESULT,
         committed=driver.transaction,
+        task_outcome=outcome,
     )
     applied = link.ended(_lease(driver), message).applied
     world = replace(world, acknowledged=world.acknowledged or applied)
@@ -167,6 +207,11 @@ _STEPS: dict[tuple[str, str], tuple[str, Change]] = {
     ("assigned", "endless"): ("reports the start", _announce_effects),
     ("running", "query"): ("reads rows", _read_rows),
     ("running", "insert"): ("changes data", _change_data),
+    ("assigned", "task"): ("reports the start", _announce_effects),
+    ("running", "task"): ("does the task", _change_data),
+    ("done", "task"): ("reports the success", _report_task),
+    ("assigned", "view"): ("begins the generation", _begin_generation),
+    ("numbered", "view"): ("prepares the table", _prepare_generation),
     ("assigned", "table"): ("prepares the table", _prepare),
     ("prepared", ""): ("begins the table", _begin_table),
     ("begun", ""): ("commits the table", _commit),

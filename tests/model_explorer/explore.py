@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.model_explorer.invariants import check_state, check_step
 from tests.model_explorer.node import open_nodes
-from tests.model_explorer.scenarios import Scenario, make_initial_world
+from tests.model_explorer.scenarios import WITH_MORE_TABLES, Scenario, make_initial_world
 from tests.model_explorer.state import NodeState, World
 from tests.model_explorer.steps import Steps
 from tests.model_explorer.store import MemoryStore
@@ -86,7 +86,7 @@ def explore(scenario: Scenario, *, max_states: int | None = None) -> Report:
 @contextmanager
 def _open_world(scenario: Scenario) -> Iterator[tuple[MemoryStore, LiveWorld]]:
     """Yield an empty store with two nodes, which log nothing: they lose thousands of drivers."""
-    store = MemoryStore()
+    store = MemoryStore(more_tables=scenario.kind in WITH_MORE_TABLES)
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     steps = Steps(store)

@@ -28,7 +28,8 @@ from headrace.control.sessions import launch_request
 from headrace.model.messages import LINK_VERSION
 from headrace.model.session import DriverLease
 from headrace.profiles import Profile
-from headrace.store import nodes
+from headrace.store import nodes, stream_transitions
+from headrace.store import views as store_views
 from headrace.store.database import Database
 
 _TASKS = {"takeovers", "launches"}
@@ -104,6 +105,7 @@ class RealNode:
         self._store = store
         self._tasks: Any
         self.link = node.driver_link
+        self.settings = node.context.settings
         self.pools = [node._takeovers._pools, node._launches._pools]
         self.operations: tuple[Operation, ...] = ()
         """Work that waits or runs in its pools."""
@@ -180,6 +182,8 @@ def open_nodes(store: MemoryStore, steps: Steps, backend: Backend) -> Iterator[l
         patch(mock.patch.object(Database, "open", return_value=store))
         patch(mock.patch.object(periodic_tasks, "read_boot_clock", store.read_clock))
         patch(mock.patch.object(periodic_tasks._LOG, "exception", _raise_hidden_error))
+        patch(mock.patch.object(store_views, "new_id", _as_method(store.make_id)))
+        patch(mock.patch.object(stream_transitions, "new_id", _as_method(store.make_id)))
         patch(mock.patch.object(launch_request.secrets, "token_urlsafe", return_value="token"))
         patch(mock.patch.object(BackendPools, "submit", _as_method(pools.submit)))
         patch(mock.patch.object(BackendPools, "is_busy", _as_method(pools.is_busy)))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.model_explorer.queries import QueryFacts
+from tests.model_explorer.reports import Sent
 from tests.model_explorer.steps import Step
 from tests.model_explorer.store import Rows
 
@@ -67,6 +69,16 @@ class DriverState:
     """Whether nothing has happened to it that justifies a takeover."""
     calls_left: int = 0
     """Number of calls that it still makes after SIGTERM."""
+    generation: int = 0
+    """Generation of the materialized view that its statement writes."""
+    query: QueryFacts | None = None
+    """The streaming query that it supervises."""
+    orders: int = 0
+    """Generation of the orders that it has about streaming queries."""
+    sequence: int = 0
+    """Number of its last report about the query."""
+    reported: QueryFacts | None = None
+    """What that report said."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,12 @@ class World:
     """Whether a driver was notified that its success is stored."""
     gone_ticks: int = 0
     """Number of whole ticks since the driver of the session has ended unnoticed."""
+    sent: tuple[Sent, ...] = ()
+    """Reports of drivers, if the scenario has copies of them."""
+
+    @property
+    def records_reports(self) -> bool:
+        return "copy" in dict(self.budget)
 
     def faults_left(self, kind: str) -> int:
         return dict(self.budget).get(kind, 0)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, Table, create_engine, event
 from sqlalchemy.pool import StaticPool
 
+from headrace.store import job_tables, stream_tables, view_tables  # noqa: F401 - they register
 from headrace.store.clock import CLOCK_FUNCTION, Instant
 from headrace.store.database import Database, Tx
 from headrace.store.tables import events, metadata
@@ -23,10 +24,19 @@ TABLES = [
         *("transactions", "pending_hook_calls", "results"),
     )
 ]
+MORE_TABLES = [
+    metadata.tables[name]
+    for name in (
+        *("stream_queries", "stream_progress", "materialized_views", "catalog_intents"),
+        *("job_tasks", "table_writes"),
+    )
+]
+"""Tables that only some scenarios use."""
 # Times that no rule of the protocol reads. Two states that differ only in these are equal.
 _UNREAD_TIMES = {
     *("created_at", "started_at", "launched_at", "ended_at", "last_used_at", "last_update_time"),
     *("taken_at", "expires_at", "gone_at", "cancel_requested_at"),
+    *("healthy_since", "began_at", "fresh_as_of"),
 }
 _UNREAD = {"token_hash", "driver", "data", "spark_schema", "failure", "snapshot", "staged"}
 
@@ -34,7 +44,8 @@ _UNREAD = {"token_hash", "driver", "data", "spark_schema", "failure", "snapshot"
 class MemoryStore(Database):
     """A store with one connection. Transactions are savepoints, so that a step can be undone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, more_tables: bool = False) -> None:
+        self._tables = [*TABLES, *MORE_TABLES] if more_tables else TABLES
         engine = create_engine(
             "sqlite://",
             poolclass=StaticPool,
@@ -103,14 +114,14 @@ class MemoryStore(Database):
         """Return all rows, except those of the event log."""
         return tuple(
             tuple(self._sqlite.execute(f"SELECT * FROM {table.name} ORDER BY 1").fetchall())
-            for table in TABLES
+            for table in self._tables
         )
 
     def load(self, rows: Rows) -> None:
         """Replace all rows, and empty the event log."""
         self._sqlite.execute("PRAGMA defer_foreign_keys = ON")
         self._sqlite.execute(f"DELETE FROM {events.name}")
-        for table, table_rows in reversed(list(zip(TABLES, rows, strict=True))):
+        for table, table_rows in reversed(list(zip(self._tables, rows, strict=True))):
             self._sqlite.execute(f"DELETE FROM {table.name}")
             if table_rows:
                 marks = ", ".join("?" * len(table_rows[0]))
@@ -126,6 +137,11 @@ class MemoryStore(Database):
         row = self._sqlite.execute(query).fetchone()
         return None if row is None else row[0]
 
+    def make_id(self, prefix: str) -> str:
+        """Return an id that is equal in equal states."""
+        table = {"sq": "stream_queries", "mv": "materialized_views"}[prefix]
+        return f"{prefix}_{self.value(f'SELECT count(*) FROM {table}') + 2:032}"
+
     def canonical(self, rows: Rows, now: float) -> tuple[Any, ...]:
         """Return what the protocol can read of these rows, with times relative to `now`."""
         return tuple(
@@ -137,11 +153,16 @@ class MemoryStore(Database):
                 )
                 for row in table_rows
             )
-            for table, table_rows in zip(TABLES, rows, strict=True)
+            for table, table_rows in zip(self._tables, rows, strict=True)
         )
 
     def _register_clock(self, connection: Any, _record: Any) -> None:
         connection.create_function(CLOCK_FUNCTION, 0, lambda: int(self.now * 1_000_000))
+
+
+def tables_of(rows: Rows) -> list[Table]:
+    """Return the tables of captured rows."""
+    return [*TABLES, *MORE_TABLES][: len(rows)]
 
 
 def _canonical_value(column: Any, value: Any, now: float) -> Any:

@@ -12,8 +12,10 @@ from tests.model_explorer.scenarios import (
     FAST,
     NODE_FREEZES,
     NODE_RESTARTS,
+    REPORTS,
     Scenario,
 )
+from tests.model_explorer.seeded_bugs import SEEDED_BUGS, SeededBug, seed
 
 from headrace.driver.loop import Loop
 from headrace.store import nodes
@@ -22,11 +24,19 @@ from headrace.store.database import Tx
 from headrace.store.tables import sessions
 
 
-@pytest.mark.parametrize("scenario", FAST, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [*FAST, *REPORTS], ids=lambda scenario: scenario.name)
 def test_no_order_of_steps_violates_an_invariant(scenario: Scenario) -> None:
     report = explore(scenario)
     assert report.violation is None, str(report)
     assert report.complete
+
+
+@pytest.mark.parametrize("bug", SEEDED_BUGS, ids=lambda bug: bug.name)
+def test_the_explorer_finds_a_guard_of_the_store_that_is_taken_out(bug: SeededBug) -> None:
+    with seed(bug):
+        report = explore(bug.scenario)
+    assert bug.is_found_by(report.violation), str(report)
+    assert report.trace[-1] in str(report)
 
 
 @pytest.mark.finding("B1")

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from sqlalchemy.exc import IntegrityError
 from tests.model_explorer import driver as driver_steps
+from tests.model_explorer import queries
 from tests.model_explorer.driver import SESSION, STATEMENT, Change
 from tests.model_explorer.node import Backend, RealNode
+from tests.model_explorer.reports import (
+    Held,
+    RecordingLink,
+    Sent,
+    add_sent,
+    deliver,
+    find_change,
+    mark_delivered,
+)
 from tests.model_explorer.state import TICK_SECONDS, DriverState, Operation, World
 from tests.model_explorer.steps import Steps
 from tests.model_explorer.store import MemoryStore
 
-from headrace.errors import LeaseLost
+from headrace.control.streams.actions import act
+from headrace.errors import LeaseLost, StreamStateConflict
 from headrace.model.failure import Failure
 from headrace.model.messages import Ended, Goodbye, Message
 from headrace.model.session import DriverLease
+from headrace.model.stream_action import StreamAction
 from headrace.store.database import Tx
 
 Action = tuple[str, Callable[[], None]]
 """A label, and the function that makes the step in the loaded world."""
+_REPORTS = {
+    *("renews", "reports the start", "reports the success"),
+    *("begins the generation", "prepares the table", "begins the table", "commits the table"),
+    *("aborts the table", "has removed the table"),
+}
+"""Steps of drivers that are reports, which a network can delay."""
 Termination = list[tuple[str, Message | Failure | None]]
 
 
@@ -103,6 +123,10 @@ class LiveWorld(Backend):
             serving = [number for number, node in enumerate(state.nodes) if node.serves]
             if serving:
                 yield from self._driver_actions(each, serving[0])
+        serving = [number for number, node in enumerate(state.nodes) if node.serves]
+        if serving:
+            yield from self._copy_actions(serving[0])
+            yield from self._user_actions()
         if self._is_due_done():
             yield "5 s pass", self._pass_time
 
@@ -148,8 +172,27 @@ class LiveWorld(Backend):
                 partial(self._call, driver, number, _ending_call(name, argument)),
             )
             return
-        for label, change in driver_steps.list_steps(driver, self._kind):
+        for label, change in self._list_steps(driver):
             yield f"{at}: {label}", partial(self._call, driver, number, change)
+            if self.state.faults_left("hold") and label in _REPORTS:
+                late = partial(self._call, driver, number, change, holds=True)
+                yield f"{at}: {label}, but the report is delayed", late
+
+    def _list_steps(self, driver: DriverState) -> Iterator[tuple[str, Change]]:
+        if self._kind in queries.KINDS and driver.phase == "idle":
+            return queries.list_query_steps(self.state, driver, SESSION, self._kind)
+        return driver_steps.list_steps(driver, self._kind)
+
+    def _copy_actions(self, number: int) -> Iterator[Action]:
+        """Yield the copies of reports that may arrive now."""
+        if self.state.faults_left("copy"):
+            for sent in self.state.sent:
+                yield f"a copy of {sent} arrives", partial(self._deliver_copy, number, sent)
+
+    def _user_actions(self) -> Iterator[Action]:
+        for action in StreamAction:
+            if self._kind in queries.KINDS and self.state.faults_left(action):
+                yield f"a user requests: {action}", partial(self._act, action)
 
     def _driver_faults(self, driver: DriverState) -> Iterator[Action]:
         name, can = f"driver {driver.epoch}", self.state.faults_left
@@ -202,20 +245,75 @@ class LiveWorld(Backend):
 
     # Drivers
 
-    def _call(self, driver: DriverState, number: int, change: Change) -> None:
-        """Make a step of a driver. A driver that has lost its lease ends itself."""
+    def _call(  # noqa: C901 - the cases belong together
+        self, driver: DriverState, number: int, change: Change, *, holds: bool = False
+    ) -> None:
+        """Make a step of a driver. A driver that has lost its lease ends itself.
+
+        Args:
+            holds: Whether its report does not arrive now.
+        """
+        link: Any = self.nodes[number].link
+        if self.state.records_reports or self._kind in queries.KINDS:
+            link = RecordingLink(link, holds=holds)
         is_fenced = driver.epoch != self._session_epoch()
         before = self._store.capture() if is_fenced else None
         try:
-            self.state = self._steps.run_whole(
-                lambda: change(self.state, driver, self.nodes[number].link)
-            )
+            self.state = self._steps.run_whole(lambda: change(self.state, driver, link))
+        except Held:
+            pass
         except LeaseLost:
             if driver.healthy:
                 raise Violation(f"the healthy driver of epoch {driver.epoch} is fenced") from None
             self.state = self.state.without_driver(driver.epoch)
         if is_fenced and self._store.capture() != before:
             raise Violation(f"the fenced driver of epoch {driver.epoch} has changed the store")
+        if holds:
+            self.state = self.state.spend("hold")
+        if isinstance(link, RecordingLink):
+            if self.state.records_reports:
+                sent = add_sent(self.state.sent, driver.epoch, link.sent, delivered=not holds)
+                self.state = replace(self.state, sent=sent)
+            if not holds and any(call == "renew" for call, _message in link.sent):
+                self._check_agreement(driver.epoch)
+
+    def _check_agreement(self, epoch: int) -> None:
+        """Raise Violation if the store differs from what a driver has just reported."""
+        driver = self.state.driver(epoch)
+        if driver is None or driver.query is None:
+            return
+        query = driver.query.id
+        where = f"FROM stream_queries WHERE id = '{query}'"
+        state = self._store.value(f"SELECT state {where}")
+        generation = self._store.value(f"SELECT generation {where}")
+        message = queries.find_disagreement(driver, state, generation)
+        if message is not None:
+            raise Violation(message)
+
+    def _deliver_copy(self, number: int, sent: Sent) -> None:
+        """Deliver a report again, or late."""
+        is_late = sent.overtaken or sent.epoch != self._session_epoch()
+        may_change = not (sent.delivered or is_late)
+        how = "repeated" if sent.delivered else "late"
+        before, link = self._store.capture(), self.nodes[number].link
+        lease = DriverLease(SESSION, sent.epoch)
+        try:
+            with suppress(LeaseLost):
+                self._steps.run_whole(lambda: deliver(link, sent.call, lease, sent.message))
+        except IntegrityError as error:
+            raise Violation(f"a {how} report breaks a rule of the store: {error.orig}") from error
+        change = find_change(before, self._store.capture())
+        if change is not None and not may_change:
+            raise Violation(f"a {how} report changed {change}")
+        marked = mark_delivered(self.state.sent, sent)
+        self.state = replace(self.state, sent=marked).spend("copy")
+
+    def _act(self, action: StreamAction) -> None:
+        """Make the request of a user. A conflict changes nothing."""
+        settings = self.nodes[0].settings
+        with suppress(StreamStateConflict), self.whole_transaction() as tx:
+            act(tx, settings, "ada", queries.NAME, action)
+        self.state = self.state.spend(action)
 
     def _kill_driver(self, driver: DriverState) -> None:
         self.state = self.state.spend("kill").without_driver(driver.epoch)
