@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
@@ -19,6 +19,7 @@ from headrace.control import periodic_tasks, retention
 from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
+from headrace.home import HomeLayout
 from headrace.store.clock import clock
 from headrace.store.tables import results, statements
 
@@ -135,6 +136,63 @@ def test_temporary_folders_of_drivers_that_ended_by_themselves_are_deleted(
     assert not ended.exists()
     assert live.exists()
     assert foreign.exists()
+
+
+def write_driver_files(layout: HomeLayout, session_id: str, epoch: int = 1) -> list[Path]:
+    """Write what the drivers of a session leave on their host if no node there has ended them."""
+    name = f"headrace-{session_id}-{epoch}"
+    files = [
+        layout.temporary / name / "blockmgr",
+        layout.drivers / f"{name}.json",
+        layout.drivers / f".{name}.json.0a1b2c3d",
+        layout.submitted / f"{name}.properties",
+    ]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    return files
+
+
+def end_session(node: InProcessNode) -> str:
+    """Return a session that has ended just now."""
+    session_id, driver = node.start_session()
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    driver.goodbye()
+    wait_until(lambda: node.session_state(session_id) == "dead", what="the session ends")
+    return session_id
+
+
+@pytest.mark.parametrize("kept", [None, "tmp", "drivers", "submitted"])
+def test_all_files_of_drivers_of_dead_sessions_are_deleted(
+    start_node: StartNode, kept: str | None
+) -> None:
+    """A node of another host has taken over the sessions, and cannot reach these files."""
+    node = start_node(lease=SWEEP)
+    layout = node.node.settings.layout
+    dead = write_driver_files(layout, end_session(node))
+    for file in dead:
+        if kept not in {None, file.relative_to(layout.path).parts[0]}:
+            file.unlink()
+    live_id, _driver = node.start_session()
+    live = write_driver_files(layout, live_id)
+    AbandonedFolders(node.node.context).run()
+    assert [file for file in dead if file.exists()] == []
+    assert [file for file in live if not file.exists()] == []
+
+
+def test_a_node_deletes_files_of_dead_sessions_at_its_start_and_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(tmp_path, lease=SWEEP)
+    with serve_node(settings) as node:
+        session_id = end_session(node)
+    first = write_driver_files(settings.layout, session_id)
+    with serve_node(settings):
+        wait_until(lambda: not any(file.exists() for file in first), seconds=4, what="the start")
+    monkeypatch.setattr(retention, "_EVERY_SECONDS", 0.05)
+    with serve_node(settings) as node:
+        second = write_driver_files(settings.layout, end_session(node))
+        wait_until(lambda: not any(file.exists() for file in second), what="the next round")
 
 
 def test_the_temporary_folder_of_an_early_driver_without_a_session_is_deleted_later(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import suppress
 
 from headrace.control.context import NodeContext
 from headrace.control.launchers import process_group
@@ -19,7 +20,7 @@ from headrace.model.result import ResultAttempt
 from headrace.model.session import DriverLease
 from headrace.storage import locations
 from headrace.storage.places import identify, join
-from headrace.store import sessions, takeovers
+from headrace.store import takeovers
 from headrace.store.abandoned_results import find_abandoned
 
 _LOG = logging.getLogger("headrace.leftovers")
@@ -84,9 +85,11 @@ class AbandonedResults:
 
 
 class AbandonedFolders:
-    """Deletes the temporary folders of ended drivers that no launcher of this node has killed.
+    """Deletes the files of ended drivers that no launcher of this node has killed.
 
-    Such a driver has ended by itself, while the node that started it did not run.
+    Such a driver has ended by itself, or a node of another host has taken over its session, which
+    cannot reach the files of this host. The files are the temporary folder, the bootstrap file and
+    the properties file.
     """
 
     def __init__(self, context: NodeContext) -> None:
@@ -97,33 +100,43 @@ class AbandonedFolders:
         self._orphan_seconds = context.settings.lease.orphan.total_seconds()
 
     def run(self) -> None:
-        """Delete each folder whose driver has ended. Raises StoreUnavailable."""
-        for name in self._temporary.names():
-            launch = _LAUNCH_NAME.fullmatch(name)
-            if launch is not None and self._has_ended(name, DriverLease(launch[1], int(launch[2]))):
-                _LOG.info("deleting the temporary files of %s", name)
+        """Delete the files of each driver that has ended. Raises StoreUnavailable."""
+        names = {
+            *self._temporary.names(),
+            *(name for bootstraps in self._bootstraps for name in bootstraps.names()),
+        }
+        launches = {
+            name: DriverLease(launch[1], int(launch[2]))
+            for name in sorted(names)
+            if (launch := _LAUNCH_NAME.fullmatch(name)) is not None
+        }
+        if not launches:
+            return
+        with self._database.read() as tx:
+            ended, unknown = takeovers.find_ended_launches(tx, launches.values())
+        for name, lease in launches.items():
+            has_ended = lease in ended or (lease in unknown and self._is_old(name))
+            if has_ended and not self._runs(name):
+                _LOG.info("deleting the files of %s", name)
                 self._temporary.remove(name)
                 for bootstraps in self._bootstraps:
                     bootstraps.remove(name)
 
-    def _has_ended(self, name: str, lease: DriverLease) -> bool:
-        with self._database.read() as tx:
-            has_ended = takeovers.launch_has_ended(tx, lease)
-            is_unknown = sessions.get(tx, lease.session_id) is None
-        if not has_ended and not (is_unknown and self._is_old(name)):
-            return False
+    def _runs(self, name: str) -> bool:
+        """Return whether a process of the launch still exits."""
         arguments = {
             argument for bootstraps in self._bootstraps for argument in bootstraps.arguments(name)
         }
-        return process_group.find(arguments) is None
+        return process_group.find(arguments) is not None
 
     def _is_old(self, name: str) -> bool:
         """Return whether the driver of an unknown session must have ended itself.
 
         The node of an early launch died before it stored the session.
         """
-        try:
-            changed = self._temporary.path(name).stat().st_mtime
-        except OSError:
-            return False
-        return time.time() - changed > self._orphan_seconds
+        paths = [self._temporary.path(name), *(each.path(name) for each in self._bootstraps)]
+        changes = []
+        for path in paths:
+            with suppress(OSError):
+                changes.append(path.stat().st_mtime)
+        return time.time() - max(changes, default=0.0) > self._orphan_seconds

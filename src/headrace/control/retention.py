@@ -20,8 +20,10 @@ from headrace.store import results
 
 _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100
-_EVERY_SECONDS = 60.0
-_ROUNDS_PER_SEARCH = 10
+_EVERY_SECONDS = 5.0
+"""Time between two searches for the files of ended drivers on this host."""
+_ROUNDS_PER_DELETION = 12
+_ROUNDS_PER_SEARCH = 120
 """A search for abandoned files lists all locations of results."""
 _DELETE_SECONDS = 60.0
 _DELETE_THREADS = 2
@@ -83,9 +85,10 @@ class Retention:
     def _work(self) -> None:
         round_number = 0
         while not self._stopping.is_set():
-            self._attempt(self.run, "expired results could not be deleted")
-            self._attempt(self._abandoned_folders.run, "temporary folders could not be deleted")
-            self._attempt(self._kept_logs.run, "logs of ended sessions could not be kept")
+            self._attempt(self._abandoned_folders.run, "files of drivers could not be deleted")
+            if round_number % _ROUNDS_PER_DELETION == 0:
+                self._attempt(self.run, "expired results could not be deleted")
+                self._attempt(self._kept_logs.run, "logs of ended sessions could not be kept")
             if round_number % _ROUNDS_PER_SEARCH == 0:
                 self._attempt(
                     self._abandoned_results.run, "abandoned result files could not be deleted"

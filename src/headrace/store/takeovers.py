@@ -8,7 +8,7 @@ launched, because the process may still write files or tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, or_, select, update
@@ -26,7 +26,7 @@ from headrace.store.tables import sessions
 from headrace.store.timeouts import has_other_work
 
 _ENTITY = "session"
-_EXIT_SECONDS = 60.0
+_ID_BATCH = 500
 _STARTING = [SessionState.STARTING, SessionState.RECOVERING]
 _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
@@ -303,20 +303,30 @@ def claim_launch(
     return epoch
 
 
-def launch_has_ended(tx: Tx, lease: DriverLease) -> bool:
-    """Return whether the driver of an epoch, or its host, is confirmed to be gone.
+def find_ended_launches(
+    tx: Tx, leases: Collection[DriverLease]
+) -> tuple[set[DriverLease], set[DriverLease]]:
+    """Return which drivers, or their hosts, are confirmed to be gone, and which are not known.
 
-    Return False for a session that the store does not have.
+    A driver is not known if the store does not have its session. After the end of its session, a
+    driver may need a moment to exit.
     """
-    superseded = and_(
-        sessions.c.ended_at.is_(None),
-        sessions.c.epoch != lease.epoch,
-        sessions.c.fenced_driver.is_(None),
-    )
-    # After the end of its session, a driver may need a moment to exit.
-    ended = sessions.c.ended_at < clock(-_EXIT_SECONDS)
-    query = select(sessions.c.id).where(sessions.c.id == lease.session_id, or_(superseded, ended))
-    return tx.execute(query).one_or_none() is not None
+    ids = sorted({lease.session_id for lease in leases})
+    columns = (sessions.c.id, sessions.c.epoch, sessions.c.ended_at, sessions.c.fenced_driver)
+    rows: dict[str, Row[Any]] = {}
+    for start in range(0, len(ids), _ID_BATCH):
+        query = select(*columns).where(sessions.c.id.in_(ids[start : start + _ID_BATCH]))
+        rows |= {row.id: row for row in tx.execute(query)}
+    ended, unknown = set(), set()
+    for lease in leases:
+        session = rows.get(lease.session_id)
+        if session is None:
+            unknown.add(lease)
+        elif session.ended_at is not None or (
+            session.epoch != lease.epoch and session.fenced_driver is None
+        ):
+            ended.add(lease)
+    return ended, unknown
 
 
 def _is_overdue() -> ColumnElement[bool]:

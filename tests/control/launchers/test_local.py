@@ -21,7 +21,7 @@ from tests.support.launches import (
 from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers import temporary_folders
+from headrace.control.launchers import bootstrap_files, temporary_folders
 from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
@@ -295,3 +295,27 @@ def test_new_node_addresses_are_written_to_the_bootstrap_files(
     launcher.announce(["http://127.0.0.1:2"])
     bootstrap = Bootstrap.model_validate_json(bootstrap_file(tmp_path, request).read_text())
     assert bootstrap.nodes == ["http://127.0.0.1:2"]
+
+
+def test_new_node_addresses_do_not_bring_back_the_file_of_a_driver_that_ends(
+    launcher: LocalLauncher,
+    tmp_path: Path,
+    profile: Profile,
+    handles: list[Handle],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
+    file = bootstrap_file(tmp_path, request)
+    kill = threading.Thread(target=launcher.kill, args=[handles[0]])
+    write = bootstrap_files.write_private
+
+    def write_during_a_kill(path: Path, content: str) -> None:
+        kill.start()
+        kill.join(1)
+        write(path, content)
+
+    monkeypatch.setattr(bootstrap_files, "write_private", write_during_a_kill)
+    launcher.announce(["http://127.0.0.1:2"])
+    kill.join()
+    assert not file.exists()

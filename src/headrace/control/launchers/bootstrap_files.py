@@ -6,12 +6,18 @@ Beside it, `<launch name>.properties` gives Spark's configuration to spark-submi
 from __future__ import annotations
 
 import contextlib
+import re
+import threading
 from pathlib import Path
 
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
 from headrace.spark_properties import properties_file
+
+_FILE = re.compile(r"\.?(headrace-[^.]+)\.(?:json|properties)(?:\.[0-9a-f]+)?")
+_writing = threading.Lock()
+"""Held while this process removes or replaces a file of a launch."""
 
 
 class BootstrapFiles:
@@ -38,10 +44,21 @@ class BootstrapFiles:
         write_private(file, bootstrap.model_dump_json())
         return file
 
+    def names(self) -> list[str]:
+        """Return the names of the launches that have a file."""
+        if not self._folder.is_dir():
+            return []
+        matches = (_FILE.fullmatch(file.name) for file in self._folder.iterdir())
+        return sorted({match[1] for match in matches if match is not None})
+
     def remove(self, name: str) -> None:
         """Delete the files of a launch if they exist."""
-        self.path(name).unlink(missing_ok=True)
-        self.properties_path(name).unlink(missing_ok=True)
+        with _writing:
+            self.path(name).unlink(missing_ok=True)
+            self.properties_path(name).unlink(missing_ok=True)
+            # A driver that was killed while it replaced a file.
+            for file in self._folder.glob(f".{name}.*"):
+                file.unlink(missing_ok=True)
 
     def host_has_restarted(self, name: str, host: HostIdentity) -> bool:
         """Return whether the host of a launch has restarted, which ended all its processes.
@@ -53,7 +70,8 @@ class BootstrapFiles:
     def announce(self, addresses: list[str]) -> None:
         """Write the node addresses into every file. Unreadable files are skipped."""
         for file in self._folder.glob("*.json"):
-            with contextlib.suppress(OSError, ValueError):
+            # Otherwise a file that another thread removes between the two steps would come back.
+            with _writing, contextlib.suppress(OSError, ValueError):
                 bootstrap = Bootstrap.model_validate_json(file.read_text())
                 if bootstrap.nodes == addresses:
                     continue
