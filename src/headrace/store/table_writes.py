@@ -28,7 +28,7 @@ from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_statement
 from headrace.store.tables import sessions, table_writes, transactions
-from headrace.store.transactions import GONE_SECONDS
+from headrace.store.transactions import GONE_SECONDS, select_owner
 
 _EXECUTING = {StatementState.LAUNCHED, StatementState.RUNNING}
 # A takeover raises the epoch by one and sets `fenced_driver` until the process is confirmed gone.
@@ -133,9 +133,12 @@ def release(tx: Tx, statement_id: str, lease: DriverLease, *, succeeded: bool) -
 
 
 def orphaned_writes(
-    tx: Tx, identities: Sequence[str], *, after: int = 0, limit: int
+    tx: Tx, session_id: str, identities: Sequence[str], *, after: int = 0, limit: int
 ) -> list[OrphanedWrite]:
     """Return at most `limit` orphaned writes, whose drivers are gone, oldest first.
+
+    The driver of the session clears them. Writes of other owners are not included, unless the store
+    has deleted their sessions, and with them their owners.
 
     Args:
         identities: Only writes to tables of these catalogs.
@@ -152,6 +155,7 @@ def orphaned_writes(
         .where(
             table_writes.c.identity.in_(identities),
             table_writes.c.number > after,
+            _belongs_to_owner_of(session_id),
             DRIVER_GONE,
             ~IS_COMMITTING,
         )
@@ -166,10 +170,11 @@ def orphaned_writes(
     ]
 
 
-def forget(tx: Tx, numbers: Collection[int], identities: Sequence[str]) -> None:
+def forget(tx: Tx, session_id: str, numbers: Collection[int], identities: Sequence[str]) -> None:
     """Delete orphaned writes, because their staging directories are removed.
 
     Args:
+        session_id: Session of the driver that says so. Writes of other owners are kept.
         identities: Only writes to tables of these catalogs.
     """
     gone = (
@@ -178,11 +183,17 @@ def forget(tx: Tx, numbers: Collection[int], identities: Sequence[str]) -> None:
         .where(
             table_writes.c.number.in_(numbers),
             table_writes.c.identity.in_(identities),
+            _belongs_to_owner_of(session_id),
             DRIVER_GONE,
             ~IS_COMMITTING,
         )
     )
     tx.execute(delete(table_writes).where(table_writes.c.number.in_(gone)))
+
+
+def _belongs_to_owner_of(session_id: str) -> ColumnElement[bool]:
+    """Return the condition that the session of a write has this owner, or is deleted."""
+    return or_(sessions.c.id.is_(None), sessions.c.owner == select_owner(session_id))
 
 
 def _is_of(statement_id: str, lease: DriverLease) -> tuple[ColumnElement[bool], ...]:

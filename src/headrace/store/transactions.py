@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, and_, false, func, insert, or_, select, update
+from sqlalchemy import ScalarSelect, Select, and_, false, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy, TooManyTransactions
@@ -188,11 +188,14 @@ def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:
     return replace(transaction, session_id=lease.session_id, epoch=lease.epoch)
 
 
-def has_orphaned(tx: Tx, identities: Sequence[str] | None = None) -> bool:
-    """Return whether there are orphaned transactions of these catalogs; None: of any catalog."""
-    return (
-        tx.execute(_of_orphans(select(transactions.c.id), identities).limit(1)).first() is not None
-    )
+def has_orphaned(tx: Tx, session_id: str, identities: Sequence[str] | None = None) -> bool:
+    """Return whether the driver of a session may take over orphaned transactions.
+
+    Args:
+        identities: Catalogs of the driver; None: any catalog.
+    """
+    query = _of_orphans(select(transactions.c.id), session_id, identities)
+    return tx.execute(query.limit(1)).first() is not None
 
 
 def take_over_orphaned(
@@ -200,13 +203,16 @@ def take_over_orphaned(
 ) -> list[Transaction]:
     """Give orphaned transactions of these catalogs to this driver, at most `limit`, oldest first.
 
+    They belong to the owner of its session, whose rights the driver has.
+
     Return the transactions that now belong to the driver, as many as have a bounded size together.
     Transactions that another driver takes over at the same time are not among them.
     """
-    sizes = _of_orphans(select(length_of(transactions.c.staged)), identities)
+    sizes = _of_orphans(select(length_of(transactions.c.staged)), lease.session_id, identities)
     count, _more = count_within_budget(tx, sizes, limit)
     adopted = []
-    for row in tx.execute(_of_orphans(_SELECT, identities).limit(count)).mappings().all():
+    orphans = _of_orphans(_SELECT, lease.session_id, identities).limit(count)
+    for row in tx.execute(orphans).mappings().all():
         orphan = Transaction(**row)
         unchanged = (
             transactions.c.id == orphan.id,
@@ -286,12 +292,23 @@ def _read_summaries(tx: Tx, query: Select[Any]) -> list[TransactionSummary]:
     ]
 
 
-def _of_orphans(query: Select[Any], identities: Sequence[str] | None) -> Select[Any]:
-    """Restrict a query to the orphaned transactions of these catalogs, oldest first."""
+def select_owner(session_id: str) -> ScalarSelect[Any]:
+    """Return the query for the owner of a session, for use in another query."""
+    own = sessions.alias()
+    return select(own.c.owner).where(own.c.id == session_id).scalar_subquery()
+
+
+def _of_orphans(
+    query: Select[Any], session_id: str, identities: Sequence[str] | None
+) -> Select[Any]:
+    """Restrict a query to the orphaned transactions of these catalogs, oldest first.
+
+    Only transactions of the owner of the session are included.
+    """
     orphans = (
         query.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .join(statements, statements.c.id == transactions.c.statement_id)
-        .where(*_ORPHANED)
+        .where(*_ORPHANED, statements.c.owner == select_owner(session_id))
         .order_by(transactions.c.id)
     )
     return orphans if identities is None else orphans.where(transactions.c.identity.in_(identities))

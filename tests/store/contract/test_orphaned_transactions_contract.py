@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
-from tests.support.store import running_session
+from tests.support.store import OWNER, new_session, running_session
 from tests.support.table_transactions import STAGED, Creation
 
 from headrace.errors import TooManyTransactions
@@ -24,9 +24,10 @@ def orphaned_ids(store: Database) -> list[str]:
     return [transaction.id for transaction in orphans]
 
 
-def has_orphaned(store: Database, identity: str | None = None) -> bool:
+def has_orphaned(store: Database, identity: str | None = None, *, owner: str = OWNER) -> bool:
+    reader = new_session(store, owner=owner)
     with store.read() as tx:
-        return transactions.has_orphaned(tx, None if identity is None else [identity])
+        return transactions.has_orphaned(tx, reader, None if identity is None else [identity])
 
 
 def backdate_end(store: Database, session: str) -> None:
@@ -47,6 +48,11 @@ def test_an_orphaned_transaction_is_taken_over_once(store: Database) -> None:
     assert has_orphaned(store, creation.id)
     assert has_orphaned(store)
     assert not has_orphaned(store, "elsewhere")
+    # Another owner's driver may lack the rights, and must not learn of the table.
+    foreign = running_session(store, owner="eve")
+    assert not has_orphaned(store, creation.id, owner="eve")
+    with store.write("test") as tx:
+        assert transactions.take_over_orphaned(tx, [creation.id], foreign, limit=10) == []
     other = running_session(store)
     for expected in ([creation.id], []):
         with store.write("test") as tx:

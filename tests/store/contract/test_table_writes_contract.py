@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import update
-from tests.support.store import LOST, new_statement, running_session
+from tests.support.store import LOST, OWNER, new_session, new_statement, running_session
 from tests.support.table_transactions import Creation
 
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
@@ -77,9 +77,12 @@ def request_lock(writer: Writer) -> Writer:
     return writer
 
 
-def orphaned_writes(store: Database, identity: str = _IDENTITY) -> list[tuple[str, str | None]]:
+def orphaned_writes(
+    store: Database, identity: str = _IDENTITY, *, owner: str = OWNER
+) -> list[tuple[str, str | None]]:
+    reader = new_session(store, owner=owner)
     with store.read() as tx:
-        writes = table_writes.orphaned_writes(tx, [identity], limit=10)
+        writes = table_writes.orphaned_writes(tx, reader, [identity], limit=10)
     return [(write.writer, write.table) for write in writes]
 
 
@@ -250,21 +253,26 @@ def test_orphaned_writes_are_listed_for_their_catalog_until_they_are_cleared(
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
     assert orphaned_writes(store, "other") == []
+    assert orphaned_writes(store, owner="eve") == []
+    own, foreign = new_session(store), new_session(store, owner="eve")
     with store.write("test") as tx:
-        [write] = table_writes.orphaned_writes(tx, [_IDENTITY], limit=10)
-        assert table_writes.orphaned_writes(tx, [_IDENTITY], after=write.number, limit=10) == []
-        table_writes.forget(tx, [write.number], ["other"])
+        [write] = table_writes.orphaned_writes(tx, own, [_IDENTITY], limit=10)
+        after = write.number
+        assert table_writes.orphaned_writes(tx, own, [_IDENTITY], after=after, limit=10) == []
+        table_writes.forget(tx, own, [write.number], ["other"])
+        table_writes.forget(tx, foreign, [write.number], [_IDENTITY])
     assert len(orphaned_writes(store)) == 1, (
-        "a driver without the catalog made the node forget a write"
+        "a driver without the catalog, or of another owner, made the node forget a write"
     )
     with store.write("test") as tx:
-        table_writes.forget(tx, [write.number], [_IDENTITY])
+        table_writes.forget(tx, own, [write.number], [_IDENTITY])
     assert orphaned_writes(store) == []
 
 
 def test_a_running_write_is_not_forgotten(store: Database, append: Writer) -> None:
+    reader = new_session(store)
     with store.write("test") as tx:
-        table_writes.forget(tx, range(100), [_IDENTITY])
+        table_writes.forget(tx, reader, range(100), [_IDENTITY])
     overwrite = request_lock(Writer(store, overwrite=True))
     assert overwrite.blocker() == append.statement
 

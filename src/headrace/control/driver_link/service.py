@@ -155,7 +155,7 @@ class DriverLinkService:
             return Restored(
                 snapshot=snapshots.get(tx, lease.session_id),
                 pending_hook_calls=pending_hook_calls.list_for_session(tx, lease.session_id),
-                has_orphans=transactions.has_orphaned(tx),
+                has_orphans=transactions.has_orphaned(tx, lease.session_id),
             )
 
     def hello(self, lease: DriverLease, message: Hello) -> Acknowledged:

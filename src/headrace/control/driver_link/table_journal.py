@@ -68,7 +68,7 @@ class TableJournal:
         """Give a few orphaned transactions of the driver's catalogs to the driver."""
         with self._database.read() as tx:
             load_owned_view(tx, lease)
-            has_orphaned = transactions.has_orphaned(tx, message.identities)
+            has_orphaned = transactions.has_orphaned(tx, lease.session_id, message.identities)
         if not has_orphaned:
             return Recovered(orphaned=[])
         with self._database.write("link.recover") as tx:

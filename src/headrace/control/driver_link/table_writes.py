@@ -46,10 +46,14 @@ class WriteLocks:
         if message.cleared:
             with self._database.write("link.clear_staging") as tx:
                 load_owned_view(tx, lease)
-                table_writes.forget(tx, message.cleared, message.identities)
+                table_writes.forget(tx, lease.session_id, message.cleared, message.identities)
         with self._database.read() as tx:
             load_owned_view(tx, lease)
             writes = table_writes.orphaned_writes(
-                tx, message.identities, after=message.after, limit=_MAX_ORPHANED_WRITES
+                tx,
+                lease.session_id,
+                message.identities,
+                after=message.after,
+                limit=_MAX_ORPHANED_WRITES,
             )
         return OrphanedWrites(writes=writes)
