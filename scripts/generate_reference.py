@@ -9,7 +9,11 @@ document. Only the introductions are written by hand (reference_introductions.py
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import pkgutil
+import re
 import sys
 import tempfile
 import types
@@ -26,8 +30,9 @@ from pydantic.fields import FieldInfo
 from reference_http import fields_table, http_page
 from reference_text import NONE, attribute_docs, code, member_comments, sentence, table
 
+import headrace
 from headrace.api.app import create_app
-from headrace.cli.main import headrace
+from headrace.cli.main import headrace as commands
 from headrace.control.node import Node
 from headrace.errors import Conflict, HeadraceError, InvalidRequest, NotFound, StatementFailed
 from headrace.model import lifecycle
@@ -139,9 +144,14 @@ def short_duration(value: timedelta) -> str:
 
 # Errors
 
+_CODE = re.compile(r"[a-z]+(_[a-z]+)+")
+_CODE_POSITIONS = {"TextProblem": 0, "KeyProblem": 0, "add_problem": 1}
+"""Position of the code among the arguments of a call, by the name of what is called."""
+
 
 def errors_page(_node: Node) -> str:
-    """Return the page of all error classes, by family."""
+    """Return the page of all error classes, by family, and of the codes without a class."""
+    _import_all_modules()
     families: dict[str, type[HeadraceError]] = {
         "The request is wrong": InvalidRequest,
         "Something does not exist": NotFound,
@@ -160,7 +170,39 @@ def errors_page(_node: Node) -> str:
         is_response = family is not StatementFailed
         sections.append(f"## {title}\n{_errors_table(members, is_response=is_response)}")
     sections.append(f"## Other errors\n{_errors_table(remaining, is_response=True)}")
+    classes = {cls.code for cls in (HeadraceError, *_subclasses(HeadraceError))}
+    others = ", ".join(code(each) for each in sorted(_find_codes() - classes))
+    sections.append(f"{introductions.OTHER_CODES.strip()}\n\n{others}.")
     return "\n\n".join([introductions.ERRORS.strip(), *sections])
+
+
+def _import_all_modules() -> None:
+    """Import every module of Headrace, because each may define errors."""
+    for module in pkgutil.walk_packages(headrace.__path__, "headrace."):
+        if not module.name.endswith("__main__") and "migrations" not in module.name:
+            importlib.import_module(module.name)
+
+
+def _find_codes() -> set[str]:
+    """Return the codes of failures and problems that the source text names."""
+    codes = set()
+    for file in sorted(Path(headrace.__path__[0]).rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call):
+                codes |= set(_list_code_arguments(call))
+    return codes
+
+
+def _list_code_arguments(call: ast.Call) -> Iterator[str]:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    values: list[ast.expr] = [word.value for word in call.keywords if word.arg == "code"]
+    if name in _CODE_POSITIONS and len(call.args) > _CODE_POSITIONS[name]:
+        values.append(call.args[_CODE_POSITIONS[name]])
+    for value in values:
+        for constant in ast.walk(value):
+            text = constant.value if isinstance(constant, ast.Constant) else None
+            if isinstance(text, str) and _CODE.fullmatch(text):
+                yield text
 
 
 def _has_own_code(cls: type[HeadraceError]) -> bool:
@@ -314,7 +356,7 @@ def _labels(labels: dict[str, set[str]]) -> str:
 
 def cli_page(_node: Node) -> str:
     """Return the page of all commands."""
-    return "\n\n".join([introductions.CLI.strip(), *_command_sections(headrace, "headrace", None)])
+    return "\n\n".join([introductions.CLI.strip(), *_command_sections(commands, "headrace", None)])
 
 
 def _command_sections(

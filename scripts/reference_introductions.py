@@ -188,3 +188,10 @@ the [retry policy](../guides/streams.md#choose-when-a-failed-query-starts-again)
 - **Effectively once**: a batch may be written twice, and the second write changes nothing.
 - **At least once**: the rows of a batch that was being written may appear twice.
 """
+
+OTHER_CODES = """
+## Other codes
+These codes have no class of errors. Failures of statements and of streaming queries can have \
+them, and so can the single problems of a deployment: those in `problems` of `invalid_manifests`, \
+and in the `errors` of a plan. The message says what to do.
+"""

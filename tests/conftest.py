@@ -50,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need PostgreSQL, deselect the matrices, and sort the groups of tests.
+    """Mark the tests that need Spark or PostgreSQL, deselect the matrices, and sort the groups.
 
     `make check` deselects marked tests. `make chaos` runs the matrices.
     """
@@ -60,7 +60,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("matrix")]
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        servers = {"postgres", "stoppable_postgres"} & set(getattr(item, "fixturenames", ()))
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.spark)
+        servers = {"postgres", "stoppable_postgres"} & fixtures
         if "postgresql" in values or servers:
             item.add_marker(pytest.mark.postgres)
     items.sort(key=lambda item: rank_of(item.nodeid))

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from headrace.driver.spark import Spark
 
-pytestmark = pytest.mark.spark
-
 
 class PublishedHook:
     """The hook of a statement that its catalog has committed, or not."""

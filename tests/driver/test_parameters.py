@@ -15,8 +15,6 @@ from headrace.model.statement import Parameter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def run(spark: SparkSession, text: str, *parameters: Parameter) -> DataFrame:
     return run_statement(

@@ -12,8 +12,6 @@ from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def test_bridges_to_one_jvm_share_its_classes_and_objects(spark: SparkSession) -> None:
     first, second = Py4JBridge(spark), Py4JBridge(spark.newSession())

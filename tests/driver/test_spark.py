@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from tests.support.waiting import wait_until
 
 from headrace.driver.spark import Spark
@@ -14,8 +13,6 @@ from headrace.model.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_only_running_streaming_queries_are_counted(

@@ -19,7 +19,6 @@ from headrace.driver.sql_execution import is_unreported, run_as_sql_execution
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 # Spark reads the policy in the tasks, because the format is not constant.
 _LENIENT = """

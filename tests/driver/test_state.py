@@ -18,8 +18,6 @@ from headrace.model.snapshot import Snapshot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 class SessionPair:
     """A session whose state is changed, and a second session that restores that state."""

@@ -16,8 +16,6 @@ from headrace.model.messages import Bootstrap
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def bootstrap(results: Path) -> Bootstrap:
     return Bootstrap(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from headrace import __version__
@@ -36,4 +39,19 @@ for _command in _COMMANDS:
 
 def run() -> None:
     """Run the program with the arguments of the process."""
+    _open_closed_streams()
     headrace(prog_name="headrace")
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the caller has closed, as in `headrace status >&-`.
+
+    Otherwise, the first file that the program opens would get the number of such a stream.
+    """
+    streams = {"stdin": "r", "stdout": "w", "stderr": "w"}
+    for number, (name, mode) in enumerate(streams.items()):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is that of the stream
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))

@@ -67,7 +67,7 @@ class NodeState(StrEnum):
     """States of a node."""
 
     UP = "up"
-    DRAINING = "draining"  # reserved: no node enters this state yet
+    DRAINING = "draining"  # begins nothing new, and leaves when its work has other owners
     GONE = "gone"  # has ended, or its lease expired ten minutes ago
 
 

@@ -106,7 +106,6 @@ Descriptions = Annotated[
 Code = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 """The stable code of an error."""
 
-SessionId = Annotated[str, StringConstraints(pattern=r"^se_[0-9a-f]{32}$")]
 StatementId = Annotated[str, StringConstraints(pattern=r"^st_[0-9a-f]{32}$")]
 TransactionId = Annotated[str, StringConstraints(pattern=r"^tx_[0-9a-f]{32}$")]
 

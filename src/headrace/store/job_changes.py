@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, insert, select, update
 
 from headrace.model.deployment import (
     ChangeRecord,
@@ -87,11 +86,6 @@ def move_deployment(
     events.append(tx, _DEPLOYMENT, deployment.id, deployment.state, target, actor=actor)
 
 
-def set_checks(tx: Tx, deployment: Deployment, plan: DeploymentPlan) -> None:
-    """Keep the plan of a deployment that is being checked."""
-    tx.execute(update(deployments).where(deployments.c.id == deployment.id).values(plan=plan))
-
-
 def has_old_plan(tx: Tx, seconds: float) -> bool:
     """Return whether a plan was not applied within a time."""
     return tx.execute(_old_plans(seconds).limit(1)).first() is not None
@@ -134,12 +128,6 @@ def of_deployment(tx: Tx, deployment_id: str) -> list[JobChange]:
     """Return the changes of a deployment, by job."""
     query = _SELECT.where(job_changes.c.deployment_id == deployment_id)
     return _fetch(tx, query.order_by(job_changes.c.name))
-
-
-def of_job(tx: Tx, job_id: str, limit: int) -> list[JobChange]:
-    """Return the last changes of a job, newest first."""
-    query = _SELECT.where(job_changes.c.job_id == job_id)
-    return _fetch(tx, query.order_by(job_changes.c.id.desc()).limit(limit))
 
 
 def seconds_in_step(tx: Tx, change_id: str) -> float:
@@ -197,11 +185,6 @@ def step(
     return replace(
         change, **{key: values[key] for key in ("step", "record", "failure") if key in values}
     )
-
-
-def delete_of_job(tx: Tx, job_ids: Collection[str]) -> None:
-    """Delete the changes of jobs."""
-    tx.execute(delete(job_changes).where(job_changes.c.job_id.in_(job_ids)))
 
 
 def _end_deployment(tx: Tx, deployment_id: str, *, actor: str) -> None:

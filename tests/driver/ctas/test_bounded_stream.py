@@ -19,7 +19,6 @@ from headrace.model.lifecycle import TransactionState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
 COMMITTING = TransactionState.COMMITTING

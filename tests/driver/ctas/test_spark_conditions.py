@@ -19,7 +19,6 @@ from headrace.model.failure import Failure
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 REFUSED = {
     "a name with a dash": "CREATE TABLE `a-b` USING parquet AS SELECT 1 AS x",

@@ -14,8 +14,6 @@ from headrace.driver.py4j_bridge import Py4JBridge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.mark.parametrize(("persistent", "expected"), [(True, "mixed"), (False, "MiXed")])
 def test_only_a_metastore_puts_tables_into_directories_in_lower_case(

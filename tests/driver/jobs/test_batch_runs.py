@@ -15,7 +15,6 @@ from headrace.driver.streams.supervised_query import RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 ROWS = "execution_output = spark.range(3).selectExpr('id AS n', 'id = 1 AS is_one')"
 

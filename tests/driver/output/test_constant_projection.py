@@ -13,8 +13,6 @@ from tests.support.results import Writer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def count_jobs(spark: SparkSession, writer: Writer, sql: str) -> tuple[int, list[Any]]:
     """Write the result of a query. Return the number of its Spark jobs, and its rows."""

@@ -13,8 +13,6 @@ from headrace.driver.conf_overrides import override_conf
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def test_few_rows_of_any_size_are_collected_in_order(spark: SparkSession, writer: Writer) -> None:
     text = "SELECT id, repeat('x', 200000) AS s FROM range(0, {}, 1, 3) ORDER BY id DESC"

@@ -18,7 +18,6 @@ from headrace.results.held_rows import HeldRows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
 
 _SECRET = "secret of the driver"
 _LIMIT = 4 * 1024 * 1024

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from headrace.driver.streams.classify import is_permanent_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_a_method_that_is_missing_is_permanent(spark: SparkSession) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from headrace.driver.streams.spark_run import SparkRun
 
-pytestmark = pytest.mark.spark
 
 # A continuous query holds one slot for each partition, and Spark has two.
 TICKS = "CREATE STREAM ticks FROM rate OPTIONS ('rowsPerSecond' = '100', 'numPartitions' = '1')"

@@ -13,7 +13,6 @@ from headrace.driver.streams.supervised_query import RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 TO_JDBC = "CREATE SINK db TO jdbc OPTIONS ('url' = '{url}', 'dbtable' = 't'{driver})"
 SAVE = "SAVE STREAM {stream} TO {sink} TRIGGER AVAILABLE NOW"

@@ -24,7 +24,6 @@ from headrace.driver.streams.supervised_query import RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 RATE = "org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchProvider"
 NOOP = "org.apache.spark.sql.execution.datasources.noop.NoopDataSource"

@@ -17,8 +17,6 @@ from headrace.driver.streams.supervised_query import RunFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 class LineServer:
     """A server that sends lines to the connection of a query."""

@@ -15,8 +15,6 @@ from headrace.model.materialized_view import NameScope
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def test_rows_of_a_stream_arrive_in_files(
     start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path

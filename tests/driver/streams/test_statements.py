@@ -6,7 +6,6 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-import pytest
 from tests.support.results import Writer
 from tests.support.streams import make_desired
 
@@ -20,7 +19,6 @@ from headrace.model.result import ResultRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 QUERY_ID = f"sq_{1:032}"
 SAVE = "SAVE STREAM numbers TO noop IDENTIFIED BY quiet"

@@ -93,19 +93,6 @@ class Ctas:
         return frame_of_plan(self.session, self.bind(plan))
 
 
-def detect_ctas(session: SparkSession, assignment: Assignment) -> Ctas | None:
-    """Parse and analyse a statement and describe its CTAS.
-
-    Returns:
-        None if the statement is not a CTAS.
-
-    Raises:
-        PySparkException: Spark rejects the statement.
-    """
-    parsed_plan, bind = parse_statement(session, assignment)
-    return describe_ctas(session, parsed_plan, bind)
-
-
 def build_ctas(session: SparkSession, create: str, query: str) -> Ctas:
     """Return the CTAS of a `CREATE [OR REPLACE] TABLE …` and a query that is parsed on its own.
 
@@ -128,7 +115,14 @@ def build_ctas(session: SparkSession, create: str, query: str) -> Ctas:
 
 
 def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Ctas | None:
-    """Analyse a parsed statement and describe its CTAS, like `detect_ctas`."""
+    """Analyse a parsed statement and describe its CTAS.
+
+    Returns:
+        None if the statement is not a CTAS.
+
+    Raises:
+        PySparkException: Spark rejects the statement.
+    """
     plan, kind = parsed_plan, plan_class_name(parsed_plan)
     if kind not in _CREATING:
         return None
