@@ -20,12 +20,21 @@ ERROR = Failure(code="execution_error", message="division by zero")
 class RunningQuery:
     """A query that a scripted driver has started, with what the driver reports about it."""
 
-    def __init__(self, node: InProcessNode, **session: Any) -> None:
+    def __init__(
+        self, node: InProcessNode, *, sink: str = "noop", options: str = "", **session: Any
+    ) -> None:
+        """Start a query.
+
+        Args:
+            sink: Name of the sink.
+            options: Clause of the statement.
+            session: Fields of its session.
+        """
         self.node = node
         self.name = f"q{next(_numbers)}"
         self.session, self.driver = node.start_session(kind="streaming", **session)
         self.statement = node.submit(
-            f"SAVE STREAM t TO noop IDENTIFIED BY {self.name}", session=self.session
+            f"SAVE STREAM t TO {sink} IDENTIFIED BY {self.name} {options}", session=self.session
         )["id"]
         query = self.driver.claim().query
         assert query is not None

@@ -31,6 +31,7 @@ from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
 from headrace.model.view_messages import (
     Generation,
     IntentError,
+    Intents,
     NewView,
 )
 
@@ -68,12 +69,12 @@ class ViewLink(JournalLink):
 
     def carry_out(
         self, identities: list[str], done: list[str], failed: list[IntentError]
-    ) -> list[CatalogIntent]:
+    ) -> Intents:
         self.done += done
         self.failed += failed
         claimed = [intent for intent in self.intents if intent.identity in identities]
         self.intents = [intent for intent in self.intents if intent not in claimed]
-        return claimed
+        return Intents(intents=claimed)
 
     def intend(self, action: IntentAction, generation: int | None = None) -> None:
         """Let the next driver carry out an intent for the view."""

@@ -28,7 +28,6 @@ from headrace.driver.bootstrap_file import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.materialized_view import CatalogIntent
 from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
@@ -271,10 +270,13 @@ class NodeLink:
 
     def carry_out(
         self, identities: list[str], done: list[str], failed: list[IntentError]
-    ) -> list[CatalogIntent]:
-        """Report the outcome of intents, and return others of these catalogs to carry out."""
-        message = CarryOut(identities=identities, done=done, failed=failed)
-        return self._call("carry_out", message, Intents).intents
+    ) -> Intents:
+        """Report the outcome of intents, and return others of these catalogs to carry out.
+
+        Intents for the sinks of ended queries are among them.
+        """
+        message = CarryOut(identities=identities, clears_sinks=True, done=done, failed=failed)
+        return self._call("carry_out", message, Intents)
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.

@@ -83,6 +83,7 @@ class IntentAction(StrEnum):
 
     DROP_VIEW = "drop_view"  # with all its rows
     DROP_GENERATION = "drop_generation"
+    DROP_STAGING = "drop_staging"  # the staging tables of an ended query
 
 
 class CatalogIntent(BaseModel):

@@ -244,6 +244,8 @@ CONTINUOUS_SOURCES = tuple(source.name for source in _SOURCES if source.continuo
 """Names of the sources that TRIGGER CONTINUOUS can read."""
 SINKS: Mapping[str, StreamSink] = {sink.name: sink for sink in _SINKS}
 """Sinks by name."""
+STAGING_SINKS = frozenset({"jdbc"})
+"""Names of the sinks that stage each batch under a name with the epoch of the driver."""
 FILE_SINKS = frozenset(name for name, _options in _FILE_SINKS)
 """Names of the sinks that write with Spark's file sink."""
 

@@ -14,6 +14,7 @@ from headrace.model.materialized_view import (
     ViewRows,
 )
 from headrace.model.messages import MAX_CATALOGS, CatalogIdentity, Message
+from headrace.model.stream_query import QuerySpec
 from headrace.model.text import IndexedText, MessageText, SmallCount, StatementId
 
 _MAX_REPORTED = 100
@@ -61,11 +62,24 @@ class CarryOut(Message):
     """`carry_out`: report the outcome of intents, and claim others of the driver's catalogs."""
 
     identities: Annotated[list[CatalogIdentity], Field(max_length=MAX_CATALOGS, fail_fast=True)]
+    clears_sinks: bool = False
+    """Whether the driver also removes the staging tables of ended queries."""
     done: Annotated[list[IntentId], Field(max_length=_MAX_REPORTED, fail_fast=True)] = []  # noqa: RUF012 - pydantic copies it
     failed: Annotated[list[IntentError], Field(max_length=_MAX_REPORTED, fail_fast=True)] = []  # noqa: RUF012 - pydantic copies it
+
+
+class SinkIntent(Message):
+    """Remove the staging tables that the lost drivers of an ended query have left in its sink."""
+
+    id: IntentId
+    query_id: str
+    spec: QuerySpec
+    attempt: SmallCount
+    """See `CatalogIntent`."""
 
 
 class Intents(Message):
     """Answer to `carry_out`: the intents that the driver must carry out now."""
 
     intents: list[CatalogIntent]
+    sinks: list[SinkIntent] = []  # noqa: RUF012 - pydantic copies it

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import case, exists, insert, or_, select, update
+from sqlalchemy import RowMapping, case, exists, insert, or_, select, update
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import IntentState
 from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
 from headrace.model.session import DriverLease
+from headrace.model.stream_query import StreamQuery
+from headrace.model.view_messages import SinkIntent
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -22,6 +24,8 @@ from headrace.store.stream_tables import stream_queries
 from headrace.store.tables import sessions
 from headrace.store.view_tables import catalog_intents as table
 
+SINKS = "sinks"
+"""Identity that stands for the sinks of queries, which are in no catalog."""
 _ENTITY = "catalog_intent"
 _CLAIM_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
@@ -70,6 +74,24 @@ def insert_intent(
     events.append(tx, _ENTITY, intent_id, None, IntentState.PENDING, actor=actor, detail=detail)
 
 
+def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
+    """Insert an intent to remove what lost drivers have staged in the sink of an ended query."""
+    intent_id = new_id("ci")
+    row = {
+        "id": intent_id,
+        "owner": query.owner,
+        "identity": SINKS,
+        "action": IntentAction.DROP_STAGING,
+        "view_id": query.id,
+        "path": [],
+        "query_id": query.id,
+        "state": IntentState.PENDING,
+    }
+    tx.execute(insert(table).values(created_at=clock(), due_at=clock()), row)
+    detail = {"action": IntentAction.DROP_STAGING, "query": query.qualified_name}
+    events.append(tx, _ENTITY, intent_id, None, IntentState.PENDING, actor=actor, detail=detail)
+
+
 def has_due(tx: Tx, session_id: str) -> bool:
     """Return whether an intent of the session's owner can be claimed, in any catalog."""
     query = select(table.c.id).join_from(table, sessions, sessions.c.owner == table.c.owner)
@@ -84,6 +106,42 @@ def claim(
 
     The transaction has checked that the driver owns its session.
     """
+    return [
+        CatalogIntent(
+            id=row["id"],
+            action=row["action"],
+            identity=row["identity"],
+            view=row["view_id"],
+            path=row["path"],
+            generation=row["generation"],
+            attempt=row["attempts"] + 1,
+        )
+        for row in _claim(tx, lease, identities, limit=limit)
+    ]
+
+
+def claim_sinks(tx: Tx, lease: DriverLease, *, limit: int) -> list[SinkIntent]:
+    """Claim at most `limit` intents for sinks of ended queries, like `claim`."""
+    rows = _claim(tx, lease, [SINKS], limit=limit)
+    specs = select(stream_queries.c.id, stream_queries.c.spec).where(
+        stream_queries.c.id.in_([row["query_id"] for row in rows])
+    )
+    spec_of = {row.id: row.spec for row in tx.execute(specs)}
+    return [
+        SinkIntent(
+            id=row["id"],
+            query_id=row["query_id"],
+            spec=spec_of[row["query_id"]],
+            attempt=row["attempts"] + 1,
+        )
+        for row in rows
+    ]
+
+
+def _claim(
+    tx: Tx, lease: DriverLease, identities: Sequence[str], *, limit: int
+) -> list[RowMapping]:
+    """Claim intents, and return their rows as they were before."""
     query = (
         select(table)
         .join_from(table, sessions, sessions.c.owner == table.c.owner)
@@ -92,7 +150,7 @@ def claim(
         .limit(limit)
         .with_for_update(skip_locked=True, of=table)
     )
-    claimed = []
+    claimed: list[RowMapping] = []
     for row in tx.execute(query).mappings().all():
         change = update(table).where(table.c.id == row["id"])
         values = {
@@ -103,17 +161,7 @@ def claim(
         }
         tx.execute(change.values(values).values(claim_until=clock(_CLAIM_SECONDS)))
         events.append(tx, _ENTITY, row["id"], row["state"], IntentState.CLAIMED, actor=lease.actor)
-        claimed.append(
-            CatalogIntent(
-                id=row["id"],
-                action=row["action"],
-                identity=row["identity"],
-                view=row["view_id"],
-                path=row["path"],
-                generation=row["generation"],
-                attempt=values["attempts"],
-            )
-        )
+        claimed.append(row)
     return claimed
 
 

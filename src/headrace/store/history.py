@@ -94,7 +94,7 @@ def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
             table.c.ended_at.is_not(None), table.c.ended_at < clock(-seconds)
         )
         if table is stream_queries:
-            query = query.where(~_is_last_of_view())
+            query = query.where(~_is_last_of_view(), ~_has_intent())
         query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True, of=table)
         ids = _fetch(tx, query.limit(limit))
         if ids:
@@ -103,6 +103,13 @@ def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
             tx.execute(delete(table).where(table.c.id.in_(ids)))
         deleted = max(deleted, len(ids))
     return deleted
+
+
+def _has_intent() -> ColumnElement[bool]:
+    """Return the condition that a driver must still clear the sink of a streaming query."""
+    return exists().where(
+        catalog_intents.c.query_id == stream_queries.c.id, catalog_intents.c.ended_at.is_(None)
+    )
 
 
 def _is_last_of_view() -> ColumnElement[bool]:

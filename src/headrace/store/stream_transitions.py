@@ -12,10 +12,12 @@ from typing import Any
 
 from sqlalchemy import update
 
+from headrace.errors import DriverLost, SessionClosed, SessionFailed
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STREAM, StatementState, StreamState
 from headrace.model.session import DriverLease
+from headrace.model.stream_providers import STAGING_SINKS
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     EndReason,
@@ -25,7 +27,7 @@ from headrace.model.stream_query import (
     Wanted,
     describe_end,
 )
-from headrace.store import events, jobs, stream_queries
+from headrace.store import catalog_intents, events, jobs, stream_queries
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.stream_reports import (
@@ -42,6 +44,8 @@ _STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}
 """States in which a driver works on the query, or will."""
 _REPEATED = ("failures", "run_id", "last_error", "last_batch")
 """Columns that a report sets although the state stays the same."""
+_FAILURES_OF_NODES = {DriverLost.code, SessionFailed.code, SessionClosed.code}
+"""Codes of failures that no driver has reported."""
 _UNKNOWN_FAILURE = Failure(
     code="stream_failed", message="The driver did not report why the query failed."
 )
@@ -166,7 +170,8 @@ def end_with_statement(
     if query is None:
         return
     if query.state in _STARTED and state is not StatementState.CANCELLED and failure is not None:
-        _fail(tx, query, failure, actor=actor)
+        is_clean = failure.code not in _FAILURES_OF_NODES
+        _fail(tx, query, failure, actor=actor, is_clean=is_clean)
         return
     if query.state in _STARTED:
         query = _change(tx, query, StreamState.STOPPING, actor=actor)
@@ -310,9 +315,23 @@ def _end_stopped(
     return ended
 
 
-def _fail(tx: Tx, query: StreamQuery, failure: Failure, *, actor: str) -> None:
-    values = {"last_error": failure}
-    ended = _change(tx, query, StreamState.FAILED, actor=actor, failure=failure, values=values)
+def _fail(
+    tx: Tx, query: StreamQuery, failure: Failure, *, actor: str, is_clean: bool = False
+) -> None:
+    """End a query as `failed`.
+
+    Args:
+        is_clean: See `_change`.
+    """
+    ended = _change(
+        tx,
+        query,
+        StreamState.FAILED,
+        actor=actor,
+        failure=failure,
+        values={"last_error": failure},
+        is_clean=is_clean,
+    )
     _end_in_job(tx, ended, actor=actor, failure=failure)
 
 
@@ -334,8 +353,14 @@ def _change(
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
     values: dict[str, Any] | None = None,
+    is_clean: bool = False,
 ) -> StreamQuery:
-    """Change the state of a locked query, with its event. Return the query in its new state."""
+    """Change the state of a locked query, with its event. Return the query in its new state.
+
+    Args:
+        values: Columns to set, for example those of a report.
+        is_clean: Whether the query has left nothing in its sink. A report without failures says so.
+    """
     if not STREAM.allows(query.state, target):
         raise ValueError(f"a query cannot go from {query.state} to {target}")
     columns = {**(values or {}), "state": target}
@@ -347,6 +372,8 @@ def _change(
         columns["retry_at"] = None
     if target in STREAM.terminal:
         columns["ended_at"] = clock()
+        if query.spec.sink in STAGING_SINKS and not (is_clean or columns.get("failures") == 0):
+            catalog_intents.insert_sink_intent(tx, query, actor=actor)
     _save(tx, query, columns)
     events.append(
         tx,

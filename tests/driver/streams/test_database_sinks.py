@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from tests.support.postgres import Postgres
 from tests.support.streams import StartRun, finish, forget_commits
+
+from headrace.driver.streams.jdbc_sink import JdbcSink
+from headrace.driver.streams.jdbc_staging import drop_all_staging
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
 
@@ -33,6 +40,12 @@ class Target:
         """Return the number of rows, and the number of different ones."""
         return self.execute("SELECT count(*), count(DISTINCT n) FROM numbers")[0]
 
+    @property
+    def tables(self) -> set[object]:
+        """Names of all tables in the schema of the sink."""
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        return {name for (name,) in self.execute(query)}
+
 
 @pytest.fixture
 def target(postgres: Postgres) -> Target:
@@ -40,6 +53,89 @@ def target(postgres: Postgres) -> Target:
 
 
 SAVE = "SAVE STREAM numbers TO db TRIGGER AVAILABLE NOW"
+OWN = {"headrace_ledger", "numbers"}
+"""Tables that stay after a batch."""
+STEPS = ["_save", "_commit", "_drop_staging"]
+"""Steps of a batch in which a driver can be killed."""
+
+
+class Killed(Exception):
+    """Stands for a kill: nothing after it runs, no clean-up either."""
+
+
+def kill_before(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Let each batch end before a step, without the clean-up that a kill prevents."""
+
+    def die(*_arguments: object) -> None:
+        raise Killed
+
+    if step == "_save":
+        # Between the staged rows and the creation of the target.
+        save = JdbcSink._save
+
+        def save_staged_only(sink: JdbcSink, rows: DataFrame, table: str, mode: str) -> None:
+            if mode == "ignore":
+                raise Killed
+            save(sink, rows, table, mode)
+
+        monkeypatch.setattr(JdbcSink, "_save", save_staged_only)
+    else:
+        monkeypatch.setattr(JdbcSink, step, die)
+    monkeypatch.setattr(JdbcSink, "_drop_staging", die if step == "_drop_staging" else _skip)
+
+
+def _skip(*_arguments: object) -> None:
+    """Do nothing."""
+
+
+def run_until_killed(
+    monkeypatch: pytest.MonkeyPatch, start: StartRun, step: str, *texts: str
+) -> None:
+    """Run a query whose driver is killed before a step, and check that it has left a table."""
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    with monkeypatch.context() as patch:
+        kill_before(patch, step)
+        with pytest.raises(RunFailed):
+            finish(start(*texts))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_next_driver_drops_what_a_killed_one_has_staged(
+    start: StartRun, numbers: str, target: Target, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    run_until_killed(monkeypatch, start, step, SAVE, numbers, target.sink)
+    assert target.tables - OWN == {"headrace_batch_1_1"}
+    # A driver drops nothing of a later one, which has fenced it, and nothing of another query.
+    others = {"headrace_batch_1_3", "headrace_batch_1x", "headrace_batch_12_1"}
+    for other in others:
+        target.execute(f"CREATE TABLE {other} (n INT)")
+    finish(start(SAVE, numbers, target.sink, epoch=2))
+
+    assert target.tables == OWN | others
+    assert target.count() == (10, 10)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("table", ["public.numbers", "numbers", '"s 1".numbers'])
+def test_an_intent_drops_what_killed_drivers_of_an_ended_query_have_staged(
+    start: StartRun,
+    numbers: str,
+    target: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    table: str,
+    spark: SparkSession,
+) -> None:
+    target.execute('CREATE SCHEMA "s 1"')
+    sink = target.sink.replace("public.numbers", table)
+    run_until_killed(monkeypatch, start, step, SAVE, numbers, sink)
+    staged = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'headrace_batch%'"
+    assert target.execute(staged) == [(1,)]
+    jdbc = target.sink.partition("'url' = '")[2].partition("'")[0]
+    drop_all_staging(spark, {"URL": jdbc, "dbTable": table, "user": "postgres"}, "sq_1")
+
+    assert target.execute(staged) == [(0,)]
 
 
 def test_a_batch_and_its_number_are_written_together(
@@ -50,8 +146,7 @@ def test_a_batch_and_its_number_are_written_together(
 
     assert target.count() == (10, 10)
     assert target.execute("SELECT batch FROM headrace_ledger") == [(0,)]
-    tables = target.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-    assert sorted(name for (name,) in tables) == ["headrace_ledger", "numbers"]
+    assert target.tables == OWN
 
 
 def test_a_batch_that_runs_again_is_written_once(

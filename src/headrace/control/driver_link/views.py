@@ -93,7 +93,10 @@ class ViewWrites:
                     tx, lease, failed.id, failed.message, attempt=failed.attempt
                 )
             claimed = catalog_intents.claim(tx, lease, message.identities, limit=_MAX_INTENTS)
-        return Intents(intents=claimed)
+            sinks = []
+            if message.clears_sinks:
+                sinks = catalog_intents.claim_sinks(tx, lease, limit=_MAX_INTENTS)
+        return Intents(intents=claimed, sinks=sinks)
 
     def _find_or_insert(
         self, tx: Tx, lease: DriverLease, statement: Statement, new: NewView | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from headrace.driver.streams.invalid_stream import InvalidStream
-from headrace.driver.streams.jdbc_sink import with_driver
+from headrace.driver.streams.jdbc_staging import with_driver
 from headrace.driver.streams.sinks import (
     Target,
     choose_mode,

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.jdbc_staging import Connections
 
 _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13",
@@ -20,7 +21,6 @@ _PACKAGES = {
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
 }
 """Maven packages by provider. Records of Kafka in Avro need that of files in Avro."""
-_JDBC_OPTIONS = "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions"
 _DATA_SOURCE = "org.apache.spark.sql.execution.datasources.DataSource"
 _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 _PROVIDER_TYPES = (
@@ -54,11 +54,10 @@ def check_jdbc_driver(session: SparkSession, options: Mapping[str, str]) -> None
     """Raise InvalidStream if the session lacks the class of a database's driver.
 
     Args:
-        options: Options of the sink, by key in lower case.
+        options: Options of the sink, see `with_driver`.
     """
-    jvm = Py4JBridge(session)
     try:
-        jvm.type(_JDBC_OPTIONS)(jvm.mapping(dict(options)))
+        Connections(session, options)
     except Py4JJavaError as error:
         database = ":".join(options["url"].split(":")[:2])
         needed = options.get("driver")

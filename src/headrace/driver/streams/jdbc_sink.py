@@ -3,18 +3,25 @@
 The executors first write the rows to a staging table, in parallel. The transaction then records the
 number in a ledger and copies the rows. A batch that is already in the ledger is skipped, so that a
 batch which runs twice, even in two drivers at once, is written once.
+
+Each driver has a staging table of its own, so that a fenced driver that still runs cannot change
+the rows of its successor. A batch drops its table at its end, also after an error. What a killed
+driver has left is dropped at the start of the next run, or after the end of the query by an intent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.jdbc_staging import Connections, StagingTables, with_driver
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.grammar.stream_statements import SaveStream
@@ -22,8 +29,6 @@ from headrace.model.stream_query import DesiredQuery
 
 LEDGER = "headrace_ledger"
 """Table with the last batch of each query, in the default schema of the connection."""
-_OPTIONS = "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions"
-_DIALECTS = "org.apache.spark.sql.jdbc.JdbcDialects"
 _CREATE_LEDGER = (
     f"CREATE TABLE IF NOT EXISTS {LEDGER}"
     " (query_id VARCHAR(64) NOT NULL PRIMARY KEY, batch BIGINT NOT NULL)"
@@ -34,16 +39,6 @@ _BEGIN = (
     f"INSERT INTO {LEDGER} (query_id, batch) SELECT ?, ?"  # noqa: S608 - a constant
     f" WHERE NOT EXISTS (SELECT 1 FROM {LEDGER} WHERE query_id = ?)"
 )
-_DRIVERS = {
-    "postgresql": "org.postgresql.Driver",
-    "mysql": "com.mysql.cj.jdbc.Driver",
-    "mariadb": "org.mariadb.jdbc.Driver",
-    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
-    "oracle": "oracle.jdbc.OracleDriver",
-    "db2": "com.ibm.db2.jcc.DB2Driver",
-    "h2": "org.h2.Driver",
-}
-"""Class of the driver for each kind of URL."""
 _START_SECONDS = 60.0
 """Longest time from the first batch to the id of the query, which Spark returns after the start."""
 
@@ -68,9 +63,15 @@ class JdbcSink:
         self._table = self._options["dbtable"]
         self._desired = desired
         self._epoch = epoch
+        self._staging = StagingTables(self._table, desired.id)
         self._planned = -1 if planned is None else planned
         self._query_id = ""
         self._is_bound = threading.Event()
+
+    def clear(self, session: SparkSession) -> None:
+        """Drop what earlier runs of the query have left, before the first batch of this run."""
+        with Connections(session, self._options).open() as connection:
+            self._staging.drop_all(connection, up_to=self._epoch)
 
     def bind(self, query_id: str) -> None:
         """Set Spark's id of the query. It is the same as long as the checkpoint exists."""
@@ -81,25 +82,38 @@ class JdbcSink:
         """Write a batch, unless it is written already. Raises what Spark and the database raise."""
         if not self._is_bound.wait(_START_SECONDS):
             raise RuntimeError("the query did not start")
-        connections = _Connections(batch.sparkSession, self._options)
+        connections = Connections(batch.sparkSession, self._options)
         with connections.open() as connection:
             last = self._read_last(connection)
         # A batch that this run has planned anew has other rows than the one in the table.
         if last > number or last == number > self._planned:
-            raise RuntimeError(
-                f"the table {LEDGER} has batch {last} of this query, and batch {number} is to be"
-                f" written to {self._table}: the checkpoint is older than the table"
+            raise InvalidStream(
+                f"The table {LEDGER} has batch {last} of this query, and batch {number} is to be"
+                f" written to {self._table}: the checkpoint is older than the table. Restore the"
+                " checkpoint, or start the query with a new one."
             )
         if last == number:
             return
-        staging = self._staging_table()
+        try:
+            self._write_new(connections, batch, number)
+        except Exception:
+            # The error of the batch is the one to report. The next run drops the table.
+            with contextlib.suppress(Py4JError, PySparkException):
+                self._drop_staging(connections)
+            raise
+        self._drop_staging(connections)
+
+    def _write_new(self, connections: Connections, batch: DataFrame, number: int) -> None:
+        staging = self._staging.name(self._epoch)
         self._save(batch, staging, "overwrite")
         # Spark creates a missing table with the types of its dialect.
         self._save(batch.limit(0), self._table, "ignore")
         with connections.open() as connection:
             self._commit(connection, batch, number, staging)
+
+    def _drop_staging(self, connections: Connections) -> None:
         with connections.open() as connection:
-            connection.createStatement().execute(f"DROP TABLE {staging}")
+            self._staging.drop(connection, self._epoch)
 
     def _read_last(self, connection: Any) -> int:
         connection.createStatement().execute(_CREATE_LEDGER)
@@ -132,42 +146,5 @@ class JdbcSink:
             f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {staging}"  # noqa: S608
         )
 
-    def _staging_table(self) -> str:
-        schema, dot, _table = self._table.rpartition(".")
-        query = self._query_id.replace("-", "")[:12]
-        return f"{schema}{dot}headrace_batch_{query}_{self._epoch}"
-
     def _save(self, rows: DataFrame, table: str, mode: str) -> None:
         rows.write.format("jdbc").options(**{**self._options, "dbtable": table}).mode(mode).save()
-
-
-def with_driver(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by key in lower case, with the usual driver of the database if none.
-
-    Java's DriverManager does not find a driver that spark.jars or ADD JAR has added.
-    """
-    options = {key.lower(): value for key, value in options.items()}
-    database = options["url"].removeprefix("jdbc:").partition(":")[0]
-    known = _DRIVERS.get(database.lower())
-    return options if known is None else {"driver": known} | options
-
-
-class _Connections:
-    """Opens transactions in the database of a sink, as Spark opens its own connections."""
-
-    def __init__(self, session: SparkSession, options: Mapping[str, str]) -> None:
-        jvm = Py4JBridge(session)
-        jdbc_options = jvm.type(_OPTIONS)(jvm.mapping(dict(options)))
-        dialect = jvm.singleton(_DIALECTS).get(options["url"])
-        self._factory = dialect.createConnectionFactory(jdbc_options)
-
-    @contextmanager
-    def open(self) -> Iterator[Any]:
-        """Open a transaction that commits at the end of the block and rolls back on an error."""
-        connection = self._factory.apply(-1)
-        try:
-            connection.setAutoCommit(False)
-            yield connection
-            connection.commit()
-        finally:
-            connection.close()

@@ -21,7 +21,8 @@ from headrace.driver.streams.connectors import (
 )
 from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
 from headrace.driver.streams.invalid_stream import InvalidStream
-from headrace.driver.streams.jdbc_sink import JdbcSink, with_driver
+from headrace.driver.streams.jdbc_sink import JdbcSink
+from headrace.driver.streams.jdbc_staging import with_driver
 from headrace.driver.streams.memory_view import publish_memory_view
 from headrace.driver.streams.table_sink import TableSink
 from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
@@ -133,6 +134,7 @@ def start_query(
     if provider == "jdbc":
         planned = find_last_planned(rows.sparkSession, desired.spec)
         sink = JdbcSink(target.options, desired, epoch, planned=planned)
+        sink.clear(rows.sparkSession)
         query = writer.foreachBatch(errors.watch(sink.write)).start()
         sink.bind(query.id)
         return query

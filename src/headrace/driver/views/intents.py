@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,13 +18,16 @@ from headrace.driver.ctas import TablePath, TwoPhaseCatalog
 from headrace.driver.ctas.catalogs import list_catalogs
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.failures import describe_failure
 from headrace.driver.link import NodeLink
+from headrace.driver.streams.jdbc_staging import drop_all_staging
+from headrace.driver.streams.sinks import find_target
 from headrace.errors import LeaseLost
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import SaveStream
 from headrace.model.materialized_view import CatalogIntent, IntentAction, generation_name
 from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
-from headrace.model.view_messages import (
-    IntentError,
-)
+from headrace.model.view_messages import IntentError, Intents, SinkIntent
 
 _LOG = logging.getLogger("headrace.driver")
 _IDLE_SECONDS = 60.0
@@ -80,30 +84,52 @@ def carry_out_intents(session: SparkSession, link: NodeLink) -> int:
     count = 0
     done: list[str] = []
     failed: list[IntentError] = []
-    while intents := link.carry_out(sorted(catalogs), done, failed):
+    while claimed := _claim_work(session, catalogs, link.carry_out(sorted(catalogs), done, failed)):
         done, failed = [], []
-        for intent in intents:
-            error_text = _attempt(session, catalogs[intent.identity], intent)
+        for intent_id, attempt, summary, work in claimed:
+            error_text = _attempt(intent_id, summary, work)
             if error_text is None:
-                done.append(intent.id)
+                done.append(intent_id)
             else:
-                failure = IntentError(id=intent.id, message=error_text, attempt=intent.attempt)
+                failure = IntentError(id=intent_id, message=error_text, attempt=attempt)
                 failed.append(failure)
-        count += len(intents)
+        count += len(claimed)
     return count
 
 
-def _attempt(session: SparkSession, catalog: TwoPhaseCatalog, intent: CatalogIntent) -> str | None:
+def _claim_work(
+    session: SparkSession, catalogs: dict[str, TwoPhaseCatalog], intents: Intents
+) -> list[tuple[str, int | None, str, Callable[[], None]]]:
+    """Return id and attempt of each claimed intent, a summary, and a function to carry it out."""
+    work: list[tuple[str, int | None, str, Callable[[], None]]] = []
+    for intent in intents.intents:
+        carry_out = partial(_carry_out, session, catalogs[intent.identity], intent)
+        summary = f"{intent.action} of view {'.'.join(intent.path)}"
+        work.append((intent.id, intent.attempt, summary, carry_out))
+    for sink in intents.sinks:
+        summary = f"staging tables of query {sink.query_id}"
+        work.append((sink.id, sink.attempt, summary, partial(_clear_sink, session, sink)))
+    return work
+
+
+def _clear_sink(session: SparkSession, intent: SinkIntent) -> None:
+    command = parse(intent.spec.text).command
+    assert isinstance(command, SaveStream)
+    drop_all_staging(session, find_target(intent.spec, command).options, intent.query_id)
+
+
+def _attempt(intent_id: str, summary: str, work: Callable[[], None]) -> str | None:
     """Carry out an intent. Return None, or the message of its error."""
     try:
-        _carry_out(session, catalog, intent)
+        work()
     except LeaseLost:
         raise
     except Exception as error:  # noqa: BLE001 - catalogs are extensions, and other intents go on
-        message = cut_text(clean_message(str(error)), MAX_SUMMARY)
-        _LOG.error("intent %s of view %s: %s", intent.id, ".".join(intent.path), message)
+        described = describe_failure(error, "").message
+        message = cut_text(clean_message(described), MAX_SUMMARY)
+        _LOG.error("intent %s (%s): %s", intent_id, summary, message)
         return message
-    _LOG.info("intent %s: %s of %s", intent.id, intent.action, ".".join(intent.path))
+    _LOG.info("intent %s: %s", intent_id, summary)
     return None
 
 
