@@ -71,6 +71,8 @@ class ScriptedNode:
         self.statements: dict[str, Json] = {}
         self.sessions: dict[str, Json] = {}
         self.transactions: dict[str, Json] = {}
+        self.sinks: list[Json] = []
+        """Sinks that a driver has to clear."""
         self.jobs: list[Json] = []
         self.node_fields: Json = {}  # of the node in the list of nodes
         self.ids: list[int] = []  # of the following statements; afterwards they count from 1
@@ -154,6 +156,8 @@ class ScriptedNode:
             ("GET", f"{api}/nodes", self._list_nodes),
             ("POST", f"{api}/nodes/([^/]+)/(drain|gone)", self._act_on_node),
             ("GET", f"{api}/transactions", self._list_transactions),
+            ("GET", f"{api}/recovery", self._show_recovery),
+            ("POST", f"{api}/recovery", self._show_recovery),
             ("GET", f"{api}/transactions/([^/]+)", self._get_transaction),
         ]
 
@@ -344,6 +348,13 @@ class ScriptedNode:
             if transaction["orphaned"] or not orphaned_only
         ]
         return 200, {"items": items, "next": None}
+
+    def _show_recovery(self, _request: Request) -> Response:
+        """Return the orphaned transactions, and the sinks that no driver has cleared yet."""
+        orphaned = [each for each in self.transactions.values() if each["orphaned"]]
+        # A driver has started since the session was created.
+        is_cleared = len(self.sessions) > 1
+        return 200, {"transactions": orphaned, "sinks": [] if is_cleared else self.sinks}
 
     def _get_transaction(self, _request: Request, id_: str) -> Response:
         """Return the transaction resolved, as if a driver had started since it was listed."""

@@ -21,22 +21,33 @@ def orphaned(node: ScriptedNode, headrace: RunHeadrace) -> list[dict[str, Any]]:
             "statement_id": "st_1",
             "session_id": session,
             "orphaned": True,
+            "last_error": error,
         }
-        for id_, state in (("tx_1", "committing"), ("tx_2", "begun"))
+        for id_, state, error in (("tx_1", "committing", "no access"), ("tx_2", "begun", None))
     }
+    node.sinks = [
+        {
+            "query_id": "sq_1",
+            "name": "adhoc.q",
+            "session_id": session,
+            "state": "pending",
+            "last_error": None,
+        }
+    ]
     return list(node.transactions.values())
 
 
-def test_dry_run_lists_orphaned_transactions_with_the_action(
+def test_dry_run_lists_what_lost_drivers_have_left_with_the_action(
     node: ScriptedNode, headrace: RunHeadrace, orphaned: list[dict[str, Any]]
 ) -> None:
     node.transactions["tx_3"] = {**orphaned[0], "id": "tx_3", "orphaned": False}
     completed = headrace("recover", "--dry-run")
     assert completed.returncode == 0
     assert completed.stdout == (
-        "id,target,state,action,statement_id\n"
-        "tx_1,t_committing,committing,publish,st_1\n"
-        "tx_2,t_begun,begun,remove,st_1\n"
+        "id,target,state,action,statement_id,last_error\n"
+        "tx_1,t_committing,committing,publish,st_1,no access\n"
+        "tx_2,t_begun,begun,remove,st_1,\n"
+        "sq_1,adhoc.q,pending,remove,,\n"
     )
     assert len(node.sessions) == 1
 
@@ -47,13 +58,13 @@ def test_recover_starts_one_driver_with_the_configuration_of_the_transactions(
     completed = headrace("recover", "--format", "json")
     assert completed.returncode == 0
     actions = [(item["state"], item["action"]) for item in json.loads(completed.stdout)]
-    assert actions == [("committed", "published"), ("aborted", "removed")]
+    assert actions == [("committed", "published"), ("aborted", "removed"), ("done", "removed")]
     _, call = node.calls("POST", "/api/v1/sessions")
     assert call.body == {"profile": "default", "conf": {"spark.a": "1"}, "parallelism": 2}
     assert [session["state"] for session in node.sessions.values()] == ["running", "closing"]
 
 
-def test_recover_without_orphaned_transactions_starts_no_driver(
+def test_recover_starts_no_driver_if_lost_drivers_have_left_nothing(
     node: ScriptedNode, headrace: RunHeadrace
 ) -> None:
     completed = headrace("recover")
@@ -81,7 +92,12 @@ def test_recover_waits_until_the_driver_of_a_transaction_counts_as_lost(
     monkeypatch.setattr(node, "_get_transaction", show)
     completed = headrace("recover", "--dry-run")
     assert completed.returncode == 0
-    assert [line.split(",")[0] for line in completed.stdout.splitlines()] == ["id", "tx_1", "tx_2"]
+    assert [line.split(",")[0] for line in completed.stdout.splitlines()] == [
+        "id",
+        "tx_1",
+        "tx_2",
+        "sq_1",
+    ]
 
 
 def test_recover_names_the_driver_that_works_on_a_transaction(

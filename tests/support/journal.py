@@ -7,7 +7,13 @@ from typing import cast
 
 from headrace.driver.link import NodeLink
 from headrace.model.lifecycle import TRANSACTION, TransactionState
-from headrace.model.messages import Bootstrap, OrphanedTransaction, Transact, Transacted
+from headrace.model.messages import (
+    Bootstrap,
+    FailedRecovery,
+    OrphanedTransaction,
+    Transact,
+    Transacted,
+)
 from headrace.model.transaction import Staged
 
 BOOTSTRAP = Bootstrap(
@@ -42,8 +48,13 @@ class JournalLink:
         self.busy_answers = 0
         """How many times to answer that the table name is locked."""
         self.orphaned: list[OrphanedTransaction] = []
+        self.failed: list[FailedRecovery] = []
+        """Reported transactions that could not be resolved."""
 
-    def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
+    def recover(
+        self, identities: list[str], failed: list[FailedRecovery]
+    ) -> list[OrphanedTransaction]:
+        self.failed += failed
         claimed = [orphan for orphan in self.orphaned if orphan.staged.identity in identities]
         self.orphaned = [orphan for orphan in self.orphaned if orphan not in claimed]
         return claimed

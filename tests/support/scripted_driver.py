@@ -28,6 +28,7 @@ from headrace.model.messages import (
     Bootstrap,
     ClearStaging,
     Ended,
+    FailedRecovery,
     Goodbye,
     Hello,
     Message,
@@ -182,8 +183,14 @@ class ScriptedDriver:
         message = Transact(id=transaction_id, statement_id=statement_id, state=state, staged=staged)
         return self._call("transact", message, Transacted)
 
-    def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
-        return self._call("recover", Recover(identities=identities), Recovered).orphaned
+    def recover(
+        self, identities: list[str], failed: dict[str, str] | None = None
+    ) -> list[OrphanedTransaction]:
+        """Report transactions that could not be resolved, with their errors; take over others."""
+        failures = [FailedRecovery(id=id_, message=error) for id_, error in (failed or {}).items()]
+        return self._call(
+            "recover", Recover(identities=identities, failed=failures), Recovered
+        ).orphaned
 
     def begin_write(self, statement_id: str, writes: list[TableWrite]) -> WriteLock:
         """Request a write lock, also with fields that a driver would not send."""

@@ -29,6 +29,7 @@ from headrace.api.routes import (
     nodes,
     opensearch,
     opensearch_info,
+    recovery,
     results,
     sessions,
     statements,
@@ -75,7 +76,17 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    for resource in (sessions, statements, results, streams, jobs, transactions, events, nodes):
+    for resource in (
+        sessions,
+        statements,
+        results,
+        streams,
+        jobs,
+        transactions,
+        recovery,
+        events,
+        nodes,
+    ):
         app.include_router(
             resource.router,
             prefix=API_PREFIX,

@@ -1,4 +1,4 @@
-"""`headrace recover`: resolve orphaned table transactions now."""
+"""`headrace recover`: resolve orphaned table transactions, and clear sinks of streams, now."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 
-_FIELDS = ("id", "target", "state", "action", "statement_id")
+_FIELDS = ("id", "target", "state", "action", "statement_id", "last_error")
 _DRIVER_FIELDS = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
 """Fields of a session that decide which catalogs its driver reaches."""
-_ENDED = {"committed", "aborted"}
+_CLEARED = "done"
+"""State of a sink that a driver has cleared."""
+_ENDED = {"committed", "aborted", _CLEARED}
 _POLL_SECONDS = 0.5
 _PAGE = 1000
 _JUDGEMENT_SECONDS = 60.0
 """Longest wait for a driver that neither renews its lease nor counts as lost."""
 _RESOLVE_SECONDS = 30.0
 """Longest wait for a transaction that another driver resolves at the same time."""
-_PROGRESS_SECONDS = 10.0
+_PROGRESS_SECONDS = 15.0
 """Time without progress after which the driver is considered to have resolved all that it can."""
 _ACTIONS = {"committed": "published", "aborted": "removed", "committing": "publish"}
 
@@ -47,38 +49,41 @@ def recover(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Publish or remove the tables of orphaned transactions.
+    """Publish or remove what lost drivers have left in catalogs and in the sinks of streams.
 
     A transaction is orphaned when its statement has ended and no driver works on it. A table whose
-    publication had begun is published; everything else is removed. For this, the command starts a
-    driver with the configuration of the one that began the transaction. Drivers do the same for
-    their own catalogs whenever they start.
+    publication had begun is published; everything else is removed. So are the rows that a lost
+    driver has staged in the database of a stream that has ended. For this, the command starts a
+    driver with the configuration of the lost one. Other drivers do the same for their own catalogs
+    when they start, and again after a pause.
 
     The command waits until the driver of each open transaction has renewed its lease or counts as
     lost, for example after the end of a node.
 
-    The exit code is 1 if a transaction could not be resolved; the driver's log shows the reason.
+    The exit code is 1 if something could not be resolved; `last_error` shows the reason.
     """
     with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
         output_format = context.output_format(output)
         client = context.connect()
         in_progress = _await_judgement(client)
-        transactions = client.transactions(orphaned=True)["items"]
+        pending = client.recovery(retry=not dry_run)
+        transactions, sinks = pending["transactions"], pending["sinks"]
         if not dry_run:
             ids = [transaction["id"] for transaction in transactions]
-            for request in _session_requests(client, transactions):
+            for request in _session_requests(client, [*transactions, *sinks]):
                 _run_driver(context, client, request, ids)
             transactions = [
                 _wait_until_resolved(client, transaction["id"]) for transaction in transactions
             ]
-        if transactions or output_format is not None:
-            items = [_with_action(transaction) for transaction in transactions]
+            sinks = _read_sinks(client, sinks)
+        items = [*map(_with_action, transactions), *map(_describe_sink, sinks)]
+        if items or output_format is not None:
             write_items(context.terminal, items, _FIELDS, output_format)
-        if not transactions:
-            context.terminal.info("There are no orphaned transactions.")
+        if not items:
+            context.terminal.info("Lost drivers have left nothing.")
         for transaction in in_progress:
             context.terminal.notice(_describe_progress(client, transaction))
-        if not dry_run and any(transaction["state"] not in _ENDED for transaction in transactions):
+        if not dry_run and any(item["state"] not in _ENDED for item in items):
             raise Exit(EXIT_FAILED)
 
 
@@ -122,11 +127,11 @@ def _describe_progress(client: Client, transaction: Json) -> str:
     )
 
 
-def _session_requests(client: Client, transactions: Iterable[Json]) -> list[Json]:
-    """Return a session request for each configuration with which the transactions began."""
+def _session_requests(client: Client, items: Iterable[Json]) -> list[Json]:
+    """Return a session request for each configuration of the sessions of these items."""
     requests: dict[str, Json] = {}
-    for transaction in transactions:
-        session = client.session(transaction["session_id"])
+    for session_id in dict.fromkeys(item["session_id"] for item in items):
+        session = client.session(session_id)
         request = {name: session[name] for name in _DRIVER_FIELDS if session[name]}
         # Warm sessions have the parallelism 1. Any other value makes the node start a new driver,
         # and only a driver that starts resolves transactions.
@@ -160,16 +165,17 @@ def _run_driver(
 
 
 def _wait_while_resolving(client: Client, transaction_ids: Sequence[str]) -> None:
-    """Wait until all transactions have ended, or until no more of them end.
+    """Wait until everything is resolved, or until no more is.
 
-    Some may belong to other catalogs than those of the driver, or cannot be resolved.
+    The sinks that drivers have to clear count likewise. Some of both may belong to other catalogs
+    or databases than those of the driver, or cannot be resolved.
     """
-    remaining = list(transaction_ids)
-    deadline = time.monotonic() + _PROGRESS_SECONDS
+    remaining, deadline = -1, time.monotonic() + _PROGRESS_SECONDS
     while remaining and time.monotonic() < deadline:
-        live = [id_ for id_ in remaining if client.transaction(id_)["state"] not in _ENDED]
-        if len(live) < len(remaining):
-            remaining, deadline = live, time.monotonic() + _PROGRESS_SECONDS
+        live = [id_ for id_ in transaction_ids if client.transaction(id_)["state"] not in _ENDED]
+        count = len(live) + len(client.recovery()["sinks"])
+        if count != remaining:
+            remaining, deadline = count, time.monotonic() + _PROGRESS_SECONDS
         if remaining:
             time.sleep(_POLL_SECONDS)
 
@@ -183,6 +189,24 @@ def _wait_until_resolved(client: Client, transaction_id: str) -> Json:
         if resolved or time.monotonic() > deadline:
             return transaction
         time.sleep(_POLL_SECONDS)
+
+
+def _read_sinks(client: Client, sinks: Sequence[Json]) -> list[Json]:
+    """Return these sinks in their current state; those that are cleared are `done`."""
+    pending = {sink["query_id"]: sink for sink in client.recovery()["sinks"]}
+    return [pending.get(sink["query_id"], {**sink, "state": _CLEARED}) for sink in sinks]
+
+
+def _describe_sink(sink: Json) -> Json:
+    """Return the item of a sink: what was done with its staged rows, or what remains to be done."""
+    return {
+        "id": sink["query_id"],
+        "target": sink["name"],
+        "state": sink["state"],
+        "action": "removed" if sink["state"] == _CLEARED else "remove",
+        "statement_id": None,
+        "last_error": sink["last_error"],
+    }
 
 
 def _with_action(transaction: Json) -> Json:

@@ -301,6 +301,13 @@ class Client(JobCalls):
         """Return a table transaction by id."""
         return self._call("GET", f"/api/v1/transactions/{quote_name(transaction)}")
 
+    def recovery(self, *, retry: bool = False) -> Json:
+        """Return what lost drivers have left: `{transactions, sinks}`.
+
+        With `retry`, drivers complete or remove it now, without a pause after a failed attempt.
+        """
+        return self._call("POST" if retry else "GET", "/api/v1/recovery")
+
     # Requests.
 
     def _request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> HttpRequest:

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from headrace.control.stream_metrics import MAX_QUERIES, make_stream_metrics
-from headrace.store import counts, stream_progress
+from headrace.store import counts, stream_progress, transactions
 from headrace.store.database import Database
 
 NO_ROUTE = "other"
@@ -56,6 +56,7 @@ class StoreMetrics(Collector):
                 "streams": counts.live_streams(tx),
             }
             queries = stream_progress.read_live(tx, MAX_QUERIES)
+            unresolved = transactions.count_unresolved(tx)
         for entity, by_state in live.items():
             gauge = GaugeMetricFamily(
                 f"headrace_live_{entity}",
@@ -65,6 +66,12 @@ class StoreMetrics(Collector):
             for state, count in by_state.items():
                 gauge.add_metric([state], count)
             yield gauge
+        yield GaugeMetricFamily(
+            "headrace_unresolved_transactions",
+            "Table transactions of lost drivers that other drivers could not complete or roll back"
+            f" in {transactions.REPORTED_ATTEMPTS} attempts. They are retried every 5 minutes.",
+            value=unresolved,
+        )
         yield from make_stream_metrics(queries, live=sum(live["streams"].values()))
         writes = CounterMetricFamily(
             "headrace_store_writes",

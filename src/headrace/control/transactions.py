@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.errors import TransactionNotFound
 from headrace.model.ids import looks_like_id
+from headrace.model.stream_query import PendingSink
 from headrace.model.transaction import TransactionSummary
-from headrace.store import transactions
+from headrace.store import catalog_intents, transactions
+from headrace.store.database import Tx
 
 _MAX_ORPHANED = 1000
 _SHOWN = 200
 """Largest number of characters of an id in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRecovery:
+    """What lost drivers have left outside the store."""
+
+    transactions: list[TransactionSummary]
+    """Orphaned transactions, oldest first."""
+    sinks: list[PendingSink]
+    """Ended queries whose sinks are not cleared, oldest first."""
 
 
 class Transactions:
@@ -39,3 +53,20 @@ class Transactions:
         """Return the 1,000 oldest orphaned transactions of the caller."""
         with self._database.read() as tx:
             return transactions.orphaned(tx, owner=caller.owner, limit=_MAX_ORPHANED)
+
+    def list_pending(self, caller: Caller) -> PendingRecovery:
+        """Return what lost drivers have left in catalogs and sinks of the caller."""
+        with self._database.read() as tx:
+            return _list_pending(tx, caller)
+
+    def retry_now(self, caller: Caller) -> PendingRecovery:
+        """Let the next drivers complete or remove the same without a pause. Return it."""
+        with self._database.write("recovery.retry") as tx:
+            transactions.retry_now(tx, owner=caller.owner)
+            catalog_intents.retry_sinks_now(tx, caller.owner, actor=caller.owner)
+            return _list_pending(tx, caller)
+
+
+def _list_pending(tx: Tx, caller: Caller) -> PendingRecovery:
+    orphaned = transactions.orphaned(tx, owner=caller.owner, limit=_MAX_ORPHANED)
+    return PendingRecovery(orphaned, catalog_intents.list_sinks(tx, caller.owner))

@@ -44,7 +44,7 @@ class ExecutionPlan:
     """Finds the tables of files whose write lock the statement needs before it runs."""
     note: str | None = None
     """A remark for the user, if the statement succeeds."""
-    on_blocked: Callable[[], None] = lambda: None
+    on_blocked: Callable[[], object] = lambda: None
     """Called from time to time while another statement holds the write lock."""
     completed_earlier: bool = False
     """Whether a lost driver already wrote the table, so that only the commit remains."""

@@ -36,6 +36,7 @@ from headrace.model.messages import (
     Bootstrap,
     ClearStaging,
     Ended,
+    FailedRecovery,
     Goodbye,
     Hello,
     Message,
@@ -244,9 +245,16 @@ class NodeLink:
         """Write one step of a table transaction to the journal."""
         return self._call("transact", message, Transacted)
 
-    def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
-        """Take over the orphaned transactions of these catalogs, and return them."""
-        return self._call("recover", Recover(identities=identities), Recovered).orphaned
+    def recover(
+        self, identities: list[str], failed: list[FailedRecovery]
+    ) -> list[OrphanedTransaction]:
+        """Take over the orphaned transactions of these catalogs, and return them.
+
+        Args:
+            failed: Transactions of an earlier call that could not be resolved.
+        """
+        message = Recover(identities=identities, failed=failed)
+        return self._call("recover", message, Recovered).orphaned
 
     def begin_write(self, message: BeginWrite) -> WriteLock:
         """Request the write lock of a statement, and return whether it is granted."""

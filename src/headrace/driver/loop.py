@@ -205,8 +205,11 @@ class Loop:
             self._workers.submit(self._intents.run)
 
     def _carry_out_intents(self) -> int:
+        """Carry out intents and resolve orphaned transactions. Return their number."""
         try:
-            return carry_out_intents(self._spark.clone_session(), self._link)
+            session = self._spark.clone_session()
+            resolved = recover(session, self._link, should_stop=self._stopping.is_set)
+            return resolved + carry_out_intents(session, self._link)
         except (HeadraceError, Py4JError, PySparkException) as error:
             # A lost lease is noticed by the next renewal.
             _LOG.info("intents for the catalog are not carried out: %s", error)

@@ -262,10 +262,19 @@ class Transacted(Message):
     """Whether another statement is publishing a table with this name, or at this location."""
 
 
+class FailedRecovery(Message):
+    """Why a driver could not resolve an orphaned transaction."""
+
+    id: TransactionId
+    message: MessageText
+
+
 class Recover(Message):
     """`recover`: take over orphaned transactions of the catalogs that the driver has."""
 
     identities: Annotated[list[CatalogIdentity], Field(max_length=MAX_CATALOGS, fail_fast=True)]
+    failed: Annotated[list[FailedRecovery], Field(max_length=1000, fail_fast=True)] = []
+    """Transactions that this driver has taken over and could not resolve."""
 
 
 class OrphanedTransaction(JournalEntry):

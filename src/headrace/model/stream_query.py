@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.failure import Failure
 from headrace.model.job import JobRows
-from headrace.model.lifecycle import StreamState
+from headrace.model.lifecycle import IntentState, StreamState
 from headrace.model.materialized_view import (
     AUTO_REFRESH_SINK,
     MaterializedViewId,
@@ -213,6 +213,22 @@ class MeasuredQuery:
     """Successive failures."""
     progress: QueryProgress | None
     """None if no batch is measured yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingSink:
+    """The sink of an ended query in which lost drivers may have left staged rows."""
+
+    query_id: str
+    scope: str
+    name: str
+    session_id: str
+    """Session of the query."""
+    state: IntentState
+    attempts: int
+    """Attempts of drivers to remove the rows."""
+    last_error: str | None
+    """Why the last attempt failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

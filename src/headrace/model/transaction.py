@@ -77,5 +77,11 @@ class TransactionSummary:
     target: str
     orphaned: bool
     """Whether its statement has ended and no driver works on it."""
+    attempts: int = 0
+    """Attempts of drivers to resolve it while it was orphaned."""
+    retry_at: datetime | None = None
+    """Time before which no driver attempts it again."""
+    last_error: str | None = None
+    """Why the last attempt failed."""
     created_at: datetime
     ended_at: datetime | None

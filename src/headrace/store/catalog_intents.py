@@ -15,9 +15,10 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import IntentState
 from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
 from headrace.model.session import DriverLease
-from headrace.model.stream_query import StreamQuery
+from headrace.model.stream_query import PendingSink, StreamQuery
 from headrace.model.view_messages import SinkIntent
 from headrace.store import events
+from headrace.store import stream_queries as queries
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.stream_tables import stream_queries
@@ -29,6 +30,7 @@ SINKS = "sinks"
 _ENTITY = "catalog_intent"
 _CLAIM_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
+_MAX_LISTED = 1000
 MAX_ATTEMPTS = 10
 """Number of failed attempts after which an intent has failed."""
 _LIVE = table.c.ended_at.is_(None)
@@ -90,6 +92,46 @@ def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
     tx.execute(insert(table).values(created_at=clock(), due_at=clock()), row)
     detail = {"action": IntentAction.DROP_STAGING, "query": query.qualified_name}
     events.append(tx, _ENTITY, intent_id, None, IntentState.PENDING, actor=actor, detail=detail)
+
+
+def list_sinks(tx: Tx, owner: str) -> list[PendingSink]:
+    """Return the ended queries of an owner whose sinks no driver has cleared yet, oldest first.
+
+    A query whose last intent has failed is among them.
+    """
+    later = table.alias("later")
+    query = (
+        select(
+            table.c.query_id,
+            stream_queries.c.scope,
+            stream_queries.c.name,
+            stream_queries.c.session_id,
+            table.c.state,
+            table.c.attempts,
+            table.c.last_error,
+        )
+        .join(stream_queries, stream_queries.c.id == table.c.query_id)
+        .where(
+            table.c.owner == owner,
+            table.c.action == IntentAction.DROP_STAGING,
+            table.c.state != IntentState.DONE,
+            ~exists().where(later.c.query_id == table.c.query_id, later.c.id > table.c.id),
+        )
+        .order_by(table.c.id)
+        .limit(_MAX_LISTED)
+    )
+    return [PendingSink(**row) for row in tx.execute(query).mappings()]
+
+
+def retry_sinks_now(tx: Tx, owner: str, *, actor: str) -> None:
+    """Let drivers clear the sinks of an owner's ended queries now, also after the last attempt."""
+    for sink in list_sinks(tx, owner):
+        if sink.state is IntentState.FAILED:
+            query = queries.get(tx, sink.query_id)
+            assert query is not None
+            insert_sink_intent(tx, query, actor=actor)
+    own = (table.c.owner == owner, table.c.action == IntentAction.DROP_STAGING, _LIVE)
+    tx.execute(update(table).where(*own).values(due_at=clock()))
 
 
 def has_due(tx: Tx, session_id: str) -> bool:

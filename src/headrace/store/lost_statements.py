@@ -20,13 +20,18 @@ from headrace.store.statement_transitions import (
 )
 from headrace.store.tables import statements
 
+COMMIT_ATTEMPTS = 5
+"""Number of drivers that try to finish the commit of a statement, before others may."""
+
 
 def resolve(tx: Tx, session_id: str, *, actor: str, failure: Failure, max_attempts: int) -> None:
     """Resolve the statements in flight of a driver that is confirmed to be gone.
 
     - A statement that can have had no effect, a CTAS or another write that can be rolled back, or a
       statement on streams waits for another driver until it has had `max_attempts` attempts.
-    - A write that was committing waits in any case: the next driver finishes it.
+    - A write that was committing waits for the next driver to finish it, until it has had
+      `COMMIT_ATTEMPTS`. Then it fails with `commit_in_doubt`, and any driver finishes the orphaned
+      transaction.
     - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
       `commit_in_doubt` if its table may be visible.
     - Any other statement fails.
@@ -89,6 +94,8 @@ def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int
     attempts_remain: bool = row.attempts < max_attempts
     if transaction is not None:
         # The next driver only has to publish the rows.
-        return transaction.state is TransactionState.COMMITTING or attempts_remain
+        may_publish = row.attempts < COMMIT_ATTEMPTS
+        is_committing = transaction.state is TransactionState.COMMITTING
+        return attempts_remain or (is_committing and may_publish)
     is_harmless = row.is_query or row.command in RETRIED or not row.may_have_effects
     return attempts_remain and is_harmless

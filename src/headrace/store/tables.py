@@ -263,6 +263,10 @@ transactions = Table(
     Column("staged", Document(Staged), nullable=False),
     Column("staged_epoch", Integer, nullable=False),
     Column("shares_target", Boolean, nullable=False, server_default=false()),
+    # Attempts to resolve the transaction while it is orphaned.
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("retry_at", Instant),
+    Column("last_error", Text),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),

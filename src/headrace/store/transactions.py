@@ -34,6 +34,12 @@ _MAX_PER_EPOCH = 100
 _BEGINNING = IN_FLIGHT - {StatementState.CANCELLING}
 """States in which a statement can begin a table."""
 _ENTITY = "transaction"
+_NO_EPOCH = 0
+"""Epoch of no driver: the transaction belongs to a session, and none of its drivers owns it."""
+_FIRST_RETRY_SECONDS = 5.0
+_LONGEST_RETRY_SECONDS = 300.0
+REPORTED_ATTEMPTS = 5
+"""Number of failed attempts after which a transaction is reported as unresolved."""
 _LIVE = transactions.c.ended_at.is_(None)
 _SELECT = select(
     transactions.c.id,
@@ -60,6 +66,8 @@ _ORPHANED = (
         ),
     ),
 )
+_IS_DUE = or_(transactions.c.retry_at.is_(None), transactions.c.retry_at <= clock())
+"""Whether the pause after the last attempt to resolve an orphaned transaction is over."""
 _SUMMARIES = (
     select(
         transactions.c.id,
@@ -70,6 +78,9 @@ _SUMMARIES = (
         transactions.c.target,
         # NULL means false: no condition for an orphan is known to be true.
         func.coalesce(and_(*_ORPHANED), false()).label("orphaned"),
+        transactions.c.attempts,
+        transactions.c.retry_at,
+        transactions.c.last_error,
         transactions.c.created_at,
         transactions.c.ended_at,
     )
@@ -189,7 +200,7 @@ def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:
 
 
 def has_orphaned(tx: Tx, session_id: str, identities: Sequence[str] | None = None) -> bool:
-    """Return whether the driver of a session may take over orphaned transactions.
+    """Return whether the driver of a session may take over orphaned transactions now.
 
     Args:
         identities: Catalogs of the driver; None: any catalog.
@@ -201,9 +212,10 @@ def has_orphaned(tx: Tx, session_id: str, identities: Sequence[str] | None = Non
 def take_over_orphaned(
     tx: Tx, identities: Sequence[str], lease: DriverLease, *, limit: int
 ) -> list[Transaction]:
-    """Give orphaned transactions of these catalogs to this driver, at most `limit`, oldest first.
+    """Give due orphaned transactions of these catalogs to this driver, at most `limit`.
 
-    They belong to the owner of its session, whose rights the driver has.
+    They belong to the owner of its session, whose rights the driver has. The oldest come first. The
+    next attempt is due after a pause that grows, unless this driver ends the transaction.
 
     Return the transactions that now belong to the driver, as many as have a bounded size together.
     Transactions that another driver takes over at the same time are not among them.
@@ -211,9 +223,11 @@ def take_over_orphaned(
     sizes = _of_orphans(select(length_of(transactions.c.staged)), lease.session_id, identities)
     count, _more = count_within_budget(tx, sizes, limit)
     adopted = []
-    orphans = _of_orphans(_SELECT, lease.session_id, identities).limit(count)
-    for row in tx.execute(orphans).mappings().all():
-        orphan = Transaction(**row)
+    query = _of_orphans(
+        _SELECT.add_columns(transactions.c.attempts), lease.session_id, identities
+    ).limit(count)
+    for row in tx.execute(query).mappings().all():
+        orphan = Transaction(**{key: row[key] for key in row if key != "attempts"})
         unchanged = (
             transactions.c.id == orphan.id,
             transactions.c.session_id == orphan.session_id,
@@ -221,10 +235,57 @@ def take_over_orphaned(
             _LIVE,
         )
         adoption = update(transactions).where(*unchanged)
-        adoption = adoption.values(session_id=lease.session_id, epoch=lease.epoch)
+        adoption = adoption.values(
+            session_id=lease.session_id,
+            epoch=lease.epoch,
+            attempts=transactions.c.attempts + 1,
+            retry_at=clock(_retry_seconds(row["attempts"])),
+        )
         if tx.execute(adoption).rowcount:
             adopted.append(replace(orphan, session_id=lease.session_id, epoch=lease.epoch))
     return adopted
+
+
+def give_up(tx: Tx, transaction_id: str, lease: DriverLease, error: str) -> int | None:
+    """Release an orphaned transaction that its driver could not resolve. It stays in its state.
+
+    Return the number of attempts so far, or None if the driver does not own the transaction.
+    """
+    change = (
+        update(transactions)
+        .where(
+            transactions.c.id == transaction_id,
+            transactions.c.session_id == lease.session_id,
+            transactions.c.epoch == lease.epoch,
+            transactions.c.attempts > 0,
+            _LIVE,
+        )
+        .values(epoch=_NO_EPOCH, last_error=error)
+        .returning(transactions.c.attempts, transactions.c.state)
+    )
+    row = tx.execute(change).one_or_none()
+    if row is None:
+        return None
+    if row.attempts == REPORTED_ATTEMPTS:
+        detail = {"attempts": row.attempts, "error": error}
+        actor = lease.actor
+        events.append(tx, _ENTITY, transaction_id, row.state, row.state, actor=actor, detail=detail)
+    attempts: int = row.attempts
+    return attempts
+
+
+def retry_now(tx: Tx, *, owner: str) -> None:
+    """End the pauses before the next attempts to resolve the transactions of an owner."""
+    of_owner = select(statements.c.id).where(statements.c.owner == owner)
+    change = update(transactions).where(_LIVE, transactions.c.statement_id.in_(of_owner))
+    tx.execute(change.where(transactions.c.retry_at.is_not(None)).values(retry_at=None))
+
+
+def count_unresolved(tx: Tx) -> int:
+    """Return the number of transactions that have failed as often as they are reported."""
+    query = select(func.count()).where(_LIVE, transactions.c.attempts >= REPORTED_ATTEMPTS)
+    count: int = tx.execute(query).scalar_one()
+    return count
 
 
 def live(tx: Tx, statement_id: str) -> Transaction | None:
@@ -308,10 +369,15 @@ def _of_orphans(
     orphans = (
         query.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .join(statements, statements.c.id == transactions.c.statement_id)
-        .where(*_ORPHANED, statements.c.owner == select_owner(session_id))
+        .where(*_ORPHANED, _IS_DUE, statements.c.owner == select_owner(session_id))
         .order_by(transactions.c.id)
     )
     return orphans if identities is None else orphans.where(transactions.c.identity.in_(identities))
+
+
+def _retry_seconds(attempts: int) -> float:
+    """Return the pause after an attempt, given the number of attempts before it."""
+    return float(min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts, 10)))
 
 
 def _check_count(tx: Tx, new: Transaction) -> None:

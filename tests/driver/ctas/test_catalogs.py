@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from headrace.driver.ctas import catalogs
 from headrace.driver.ctas.iceberg import IcebergCatalog
+from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 
 if TYPE_CHECKING:
@@ -68,3 +70,26 @@ def test_the_identity_of_a_catalog_needs_no_connection_and_holds_no_secret(
     assert "http://127.0.0.1:9" in identities[1]
     assert "127.0.0.1:9/x" in identities[2]
     assert "secret" not in "".join(identities)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("url", "option", "user"),
+    [
+        ("jdbc:postgresql://db/x?user=ada&password=secret", None, "ada"),
+        ("jdbc:postgresql://db/x", "bob", "bob"),
+        ("jdbc:postgresql://db/x?user=ada", "bob", "bob"),
+        ("jdbc:postgresql://db/x", None, None),
+    ],
+)
+def test_users_of_a_database_recover_only_their_own_tables(
+    spark: SparkSession, url: str, option: str | None, user: str | None
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.catalog.own.url", url)
+    if option is not None:
+        session.conf.set("spark.sql.catalog.own.user", option)
+    identity = json.loads(JdbcCatalog(session, "own").identity())
+
+    assert identity.get("user") == user
+    assert identity["url"] == "jdbc:postgresql://db/x"

@@ -101,5 +101,5 @@ def test_an_intent_that_raises_any_error_does_not_stop_other_work(
         patch.setattr(SessionCatalog, "find_view_id", fail)
         link.refresh(namespace.spark)
 
-    assert [each.message for each in link.failed] == ["no connection"]
+    assert [each.message for each in link.failed] == ["RuntimeError: no connection"]
     assert namespace.tables == ["__mv_v_1", "__mv_v_2", "v"]

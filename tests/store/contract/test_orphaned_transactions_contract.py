@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from sqlalchemy import update
 from tests.support.store import OWNER, new_session, running_session
@@ -11,10 +13,14 @@ from headrace.errors import TooManyTransactions
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
-from headrace.store import sessions, statement_transitions, transactions
+from headrace.model.session import DriverLease
+from headrace.model.transaction import TransactionSummary
+from headrace.store import events, lost_statements, sessions, statement_transitions, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
+from headrace.store.tables import statements
+from headrace.store.tables import transactions as transactions_table
 
 
 def orphaned_ids(store: Database) -> list[str]:
@@ -142,3 +148,133 @@ def test_large_orphaned_transactions_are_taken_over_in_several_calls(store: Data
                 ]
             ]
     assert taken == [[creation.id] for creation in creations]
+
+
+def lose_in_state(store: Database, state: TransactionState) -> Creation:
+    """Return a transaction in a catalog of its own whose driver is lost in a state."""
+    creation = Creation(store)
+    assert creation.prepare(STAGED.model_copy(update={"identity": creation.id}))
+    for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
+        if creation.advance(step) and step is state:
+            break
+    set_attempts(store, creation, lost_statements.COMMIT_ATTEMPTS)
+    assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
+    assert creation.id in orphaned_ids(store)
+    return creation
+
+
+def set_attempts(store: Database, creation: Creation, attempts: int) -> None:
+    with store.write("test") as tx:
+        query = update(statements).where(statements.c.id == creation.statement)
+        tx.execute(query.values(attempts=attempts))
+
+
+def take_over(store: Database, creation: Creation, driver: DriverLease) -> bool:
+    with store.write("test") as tx:
+        return bool(transactions.take_over_orphaned(tx, [creation.id], driver, limit=10))
+
+
+def give_up(store: Database, creation: Creation, driver: DriverLease, error: str) -> int | None:
+    with store.write("test") as tx:
+        return transactions.give_up(tx, creation.id, driver, error)
+
+
+def end_pause(store: Database, creation: Creation) -> None:
+    with store.write("test") as tx:
+        query = update(transactions_table).where(transactions_table.c.id == creation.id)
+        tx.execute(query.values(retry_at=clock(-1)))
+
+
+def read(store: Database, creation: Creation) -> TransactionSummary:
+    with store.read() as tx:
+        summary = transactions.summary(tx, creation.id, owner="ada")
+    assert summary is not None
+    return summary
+
+
+@pytest.mark.parametrize("state", [TransactionState.BEGUN, TransactionState.COMMITTING])
+def test_an_orphan_that_cannot_be_resolved_is_retried_with_a_growing_pause(
+    store: Database, state: TransactionState
+) -> None:
+    creation = lose_in_state(store, state)
+    driver = running_session(store)
+    pauses = []
+    for attempt in range(1, transactions.REPORTED_ATTEMPTS + 3):
+        assert take_over(store, creation, driver)
+        # The driver that works on it does not get it again, nor does another one.
+        assert not take_over(store, creation, driver)
+        assert give_up(store, creation, driver, f"no access {attempt}") == attempt
+        summary = read(store, creation)
+        assert summary.orphaned
+        assert (summary.state, summary.attempts) == (state, attempt)
+        assert summary.last_error == f"no access {attempt}"
+        assert summary.retry_at is not None
+        pauses.append((summary.retry_at - datetime.now(UTC)).total_seconds())
+        assert not take_over(store, creation, driver)
+        assert not has_orphaned(store, creation.id)
+        end_pause(store, creation)
+    assert pauses == pytest.approx([5, 10, 20, 40, 80, 160, 300], abs=3)
+    assert take_over(store, creation, driver)
+
+
+def test_an_unresolved_transaction_is_reported_once_and_counted(store: Database) -> None:
+    creation = lose_in_state(store, TransactionState.COMMITTING)
+    driver = running_session(store)
+    with store.read() as tx:
+        before = transactions.count_unresolved(tx)
+    for _ in range(transactions.REPORTED_ATTEMPTS + 1):
+        assert take_over(store, creation, driver)
+        give_up(store, creation, driver, "the staged table belongs to another user")
+        end_pause(store, creation)
+    with store.read() as tx:
+        reported = [
+            event.detail
+            for event in events.read(tx, after=None, entity_id=creation.id, limit=100)
+            if event.source == event.target == "committing"
+        ]
+        assert transactions.count_unresolved(tx) == before + 1
+    assert [detail["attempts"] for detail in reported] == [transactions.REPORTED_ATTEMPTS]
+    assert take_over(store, creation, driver)
+    with store.write("test") as tx:
+        assert transactions.advance(
+            tx, creation.id, TransactionState.COMMITTED, lease=driver, actor="test"
+        )
+        assert transactions.count_unresolved(tx) == before
+
+
+def test_a_recovery_by_hand_does_not_wait_for_the_pause(store: Database) -> None:
+    creation = lose_in_state(store, TransactionState.COMMITTING)
+    driver = running_session(store)
+    assert take_over(store, creation, driver)
+    give_up(store, creation, driver, "no access")
+    for owner, is_due in (("eve", False), ("ada", True)):
+        with store.write("test") as tx:
+            transactions.retry_now(tx, owner=owner)
+        assert has_orphaned(store, creation.id) is is_due
+
+
+def test_a_driver_gives_up_only_what_it_has_taken_over(store: Database) -> None:
+    creation = Creation(store)
+    assert creation.prepare(STAGED.model_copy(update={"identity": creation.id}))
+    assert give_up(store, creation, creation.lease, "no") is None
+    creation.lose_driver(max_attempts=1)
+    first, second = (running_session(store) for _ in range(2))
+    assert take_over(store, creation, first)
+    assert give_up(store, creation, second, "no") is None
+    assert give_up(store, creation, first, "no") == 1
+
+
+def test_a_commit_that_no_driver_finishes_is_in_doubt_after_a_bounded_number_of_drivers(
+    store: Database,
+) -> None:
+    states = []
+    for attempts in range(1, lost_statements.COMMIT_ATTEMPTS + 1):
+        creation = Creation(store)
+        own = STAGED.model_copy(update={"identity": creation.id})
+        creation.bring_to(TransactionState.COMMITTING, own)
+        set_attempts(store, creation, attempts)
+        states.append(creation.lose_driver(max_attempts=2))
+        assert (creation.id in orphaned_ids(store)) is (states[-1] is StatementState.FAILED)
+
+    assert states == [StatementState.WAITING] * 4 + [StatementState.FAILED]
+    assert read(store, creation).state is TransactionState.COMMITTING

@@ -16,7 +16,7 @@ from headrace.api.http.schemas import (
     WaitingBody,
 )
 from headrace.api.http.stream_schemas import BatchBody, StreamBody
-from headrace.api.http.transaction_schemas import TransactionBody
+from headrace.api.http.transaction_schemas import PendingSinkBody, TransactionBody
 from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
 from headrace.model.event import Event
@@ -26,6 +26,7 @@ from headrace.model.node import NodeRecord
 from headrace.model.result import ResultInfo
 from headrace.model.session import Session
 from headrace.model.statement import Statement
+from headrace.model.stream_query import PendingSink
 from headrace.model.transaction import TransactionSummary
 from headrace.model.waiting_for import WaitingFor
 from headrace.results.schema import parse_schema
@@ -119,8 +120,23 @@ def transaction_body(transaction: TransactionSummary) -> TransactionBody:
         catalog=transaction.catalog,
         target=transaction.target,
         orphaned=transaction.orphaned,
+        attempts=transaction.attempts,
+        retry_at=transaction.retry_at,
+        last_error=transaction.last_error,
         created_at=transaction.created_at,
         ended_at=transaction.ended_at,
+    )
+
+
+def pending_sink_body(sink: PendingSink) -> PendingSinkBody:
+    """Return the body of a sink that is to be cleared."""
+    return PendingSinkBody(
+        query_id=sink.query_id,
+        name=f"{sink.scope}.{sink.name}",
+        session_id=sink.session_id,
+        state=sink.state,
+        attempts=sink.attempts,
+        last_error=sink.last_error,
     )
 
 

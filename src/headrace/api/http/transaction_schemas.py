@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.api.http.schemas import Instant, ResponseModel
-from headrace.model.lifecycle import TransactionState
+from headrace.model.lifecycle import IntentState, TransactionState
 
 
 class TransactionBody(ResponseModel):
@@ -23,10 +23,43 @@ class TransactionBody(ResponseModel):
     """Name of the table within the catalog."""
     orphaned: bool
     """Whether the statement has ended and no driver works on the transaction."""
+    attempts: int
+    """Attempts of drivers to complete the transaction, or to roll it back, while it was orphaned.
+    """
+    retry_at: Instant | None
+    """Time before which no driver attempts that again. `headrace recover` does not wait."""
+    last_error: str | None
+    """Why the last attempt failed."""
     created_at: Instant
     """When the transaction was prepared."""
     ended_at: Instant | None
     """When it was committed or aborted."""
+
+
+class PendingSinkBody(ResponseModel):
+    """An ended streaming query, in whose sink lost drivers may have left staged rows."""
+
+    query_id: str
+    """Id of the query."""
+    name: str
+    """Scope and name of the query."""
+    session_id: str
+    """Session of the query."""
+    state: IntentState | str
+    """State of the intent to remove the rows."""
+    attempts: int
+    """Attempts of drivers to remove them."""
+    last_error: str | None
+    """Why the last attempt failed."""
+
+
+class RecoveryBody(ResponseModel):
+    """What lost drivers have left."""
+
+    transactions: list[TransactionBody]
+    """The 1,000 oldest transactions on which no driver works."""
+    sinks: list[PendingSinkBody]
+    """The 1,000 oldest ended queries whose sinks are not cleared."""
 
 
 class TransactionPage(ResponseModel):

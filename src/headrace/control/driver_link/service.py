@@ -240,7 +240,10 @@ class DriverLinkService:
                 applied=True,
                 release=results.find_released(tx, lease, message.held),
                 nodes=nodes.addresses(tx),
-                has_intents=catalog_intents.has_due(tx, lease.session_id),
+                has_intents=(
+                    catalog_intents.has_due(tx, lease.session_id)
+                    or transactions.has_orphaned(tx, lease.session_id)
+                ),
             )
 
     def started(self, lease: DriverLease, message: Started) -> Acknowledged:

@@ -5,6 +5,9 @@ The calls `transact` and `recover` raise LeaseLost if the driver no longer owns 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.views import commit_generation
@@ -12,6 +15,7 @@ from headrace.errors import InvalidRequest, TableBusy
 from headrace.model.lifecycle import STATEMENT, TRANSACTION, TransactionState
 from headrace.model.materialized_view import SwitchedView
 from headrace.model.messages import (
+    FailedRecovery,
     JournalEntry,
     OrphanedTransaction,
     Recover,
@@ -20,10 +24,12 @@ from headrace.model.messages import (
     Transacted,
 )
 from headrace.model.session import DriverLease
+from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
 from headrace.model.transaction import Transaction
 from headrace.store import statements, transactions, views
 from headrace.store.database import Tx
 
+_LOG = logging.getLogger("headrace.transactions")
 _MAX_RECOVERED = 10
 """Largest number of transactions that a driver takes over with one call."""
 
@@ -65,7 +71,12 @@ class TableJournal:
         return Transacted(applied=applied)
 
     def recover(self, lease: DriverLease, message: Recover) -> Recovered:
-        """Give a few orphaned transactions of the driver's catalogs to the driver."""
+        """Give a few orphaned transactions of the driver's catalogs to the driver.
+
+        Those that the driver could not resolve wait for the next attempt.
+        """
+        if message.failed:
+            self._give_up(lease, message.failed)
         with self._database.read() as tx:
             load_owned_view(tx, lease)
             has_orphaned = transactions.has_orphaned(tx, lease.session_id, message.identities)
@@ -83,6 +94,20 @@ class TableJournal:
                 for transaction in recovered
             ]
         return Recovered(orphaned=orphaned)
+
+    def _give_up(self, lease: DriverLease, failed: Sequence[FailedRecovery]) -> None:
+        with self._database.write("link.recover") as tx:
+            load_owned_view(tx, lease)
+            for failure in failed:
+                error = cut_text(clean_message(failure.message), MAX_SUMMARY)
+                attempts = transactions.give_up(tx, failure.id, lease, error)
+                if attempts is not None and attempts >= transactions.REPORTED_ATTEMPTS:
+                    _LOG.error(
+                        "transaction %s is not resolved after %d attempts: %s",
+                        failure.id,
+                        attempts,
+                        error,
+                    )
 
 
 def make_entry(tx: Tx, transaction: Transaction) -> JournalEntry:

@@ -49,7 +49,10 @@ class JdbcCatalog(TwoPhaseCatalog):
     def identity(self) -> str:
         # The query part of the URL may hold a password, and does not identify the database.
         url = self._connection.url.partition("?")[0]
-        return json.dumps({"kind": self.kind, "url": url})
+        values = {"kind": self.kind, "url": url}
+        # Only the owner of a staged table can publish it or drop it. The database itself serialises
+        # the commits of different users.
+        return json.dumps(values | ({"user": user} if (user := self._connection.user) else {}))
 
     def find_view_id(self, path: TablePath) -> str | None:
         with self._connection.open() as database:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import parse_qs
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
@@ -69,6 +70,9 @@ class JdbcConnection:
         self._catalog = catalog
         self.url = str(session.conf.get(f"spark.sql.catalog.{catalog}.url", ""))
         self.is_postgres = self.url.startswith("jdbc:postgresql:")
+        # An option of the catalog overrides the URL. The user is empty if the database derives it.
+        [in_url] = parse_qs(self.url.partition("?")[2]).get("user", [""])[-1:]
+        self.user = str(session.conf.get(f"spark.sql.catalog.{catalog}.user", in_url))
 
     @cached_property
     def _connection_factory(self) -> Any:

@@ -47,7 +47,7 @@ class Journal:
         transaction_id: str,
         statement_id: str,
         *,
-        on_busy: Callable[[], None] = lambda: None,
+        on_busy: Callable[[], object] = lambda: None,
     ) -> None:
         """Create the journal of a transaction.
 
@@ -228,7 +228,7 @@ class TransactionHook(StatementHook):
         for pause in (*_COMMIT_RETRY_PAUSES, None):
             try:
                 self._table.commit()
-            except (StatementFailed, Py4JNetworkError):
+            except (StatementFailed, CommitUnfinished, Py4JNetworkError):
                 raise
             except Exception as error:
                 _LOG.warning("commit of %s (table %s): %s", self.transaction, self._target, error)

@@ -31,7 +31,7 @@ def wait_for_lock(
     planned: PlannedWrites,
     cancelling: threading.Event,
     *,
-    on_blocked: Callable[[], None] = lambda: None,
+    on_blocked: Callable[[], object] = lambda: None,
 ) -> None:
     """Request the write lock of a statement, and return when the node grants it.
 
