@@ -11,10 +11,12 @@ from headrace.cli.output.formats import OutputFormat, ResultDetails, make_writer
 from headrace.cli.readable import format_elapsed
 from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
+from headrace.client.errors import exit_code_of
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.verb import describe_verb
 from headrace.model.lifecycle import StatementState
+from headrace.model.session import SessionKind
 
 _EXIT_CODES = {
     StatementState.SUCCESS: 0,
@@ -27,7 +29,13 @@ _SAMPLE_ROWS = 1000
 
 
 def exit_code(statement: Json) -> int:
-    """Return the exit code for a statement that has ended."""
+    """Return the exit code for a statement that has ended.
+
+    A statement that a node has refused itself has the exit code of the command that does the same:
+    `STOP STREAM q` that of `headrace stream stop q`.
+    """
+    if statement.get("kind") == SessionKind.LOCAL and statement.get("error"):
+        return exit_code_of(statement["error"]["code"])
     return _EXIT_CODES[StatementState(statement["state"])]
 
 

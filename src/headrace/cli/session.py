@@ -14,6 +14,8 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.readable import format_age_of, format_elapsed
 from headrace.cli.references import resolve_session
 from headrace.client.http import Json
+from headrace.errors import SessionEnded
+from headrace.model.lifecycle import SESSION
 
 _LIST_FIELDS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
 
@@ -163,5 +165,11 @@ def close(
     with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
         client = context.connect()
         for name in names:
-            session = client.close_session(resolve_session(client, name))
+            session = client.session(resolve_session(client, name))
+            if session["state"] in SESSION.terminal:
+                raise SessionEnded(
+                    f"The session {session['id']} cannot be closed: it is {session['state']}.",
+                    hint="headrace session list shows the live sessions.",
+                )
+            session = client.close_session(session["id"])
             context.terminal.info(f"The session {session['id']} is {session['state']}.")

@@ -58,10 +58,20 @@ def _parse_problem(body: bytes) -> dict[str, Any]:
     return problem if isinstance(problem, dict) else {}
 
 
+def exit_code_of(code: str) -> int:
+    """Return the exit code for the code of an error."""
+    error_class = _find_class(code)
+    return HeadraceError.exit_code if error_class is None else error_class.exit_code
+
+
+def _find_class(code: str) -> type[HeadraceError] | None:
+    return next((each for each in _subclasses(HeadraceError) if each.code == code), None)
+
+
 def _error_class(code: str, status: int) -> type[HeadraceError]:
-    for error_class in _subclasses(HeadraceError):
-        if error_class.code == code:
-            return error_class
+    error_class = _find_class(code)
+    if error_class is not None:
+        return error_class
     base = _CLASS_OF_STATUS.get(status, InvalidRequest if status < 500 else HeadraceError)
     return type("RemoteError", (base,), {"code": code, "status": status})
 

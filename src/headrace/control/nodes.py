@@ -32,7 +32,10 @@ class Nodes:
         with self._database.write("node.request_drain") as tx:
             node = _get(tx, node_id)
             if node.ended_at is not None:
-                raise NodeStateConflict(f"The node {node_id} cannot drain: it is gone.")
+                raise NodeStateConflict(
+                    f"The node {node_id} cannot drain: it is gone.",
+                    hint="headrace node list shows the nodes that are up.",
+                )
             nodes.transition(tx, node_id, NodeState.DRAINING, actor=caller.owner)
             return _get(tx, node_id)
 

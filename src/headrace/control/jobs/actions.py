@@ -88,7 +88,11 @@ def _plan_stop(tx: Tx, job: Job, action: JobAction, *, takes_savepoint: bool) ->
     # A job that has failed can have another query that still runs.
     runs = job.state is JobState.RUNNING or stream_queries.has_live(tx, job.owner, job.name)
     if action is JobAction.STOP and not runs:
-        raise JobStateConflict(f"The job {job.name} cannot be stopped: it is {job.state}.")
+        raise JobStateConflict(
+            f"The job {job.name} cannot be stopped: it is {job.state}.",
+            hint=f"headrace job start {job.name} starts it, headrace job delete {job.name} removes"
+            " it.",
+        )
     reason = "it is deleted" if action is JobAction.DELETE else "a user stops it"
     if not takes_savepoint:
         reason += ", without a savepoint"
@@ -113,7 +117,10 @@ def _plan_savepoint(job: Job) -> PlannedJob:
 
 def _plan_start(job: Job, current: JobVersion | None, *, clean: bool) -> PlannedJob:
     if job.state is JobState.RUNNING:
-        raise JobStateConflict(f"The job {job.name} is running already.")
+        raise JobStateConflict(
+            f"The job {job.name} cannot be started: it is {job.state}.",
+            hint=f"headrace job stop {job.name} stops it. To change it, deploy its manifest.",
+        )
     assert current is not None
     if clean:
         return PlannedJob(

@@ -96,8 +96,8 @@ class Sessions:
     def close(self, caller: Caller, name_or_id: str) -> Session:
         """Request the end of a session and return it.
 
-        Do nothing if the session is closing or has ended. Raise SessionNotFound if the caller has
-        no such session.
+        Do nothing if the session is closing or has ended: HTTP clients repeat a DELETE whose
+        answer was lost. Raise SessionNotFound if the caller has no such session.
         """
         with self._database.write("session.close") as tx:
             session_id = resolve_session(tx, caller.owner, name_or_id)
