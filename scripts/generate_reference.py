@@ -37,6 +37,7 @@ from headrace.control.node import Node
 from headrace.errors import Conflict, HeadraceError, InvalidRequest, NotFound, StatementFailed
 from headrace.model import lifecycle
 from headrace.model.lifecycle import Lifecycle
+from headrace.model.session_options import OPTIONS
 from headrace.model.stream_providers import SINKS, SOURCES, StreamSink, StreamSource
 from headrace.profiles import Profile
 from headrace.settings import Settings
@@ -262,6 +263,32 @@ def _next_states(following: Iterable[str]) -> str:
 # Streams
 
 
+def options_page(_node: Node) -> str:
+    """Return the page of the options of sessions, statements and queries."""
+    conf = [
+        [
+            "<br>".join(map(code, option.conf_keys)),
+            option.type.allowed,
+            option.default_text,
+            option.doc,
+        ]
+        for option in OPTIONS
+    ]
+    query = [
+        ["<br>".join(map(code, option.query_keys)), code(option.key)]
+        for option in OPTIONS
+        if option.query_keys
+    ]
+    return "\n\n".join(
+        [
+            introductions.OPTIONS.strip(),
+            table(["key", "allowed values", "default", "meaning"], conf),
+            introductions.QUERY_OPTIONS.strip(),
+            table(["option of the query", "setting with the same meaning"], query),
+        ]
+    )
+
+
 def streams_page(_node: Node) -> str:
     """Return the page of sources and sinks."""
     sources = [
@@ -390,6 +417,7 @@ PAGES: dict[str, Callable[[Node], str]] = {
     "http": lambda node: http_page(create_app(node).openapi()),
     "errors": errors_page,
     "events": events_page,
+    "options": options_page,
     "streams": streams_page,
     "metrics": metrics_page,
 }

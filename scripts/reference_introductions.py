@@ -163,6 +163,39 @@ curl -s --oauth2-bearer $TOKEN -X POST localhost:8040/api/v1/statements/st_…/c
   session in the submit.
 """
 
+OPTIONS = """
+# Options of sessions and statements
+Set an option in a session, or for one statement:
+
+```sql
+SET headrace.ctas.atomicity = require;
+```
+
+```sh
+headrace sql --session etl --create --conf headrace.ctas.atomicity=require "SELECT 1"
+```
+
+The places for these keys are `SET`, `conf` of sessions and statements, `spark-properties` of
+manifests, and `conf` of profiles. Each place refuses a value that this page does not allow, and a
+key that begins with `headrace.`, `spark.headrace.`, `pstl.retry.` or `spark.pstl.retry.` and is not
+on this page. Spark itself accepts every other key. What the operator reserves with
+[`conf_policy`](settings.md#conf_policy) cannot be set with `SET` either, and neither can a property
+of Hadoop under its own name, such as `fs.defaultFS`.
+
+The driver enforces this for SQL: for `SET`, for `EXECUTE IMMEDIATE`, and in scripts. It cannot
+enforce it for Python code of a job or a hook, which runs in the process of the driver and can
+change any state of Spark.
+
+A `SET` or `RESET` of a key that the `conf` of the same statement names is kept after the statement,
+like every other. The `conf` itself ends with the statement.
+"""
+
+QUERY_OPTIONS = """
+## Options of streaming queries
+A streaming query takes these options in `OPTIONS (…)` of `SAVE STREAM` and `CREATE SINK`. They win
+over the settings of the session. Upper and lower case are equal.
+"""
+
 STREAMS = """
 # Streams
 Define a stream, and save its rows to a sink:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from pydantic import BaseModel, ConfigDict
+
+from headrace.errors import SettingDenied
 
 RESERVED_CONF = [
     # Where drivers run, and under which identity.
@@ -76,3 +81,67 @@ class ConfPolicy(BaseModel):
 
 NO_CONF_POLICY = ConfPolicy(deny=[])
 """Every key is allowed."""
+
+_HADOOP = "spark.hadoop."
+
+
+class ConfRule(BaseModel):
+    """A rule on the keys that callers may set, in a form that Python and Java apply alike."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pattern: str
+    """Regular expression that matches the whole of each key to which the rule applies."""
+    code: str | None = None
+    """Code of the error for these keys; None: they are allowed."""
+    message: str = ""
+    """Message of the error, in which `{key}` stands for the key."""
+    hint: str = ""
+    """What the caller can do."""
+
+    def refusal(self, key: str) -> str:
+        """Return the message of the error for a key."""
+        return self.message.replace("{key}", key)
+
+
+def list_rules(policy: ConfPolicy) -> list[ConfRule]:
+    """Return the rules of a policy. For each key, the first rule that matches it applies."""
+    forced = [
+        ConfRule(
+            pattern=_to_regex(key),
+            code=SettingDenied.code,
+            message="'{key}' has a value that the operator of the node has set for every session"
+            " (conf_policy.force).",
+        )
+        for key in policy.force
+    ]
+    allowed = [ConfRule(pattern=_to_regex(pattern)) for pattern in policy.allow]
+    denied = [
+        ConfRule(
+            pattern=_to_regex(pattern),
+            code=SettingDenied.code,
+            message="'{key}' is reserved for the operator of the node (pattern"
+            f" {pattern!r} of conf_policy.deny).",
+            hint="Use a profile that sets the key, or ask the operator to list it in"
+            " conf_policy.allow.",
+        )
+        for pattern in policy.deny
+    ]
+    return [*forced, *allowed, *denied]
+
+
+def find_refusal(key: str, rules: Iterable[ConfRule]) -> ConfRule | None:
+    """Return the rule that forbids a key; None if the key is allowed."""
+    rule = next((rule for rule in rules if re.fullmatch(rule.pattern, key)), None)
+    return None if rule is None or rule.code is None else rule
+
+
+def _to_regex(pattern: str) -> str:
+    """Return the regular expression of a pattern.
+
+    A property of Hadoop also matches under its own name: Spark passes every key of a session on to
+    Hadoop's file systems, so that `SET fs.defaultFS` does what `spark.hadoop.fs.defaultFS` does.
+    """
+    name = pattern.removeprefix(_HADOOP)
+    body = ".*".join(map(re.escape, name.split("*")))
+    return f"(?s){body}" if name == pattern else rf"(?s)(?:spark\.hadoop\.)?{body}"

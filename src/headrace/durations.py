@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-_UNITS = {
+UNITS = {
     "us": timedelta(microseconds=1),
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -21,6 +21,7 @@ _UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
+"""Length of each unit."""
 LONGEST_DURATION = timedelta(days=36_525)
 """100 years."""
 _SHOWN = 50
@@ -28,8 +29,7 @@ _SHOWN = 50
 _OUTPUT_UNITS = ("d", "h", "m", "s", "ms", "us")
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PATTERN = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
-_COMPACT = re.compile(rf"[0-9]+(?:{'|'.join(_UNITS)})")
-_JSON_SCHEMA_PATTERN = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(_UNITS)})\s*$"
+_JSON_SCHEMA_PATTERN = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(UNITS)})\s*$"
 
 
 def parse_duration(value: object) -> timedelta:
@@ -40,28 +40,15 @@ def parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         return _check_length(value, format_duration(value))
     match = _PATTERN.fullmatch(value) if isinstance(value, str) else None
-    if match is None or match[2] not in _UNITS:
+    if match is None or match[2] not in UNITS:
         raise ValueError(
-            f"{_shorten(value)} is not a duration. {_advice(value)}. Units: {', '.join(_UNITS)}"
+            f"{_shorten(value)} is not a duration. {_advice(value)}. Units: {', '.join(UNITS)}"
         )
     try:
-        duration = float(match[1]) * _UNITS[match[2]]
+        duration = float(match[1]) * UNITS[match[2]]
     except OverflowError:
         duration = timedelta.max
     return _check_length(duration, match[0])
-
-
-def parse_compact_duration(value: str) -> timedelta:
-    """Parse a whole number and a unit without a space, such as `50s` or `250us`.
-
-    Streams have this form from PSTL. Raises ValueError for any other value.
-    """
-    if not _COMPACT.fullmatch(value):
-        advice = "Write a whole number and a unit without a space, for example 50s"
-        raise ValueError(
-            f"{_shorten(value)} is not a duration. {advice}. Units: {', '.join(_UNITS)}"
-        )
-    return parse_duration(value)
 
 
 def _check_length(duration: timedelta, text: str) -> timedelta:
@@ -91,8 +78,8 @@ def format_duration(duration: timedelta) -> str:
     """
     if not duration:
         return "0s"
-    unit = next(unit for unit in _OUTPUT_UNITS if not duration % _UNITS[unit])
-    return f"{duration // _UNITS[unit]}{unit}"
+    unit = next(unit for unit in _OUTPUT_UNITS if not duration % UNITS[unit])
+    return f"{duration // UNITS[unit]}{unit}"
 
 
 def seconds_of(duration: timedelta | None) -> float | None:

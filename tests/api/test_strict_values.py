@@ -159,3 +159,39 @@ def test_large_bodies_are_not_parsed_on_the_event_loop(
         assert node.http.post("/api/v1/statements", content=content, headers=JSON).is_success
     assert "worker" in threads[1]
     assert threads[0] != threads[1]
+
+
+def test_a_key_that_is_twice_in_an_object_is_refused_by_every_call(node: InProcessNode) -> None:
+    """Parsers disagree about which value counts: a proxy could check the one, and a node use it."""
+    document = node.http.get("/api/v1/openapi.json").json()
+    paths = [
+        path for path, calls in document["paths"].items() if "requestBody" in calls.get("post", {})
+    ]
+    assert {"/api/v1/statements", "/api/v1/deployments", "/_plugins/_async_query"} <= set(paths)
+    bodies = [
+        b'{"statement": "SELECT 1", "statement": "DROP TABLE t"}',
+        b'{"conf": {"a": "1", "\\u0061": "2"}}',
+        b'{"parameters": [{"value": {"a": [{"b": 1, "b": 1}]}}]}',
+    ]
+    with node.expect_no_changes():
+        for path in paths:
+            for body in bodies:
+                response = node.http.post(
+                    path.replace("{", "").replace("}", ""), content=body, headers=JSON
+                )
+                assert response.status_code == 400, (path, body, response.text)
+                assert "more than once" in response.text, (path, body)
+
+
+def test_a_key_that_is_twice_in_the_report_of_a_driver_is_refused(node: InProcessNode) -> None:
+    _session_id, driver = node.start_session()
+    for body in (b'{"wait_seconds": 0, "wait_seconds": 0}', b'{"x": [{"a": 1, "a": 1}]}'):
+        response = driver._client.post("/poll", content=body)
+        assert response.status_code == 400
+        assert "more than once" in response.text
+    assert driver._client.post("/poll", content=b'{"wait_seconds": 0}').status_code == 200
+
+
+def test_objects_of_a_list_may_have_the_same_keys(node: InProcessNode) -> None:
+    parameters = [{"name": "a", "value": {"a": 1}}, {"name": "b", "value": {"a": 1}}]
+    assert node.submit("SELECT :a, :b", parameters=parameters)["state"] == "waiting"

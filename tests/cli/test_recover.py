@@ -60,7 +60,7 @@ def test_recover_starts_one_driver_with_the_configuration_of_the_transactions(
     actions = [(item["state"], item["action"]) for item in json.loads(completed.stdout)]
     assert actions == [("committed", "published"), ("aborted", "removed"), ("done", "removed")]
     _, call = node.calls("POST", "/api/v1/sessions")
-    assert call.body == {"profile": "default", "conf": {"spark.a": "1"}, "parallelism": 2}
+    assert call.body == {"like": orphaned[0]["session_id"], "parallelism": 2}
     assert [session["state"] for session in node.sessions.values()] == ["running", "closing"]
 
 

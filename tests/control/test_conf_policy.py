@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
+from headrace.conf_policy import ConfPolicy, find_refusal, list_rules
 from headrace.control.caller import ANONYMOUS, Caller
 from headrace.control.node import Node
+from headrace.errors import InvalidSetting
 from headrace.model.session import SessionSpec
+from headrace.model.session_options import CONF_OPTIONS
 
 pytestmark = pytest.mark.finding("S17")
 
@@ -120,3 +126,58 @@ def test_the_owner_of_an_embedded_node_is_not_restricted(tmp_path: Path) -> None
         assert node.sessions.open(Caller(ANONYMOUS), spec).spec == spec
     finally:
         node.database.close()
+
+
+OPTIONS = {"headrace.ctas.atomicity": "bogus", "spark.headrace.retry.enabled": "maybe"}
+UNKNOWN = ["headrace.ctas.atomicty", "spark.headrace.token", "pstl.retry.enabled"]
+
+
+@pytest.mark.parametrize(("key", "value"), [*OPTIONS.items(), *((key, "true") for key in UNKNOWN)])
+def test_an_invalid_option_is_refused_wherever_it_is_set(
+    start_node: StartNode, tmp_path: Path, key: str, value: str
+) -> None:
+    node = start_node(conf_policy={"allow": ["spark.*", "headrace.*"]})
+    for response in (open_session(node, conf={key: value}), submit(node, {key: value})):
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_setting")
+        assert key in response.json()["detail"]
+    places: list[dict[str, Any]] = [
+        {"profiles": {"default": {"conf": {key: value}}}},
+        {"conf_policy": {"force": {key: value}}},
+    ]
+    for place in places:
+        with pytest.raises(InvalidSetting, match=key):
+            start_node(**place)
+
+
+def test_a_driver_gets_the_rules_for_set_that_requests_have(start_node: StartNode) -> None:
+    node = start_node(conf_policy={"force": {"spark.sql.ansi.enabled": "true"}})
+    rules = node.launcher.wait_for_request(node.session()).bootstrap.conf_rules
+    for key in [*RESERVED, "spark.sql.ansi.enabled"]:
+        refusal = find_refusal(key, rules)
+        assert refusal is not None, key
+        assert refusal.code == "setting_denied"
+    for key in [*UNKNOWN, "Spark.Headrace.x", "headrace."]:
+        refusal = find_refusal(key, rules)
+        assert refusal is not None, key
+        assert refusal.code == "invalid_setting"
+    for key in [*FREE, *CONF_OPTIONS, "my.own", "headraces", "spark.pstl.x"]:
+        assert find_refusal(key, rules) is None, key
+    # Spark passes properties of Hadoop on to file systems under their own names, too.
+    for key in ("fs.defaultFS", "hadoop.security.authentication", "yarn.x"):
+        assert find_refusal(key, rules) is not None, key
+
+
+@given(
+    st.lists(st.text("spark.*hdo[]?x\\$", max_size=12), max_size=3),
+    st.text("spark.hdox", max_size=9),
+)
+def test_only_a_star_is_special_in_a_pattern(patterns: list[str], key: str) -> None:
+    rules = list_rules(ConfPolicy(deny=patterns))
+    names = [pattern.replace("[", "[[]").replace("?", "[?]") for pattern in patterns]
+    expected = any(fnmatchcase(key, name) for name in names)
+    short = any(
+        fnmatchcase(f"spark.hadoop.{key}", name)
+        for name in names
+        if name.startswith("spark.hadoop.")
+    )
+    assert (find_refusal(key, rules) is not None) == (expected or short)

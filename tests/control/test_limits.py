@@ -9,6 +9,8 @@ import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
+from headrace.settings_sections import LimitSettings
+
 
 def _refuse(node: InProcessNode, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Post a request that a limit refuses. Return the problem."""
@@ -40,6 +42,16 @@ def test_a_session_above_the_limit_is_refused(start_node: StartNode, setting: st
     driver.goodbye()
     wait_until(lambda: node.session_state(first) == "dead", what="the session ends")
     node.session()
+
+
+def test_the_number_of_sessions_is_limited_by_default(start_node: StartNode) -> None:
+    """Each session starts a JVM: a loop that opens sessions must not end the host."""
+    defaults = LimitSettings()
+    node = start_node(limits=defaults.model_dump())
+    assert (defaults.sessions, defaults.sessions_per_user) == (1000, 100)
+    for _number in range(100):
+        node.session()
+    assert _refuse(node, "sessions", {})["code"] == "too_many_sessions"
 
 
 @pytest.mark.parametrize("setting", ["waiting_statements", "waiting_statements_per_user"])

@@ -118,6 +118,13 @@ PROBLEMS = {
         "invalid_value",
         None,
     ),
+    SQL + "spark-properties:\n  a: b\n  headrace.ctas.atomicity: bogus": (
+        6,
+        28,
+        "invalid_value",
+        None,
+    ),
+    SQL + "spark-properties:\n  headrace.ctas.atomicty: auto": (5, 27, "invalid_value", None),
     SQL + "description: " + "9" * 5000: (4, 14, "invalid_value", None),
     SQL + "description: 1.5": (4, 14, "invalid_value", None),
     SQL + "trigger: 5": (4, 10, "invalid_value", None),

@@ -58,12 +58,19 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def driver_spark(spark: SparkSession) -> Spark:
     """Wrap the session as the driver does, without the start of another one."""
+    from headrace.conf_policy import ConfPolicy
+    from headrace.control.conf import list_conf_rules
+    from headrace.driver.jvm_process import ChildJvm
+    from headrace.driver.setting_rules import SettingRules
     from headrace.driver.spark import Spark
     from headrace.driver.writes.commit_protocol import CommitProtocol
 
     wrapper = Spark.__new__(Spark)
     wrapper.session = spark
-    wrapper.commit_protocol = CommitProtocol(spark)
+    # The JVM is a child of this process: it lives as long as the session.
+    wrapper._jvm = ChildJvm(spark.sparkContext._gateway.proc)
+    wrapper._commit_protocol = CommitProtocol(spark)
+    wrapper._setting_rules = SettingRules(spark, list_conf_rules(ConfPolicy()))
     return wrapper
 
 

@@ -193,9 +193,7 @@ def test_the_command_line_shows_a_query_that_backs_off(
         "CREATE OR REPLACE STREAM broken AS SELECT raise_error('broken row') AS e FROM numbers",
         session,
     )
-    node.run(
-        "SAVE STREAM broken TO noop OPTIONS ('headrace.retry.min.backoff' = '10 min')", session
-    )
+    node.run("SAVE STREAM broken TO noop OPTIONS ('headrace.retry.min.backoff' = '10min')", session)
     wait_until(lambda: node.stream("broken")["state"] == "backing_off", what="the query backs off")
     command = [sys.executable, "-m", "headrace.cli", "stream", "show", "broken"]
     shown = subprocess.run(

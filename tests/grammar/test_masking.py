@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.grammar.masking import MASK, is_secret_key, mask_sql, mask_statement
+from headrace.grammar.masking import (
+    MASK,
+    is_secret_key,
+    mask_sql,
+    mask_statement,
+    mask_text,
+    mask_values,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +50,70 @@ def test_a_statement_on_streams_is_masked_in_its_options() -> None:
     assert mask_statement(text) == (
         f"CREATE SINK `k` TO `jdbc` OPTIONS ('password' = '{MASK}', 'url' = 'jdbc:x')"
     )
+
+
+SECRET = "s3cr3t/+="
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SET spark.hadoop.fs.s3a.secret.key={}",
+        "SET `spark.hadoop.fs.s3a.secret.key` = '{}'",
+        "-Djavax.net.ssl.keyStorePassword={} -Xmx1g",
+        "OPTIONS (password '{}', user 'u')",
+        'OPTIONS ("password" "{}")',
+        "OPTIONS ('kafka.ssl.key.password' => '{}')",
+        "WITH (access-key = '{}')",
+        '{{"password": "{}", "user": "u"}}',
+        '{{"msg": "OPTIONS (\\"password\\" = \\"{}\\")"}}',
+        'required username=\\"u\\" password=\\"{}\\";',
+        "java.sql.SQLException: jdbc:postgresql://u:{}@h/db",
+        "jdbc:postgresql://h/db?user=u&password={}&ssl=true",
+        "Authorization token: {}",
+        "aws_secret_access_key={}",
+        "password:{}\nnext line",
+    ],
+)
+def test_a_secret_beside_its_name_is_masked_in_a_line_of_a_log(line: str) -> None:
+    secret = "s3cr3t" if "//u:" in line or "?user" in line else SECRET
+    text = line.format(secret)
+    masked = mask_text(text)
+    assert "s3cr3t" not in masked
+    assert MASK in masked
+    assert mask_text(masked) == masked
+    for part in ("user", "next line", "-Xmx1g", "ssl=true"):
+        assert (part in masked) == (part in text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Syntax error at or near 'password'. (line 1, pos 7)",
+        "SELECT password, token FROM t WHERE secret IS NULL",
+        "26/11/27 INFO BlockManager: Using org.apache.spark.storage.RandomBlockReplicationPolicy",
+        "tokens processed 12, secretary of state",
+    ],
+)
+def test_other_lines_of_a_log_stay_as_they_are(line: str) -> None:
+    assert mask_text(line) == line
+
+
+def test_a_huge_line_of_a_log_is_masked_in_linear_time() -> None:
+    for line in ("a" * 5_000_000, "password" * 600_000, "token " * 800_000, "//x:" * 1_000_000):
+        assert len(mask_text(line)) >= len(line) // 2
+
+
+def test_settings_are_masked_by_their_keys_and_values() -> None:
+    settings = {
+        "spark.hadoop.fs.s3a.secret.key": "x",
+        "spark.hadoop.fs.s3a.access.key": "x",
+        "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net": "x",
+        "spark.sql.catalog.pg.url": "jdbc:postgresql://u:x@h/db?password=x",
+        "spark.sql.catalog.pg.passwd": "x",
+        "spark.executor.memory": "2g",
+    }
+    masked = mask_values(settings)
+    assert masked["spark.executor.memory"] == "2g"
+    assert masked["spark.sql.catalog.pg.url"] == f"jdbc:postgresql://u:{MASK}@h/db?password={MASK}"
+    assert set(list(masked.values())[:3]) == {masked["spark.sql.catalog.pg.passwd"]} == {MASK}

@@ -13,9 +13,11 @@ from headrace.errors import (
     InvalidRequest,
     MultipleStatements,
     Position,
+    StatementTooComplex,
 )
 from headrace.grammar.cancel_statement import CancelStatement
 from headrace.grammar.parse import parse
+from headrace.grammar.text import MAX_NESTING
 
 OWN = {
     "CREATE STREAM s AS SELECT 1": "CREATE STREAM",
@@ -153,3 +155,42 @@ def test_pure_queries_are_recognised(text: str) -> None:
 )
 def test_a_text_that_might_change_something_is_not_a_query(text: str) -> None:
     assert not parse(text).is_query
+
+
+DEEP = {
+    "parentheses": ("(", "1", ")"),
+    "arrays": ("array(", "1", ")"),
+    "indexes": ("a[", "1", "]"),
+    "cases": ("CASE WHEN a THEN ", "1", " END"),
+    "types": ("CAST(a AS ARRAY<", "INT", ">)"),
+    "subqueries": ("(SELECT * FROM ", "t", ")"),
+    "maps": ("MAP <INT, ", "INT", ">"),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_text_that_is_nested_too_deeply_for_sparks_parser_is_refused_at_once(name: str) -> None:
+    start, inner, end = DEEP[name]
+    levels = 2 if name == "types" else 1
+    depth = MAX_NESTING // levels
+    assert parse(f"SELECT {start * depth}{inner}{end * depth}").is_query
+    for count in (depth + 1, 10 * depth):
+        with pytest.raises(StatementTooComplex) as caught:
+            parse(f"SELECT\n {start * count}{inner}{end * count}")
+        assert caught.value.position is not None
+        assert caught.value.position.line == 2
+        assert caught.value.condition == "FAILED_TO_PARSE_TOO_COMPLEX"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + ", ".join(["(((a < b)))", "CASE WHEN a THEN b END", "array(1)"] * 2000),
+        "SELECT " + " AND ".join(["a < b", "array < c", "t.case > 1"] * 2000),
+        f"SELECT '{'(' * 5000}', 1 /* {'(' * 5000} */ -- {'(' * 5000}",
+        "BEGIN " + "IF a THEN SELECT CASE WHEN a THEN 1 END CASE; END IF; " * 2000 + "END",
+    ],
+    ids=["wide", "comparisons", "strings and comments", "script"],
+)
+def test_a_long_text_that_is_not_deep_is_accepted(text: str) -> None:
+    assert parse(text).command is None

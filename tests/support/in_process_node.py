@@ -102,7 +102,9 @@ def make_settings(home: Path, **changes: Any) -> Settings:
     """
     lease = {"duration": "10m", "cancel_grace": "10m"}
     http = {"auth": "token" in changes}
-    merged: Json = {"catalog": {"kind": "memory"}, "lease": lease, "http": http}
+    # All tests of a process share a node, and leave sessions in it.
+    limits = {"sessions": None, "sessions_per_user": None}
+    merged: Json = {"catalog": {"kind": "memory"}, "lease": lease, "http": http, "limits": limits}
     for name, value in changes.items():
         section = merged.get(name)
         merged[name] = {**section, **value} if isinstance(section, dict) else value

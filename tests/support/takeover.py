@@ -42,6 +42,7 @@ def measure_takeover(
         "RESULTS__LOCATION": str(folder / "results"),
         "PROFILES": json.dumps({"default": {"python": str(driver)}}),
         "LEASE__DURATION": f"{lease:g}s",
+        "LIMITS__SESSIONS_PER_USER": str(2 * sessions),
         **settings,
     }
     owner = NodeProcess(folder / "owner", **settings)

@@ -1,10 +1,11 @@
-"""The format of the node's log: one record is one line, without control characters."""
+"""The format of the node's log: one record is one line, without control characters and secrets."""
 
 from __future__ import annotations
 
 import logging
 from types import TracebackType
 
+from headrace.grammar.masking import mask_text
 from headrace.printable import escape_character, escape_controls
 
 
@@ -19,11 +20,11 @@ class EscapingFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides
-        return "".join(map(escape_character, super().formatMessage(record)))
+        return "".join(map(escape_character, mask_text(super().formatMessage(record))))
 
     def formatException(  # noqa: N802 - overrides
         self,
         ei: tuple[type[BaseException], BaseException, TracebackType | None]
         | tuple[None, None, None],
     ) -> str:
-        return escape_controls(super().formatException(ei))
+        return escape_controls(mask_text(super().formatException(ei)))

@@ -15,10 +15,11 @@ from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
+from headrace.grammar.masking import MASK
 
 _FIELDS = ("id", "target", "state", "action", "statement_id", "last_error")
 _DRIVER_FIELDS = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
-"""Fields of a session that decide which catalogs its driver reaches."""
+"""Fields of a session that decide which catalogs its driver reaches, with secrets redacted."""
 _CLEARED = "done"
 """State of a sink that a driver has cleared."""
 _ENDED = {"committed", "aborted", _CLEARED}
@@ -132,11 +133,12 @@ def _session_requests(client: Client, items: Iterable[Json]) -> list[Json]:
     requests: dict[str, Json] = {}
     for session_id in dict.fromkeys(item["session_id"] for item in items):
         session = client.session(session_id)
-        request = {name: session[name] for name in _DRIVER_FIELDS if session[name]}
+        fields = json.dumps([session[name] for name in _DRIVER_FIELDS])
         # Warm sessions have the parallelism 1. Any other value makes the node start a new driver,
         # and only a driver that starts resolves transactions.
-        request["parallelism"] = 2
-        requests[json.dumps(request, sort_keys=True)] = request
+        request = {"like": session["id"], "parallelism": 2}
+        # Two sessions can differ in a secret, which no response contains.
+        requests[fields + session["id"] if MASK in fields else fields] = request
     return list(requests.values())
 
 

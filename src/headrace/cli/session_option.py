@@ -7,6 +7,7 @@ from typing import Any
 from headrace.cli.references import resolve_session
 from headrace.client.http import Client, Json
 from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists
+from headrace.grammar.masking import mask_value
 
 
 class SessionOption:
@@ -62,8 +63,11 @@ class SessionOption:
                 f"not {self._profile!r}.",
                 hint="leave out --profile, or choose another name",
             )
+        # The node redacts secrets, so that another secret cannot be noticed here.
         different_keys = sorted(
-            key for key, value in self._conf.items() if session["conf"].get(key) != value
+            key
+            for key, value in self._conf.items()
+            if session["conf"].get(key) != mask_value(key, value)
         )
         if different_keys:
             raise Conflict(

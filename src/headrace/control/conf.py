@@ -1,53 +1,48 @@
-"""Checks of the configuration in a request for a session or statement."""
+"""Checks of the configuration in a request for a session or statement, and in profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Mapping
 
-from headrace.conf_policy import ConfPolicy
+from headrace.conf_policy import ConfPolicy, ConfRule, find_refusal, list_rules
 from headrace.errors import InvalidSetting, SettingDenied
-from headrace.model.ctas_options import (
-    ATOMICITY_KEY,
-    TRIGGER_KEY,
-    WRITES_ATOMICITY_KEY,
-    Atomicity,
-    Trigger,
-)
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import SessionSpec
+from headrace.model.session_options import (
+    CONF_OPTIONS,
+    OWN_PREFIXES,
+    check_conf_option,
+    describe_unknown,
+    is_own_key,
+    list_keys,
+)
+from headrace.settings import Settings
 
 _SPARK_PREFIXES = ("spark.", "hive.")
-_RETRY_PREFIX = "spark.headrace.retry."
-_OPTIONS: dict[str, Callable[[str], object]] = {
-    ATOMICITY_KEY: Atomicity.parse,
-    WRITES_ATOMICITY_KEY: lambda value: Atomicity.parse(value, WRITES_ATOMICITY_KEY),
-    TRIGGER_KEY: Trigger.parse,
-}
-"""Headrace's own options of sessions and statements, with the parser of each value."""
 
 
 def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
     """Check the configuration that a caller wants to set.
 
-    Allowed are keys of Spark, and options of Headrace. Below `spark.headrace.`, only the keys of
-    the retry policy are allowed.
+    Allowed are keys of Spark, and the options of Headrace with their values.
 
     Raises:
         InvalidSetting: For a key that does not exist, or an invalid value of an option.
         SettingDenied: For a key that the policy reserves for the operator.
     """
+    rules = list_rules(policy)
     for key, value in conf.items():
-        if key in _OPTIONS:
-            _OPTIONS[key](value)
+        if is_own_key(key):
+            check_conf_option(key, value)
         elif not key.startswith(_SPARK_PREFIXES):
             raise InvalidSetting(
-                f"Unknown setting {key!r}. Spark configuration begins with 'spark.' or 'hive.'; "
-                f"the other settings are {', '.join(sorted(_OPTIONS))}."
+                f"Unknown setting {key!r}. Spark configuration begins with 'spark.' or 'hive.'."
+                f" {describe_unknown(key, CONF_OPTIONS)}"
             )
-        if key.startswith("spark.headrace.") and not key.startswith(_RETRY_PREFIX):
-            raise InvalidSetting(f"Only Headrace sets {key!r}.")
-        _check_policy(key, policy)
+        refusal = find_refusal(key, rules)
+        if refusal is not None:
+            raise SettingDenied(refusal.refusal(key), hint=refusal.hint or None)
     read_retry_policy({}, conf)
 
 
@@ -60,6 +55,36 @@ def check_session_conf(spec: SessionSpec, policy: ConfPolicy) -> None:
     check_conf({**artifact_conf(spec), **spec.conf}, policy)
 
 
+def check_profiles(settings: Settings) -> None:
+    """Check the options of Headrace in the profiles. Raise InvalidSetting for an invalid one."""
+    forced = {"conf_policy.force": settings.conf_policy.force}
+    profiles = {f"profiles.{name}.conf": each.conf for name, each in settings.profiles.items()}
+    for place, conf in (profiles | forced).items():
+        try:
+            for key, value in conf.items():
+                if is_own_key(key):
+                    check_conf_option(key, value)
+            read_retry_policy({}, conf)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{place}: {error.message}") from error
+
+
+def list_conf_rules(policy: ConfPolicy) -> list[ConfRule]:
+    """Return the rules on the keys that statements may SET: what `check_conf` checks of keys.
+
+    A key of Headrace that does not exist would have no effect, so that it is refused. Spark itself
+    accepts every other key.
+    """
+    known = "|".join(map(re.escape, CONF_OPTIONS))
+    prefixes = "|".join(map(re.escape, OWN_PREFIXES))
+    own = ConfRule(
+        pattern=f"(?s)(?!(?:{known})(?![\\s\\S]))(?i:{prefixes}).*",
+        code=InvalidSetting.code,
+        message=f"{{key}} is not an option of Headrace. Options: {list_keys(CONF_OPTIONS)}.",
+    )
+    return [own, *list_rules(policy)]
+
+
 def artifact_conf(spec: SessionSpec) -> dict[str, str]:
     """Return the keys of Spark for the jars, files and Python files of a session."""
     artifacts = {
@@ -68,19 +93,3 @@ def artifact_conf(spec: SessionSpec) -> dict[str, str]:
         "spark.submit.pyFiles": spec.py_files,
     }
     return {key: ",".join(locations) for key, locations in artifacts.items() if locations}
-
-
-def _check_policy(key: str, policy: ConfPolicy) -> None:
-    if key in policy.force:
-        raise SettingDenied(
-            f"{key!r} has a value that the operator of the node has set for every session "
-            "(conf_policy.force)."
-        )
-    denying = next((pattern for pattern in policy.deny if fnmatchcase(key, pattern)), None)
-    if denying is None or any(fnmatchcase(key, pattern) for pattern in policy.allow):
-        return
-    raise SettingDenied(
-        f"{key!r} is reserved for the operator of the node (pattern {denying!r} of "
-        "conf_policy.deny).",
-        hint="use a profile that sets the key, or ask the operator to list it in conf_policy.allow",
-    )

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from headrace import __version__
 from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
+from headrace.control.conf import check_profiles
 from headrace.control.context import NodeContext
 from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
@@ -95,9 +96,10 @@ class Node:
             StoreInUse: If another node has the SQLite store open.
             StoreUnavailable: If the store does not answer.
             SchemaTooNew: If a newer version has migrated the store.
-            InvalidSetting: If the home cannot be created, a location contains a password, or a
-                backend lacks a library or a setting on this node.
+            InvalidSetting: If a profile has an invalid option, the home cannot be created, a
+                location contains a password, or a backend lacks a library or a setting.
         """
+        check_profiles(settings)
         check_locations(settings)
         _create_home(settings)
         if embedded:

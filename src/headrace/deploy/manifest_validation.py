@@ -25,6 +25,7 @@ from headrace.deploy.yaml_values import (
 from headrace.errors import HeadraceError, InvalidSetting, Position
 from headrace.grammar.text import offset_at
 from headrace.model.retry_policy import read_retry_policy
+from headrace.model.session_options import check_conf_option, is_own_key
 from headrace.variables import replace_variables
 
 _EXPECTED = {
@@ -67,16 +68,30 @@ def read_manifest(
         for details in error.errors(include_url=False):
             reporter.report(details)
         return None
+    return manifest if _check_properties(manifest, mapping, findings) else None
+
+
+def _check_properties(manifest: JobManifest, mapping: YamlMapping, findings: Findings) -> bool:
+    """Return whether the options of Headrace in `spark-properties` are valid; report problems."""
+    if not manifest.spark_properties:
+        return True
+    properties = mapping.entries["spark-properties"].value
+    assert isinstance(properties, YamlMapping)
+    is_valid = True
+    for key in filter(is_own_key, manifest.spark_properties):
+        try:
+            check_conf_option(key, manifest.spark_properties[key])
+        except InvalidSetting as error:
+            place = properties.entries[key].value.place
+            findings.add_problem(place, "invalid_value", error.message, error.hint)
+            is_valid = False
     try:
-        read_retry_policy({}, manifest.spark_properties)
+        if is_valid:
+            read_retry_policy({}, manifest.spark_properties)
     except InvalidSetting as error:
-        key = find_wrong_property(manifest.spark_properties, lambda one: read_retry_policy({}, one))
-        keys = ("spark-properties",) if key is None else ("spark-properties", key)
-        value = find_value(mapping, keys)
-        assert value is not None
-        findings.add_problem(value.place, "invalid_value", error.message, error.hint)
-        return None
-    return manifest
+        findings.add_problem(properties.place, "invalid_value", error.message, error.hint)
+        is_valid = False
+    return is_valid
 
 
 def find_wrong_property(

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.conf_overrides import override_conf
+from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_query import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
@@ -153,7 +153,7 @@ class Execution:
             session = self._choose_session()
         if self._may_change_session:
             self._tracker = self._spark.track_state()
-        with override_conf(session, assignment.conf):
+        with override_for_statement(session, assignment.conf):
             self._plan = plan = self._make_plan(session)
             self._start_hooks(plan)
             try:
@@ -191,8 +191,8 @@ class Execution:
         if not (self.assignment.is_query or self.assignment.isolated):
             return self._spark.session
         if not self.assignment.is_query:
-            # The clone takes over the selection of the protocol.
-            self._spark.commit_protocol.activate()
+            # The clone takes over what this prepares.
+            self._spark.prepare_changes()
         return self._spark.clone_session()
 
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
@@ -228,7 +228,7 @@ class Execution:
         """
         if self.assignment.is_query:
             return
-        self._spark.commit_protocol.activate()
+        self._spark.prepare_changes()
         if plan.find_writes is None:
             return
         writes = find_writes_patiently(plan.find_writes, self._cancelling)

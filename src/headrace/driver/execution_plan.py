@@ -16,7 +16,7 @@ from headrace.driver.hooks import StatementFacts
 from headrace.driver.parameters import empty_frame
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import TableAlreadyExists
-from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
+from headrace.model.session_options import Atomicity, Option
 
 _LOG = logging.getLogger("headrace.driver")
 
@@ -135,6 +135,7 @@ def _run_change(
         raise refusal from error
 
 
-def read_atomicity(session: SparkSession, key: str = ATOMICITY_KEY) -> Atomicity:
+def read_atomicity(session: SparkSession, option: Option[Atomicity]) -> Atomicity:
     """Return the value of an option on atomicity. Raises InvalidSetting."""
-    return Atomicity.parse(str(session.conf.get(key, Atomicity.AUTO)), key)
+    value = session.conf.get(option.key, None)
+    return option.default if value is None else option.parse(value)

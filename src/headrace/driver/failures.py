@@ -9,6 +9,7 @@ an error in a text with substituted `${…}`.
 from __future__ import annotations
 
 import contextlib
+import re
 import traceback
 from typing import Any
 
@@ -27,12 +28,24 @@ from pyspark.errors.exceptions.captured import (
 )
 
 from headrace.driver.headlines import find_headline, wraps_its_cause
-from headrace.errors import HeadraceError, Position, StatementFailed
+from headrace.errors import (
+    HeadraceError,
+    InvalidSetting,
+    Position,
+    SettingDenied,
+    StatementFailed,
+)
 from headrace.grammar.text import position_at
 from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
 
 _CAUSES = 20
 """Largest number of causes to search for an error with a condition."""
+
+
+_REFUSED_SETTING = re.compile(
+    rf"\[({InvalidSetting.code}|{SettingDenied.code}) (.*?)\] (.*)", re.DOTALL
+)
+"""The message of a refused SET, see `setting_rules`: code, key, and the message for the user."""
 
 
 class KnownFailure(StatementFailed):
@@ -54,7 +67,10 @@ def describe_failure(error: Exception, text: str) -> Failure:
     if not isinstance(spark_error, PySparkException):
         message = find_headline(f"{type(spark_error).__name__}: {spark_error}")
         return Failure(code=EXECUTION_ERROR, message=message, trace=trace)
+    refusal = _REFUSED_SETTING.search(str(spark_error))
     condition, sqlstate = spark_error.getCondition(), spark_error.getSqlState()
+    if refusal is not None and condition is None:
+        return _describe_refused_setting(refusal, text)
     position = _find_position(spark_error, text)
     return Failure(
         code=_failure_code(spark_error),
@@ -64,6 +80,18 @@ def describe_failure(error: Exception, text: str) -> Failure:
         line=position.line if position else None,
         column=position.column if position else None,
         trace=trace,
+    )
+
+
+def _describe_refused_setting(refusal: re.Match[str], text: str) -> Failure:
+    code, key, message = refusal.groups()
+    offset = text.find(key)
+    position = position_at(text, offset) if offset >= 0 else None
+    return Failure(
+        code=code,
+        message=message.strip(),
+        line=position.line if position else None,
+        column=position.column if position else None,
     )
 
 

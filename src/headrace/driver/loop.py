@@ -192,7 +192,7 @@ class Loop:
 
     def _clone_for_stream(self) -> SparkSession:
         """Return a session for a run of a streaming query."""
-        self._spark.commit_protocol.activate()
+        self._spark.prepare_changes()
         return self._spark.clone_session()
 
     def _report_streams(self) -> None:

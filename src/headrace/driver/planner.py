@@ -30,9 +30,9 @@ from headrace.driver.write_planner import plan_write
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError
-from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
+from headrace.model.session_options import CTAS_ATOMICITY, Atomicity
 
 _LOG = logging.getLogger("headrace.driver")
 
@@ -58,10 +58,14 @@ def plan_statement(
     parsed_plan, bind = parse_statement(session, assignment)
     ctas = describe_ctas(session, parsed_plan, bind)
     if ctas is None:
-        if read_atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
+        # Only these statements read the setting: SET and RESET must not depend on any.
+        if (
+            may_create_table(session, parsed_plan)
+            and read_atomicity(session, CTAS_ATOMICITY) is Atomicity.REQUIRE
+        ):
             raise AtomicityRequired(
                 "A CREATE TABLE AS inside BEGIN … END or EXECUTE IMMEDIATE is not atomic, and"
-                f" {ATOMICITY_KEY} is 'require'. Submit it as a statement of its own."
+                f" {CTAS_ATOMICITY.key} is 'require'. Submit it as a statement of its own."
             )
         return plan_write(session, assignment, link, statement, parsed_plan, bind)
     return _plan_ctas(ctas, assignment, link, statement)
@@ -102,7 +106,7 @@ def _plan_ctas(
     ctas: Ctas, assignment: Assignment, link: NodeLink, statement: StatementFacts
 ) -> ExecutionPlan:
     session = ctas.session
-    atomicity = read_atomicity(session)
+    atomicity = read_atomicity(session, CTAS_ATOMICITY)
     trigger = bounded_trigger(session) if ctas.is_streaming else None
     transaction = new_id("tx")
     catalog = None if atomicity is Atomicity.OFF else find_catalog(ctas)
@@ -174,16 +178,16 @@ def _check_plain_spark_is_allowed(ctas: Ctas, atomicity: Atomicity) -> None:
     if ctas.is_streaming:
         raise CatalogError(
             f"Table {ctas.path.sql_name} cannot be created from a stream, because it would not be"
-            f" created atomically. Use a catalog with atomic tables, and set {ATOMICITY_KEY} to a"
-            " value other than 'off'."
+            f" created atomically. Use a catalog with atomic tables, and set {CTAS_ATOMICITY.key}"
+            " to a value other than 'off'."
         )
 
 
 def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
     action = "replaced" if ctas.replaces else "created"
     return AtomicityRequired(
-        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {ATOMICITY_KEY} is"
-        f" 'require'. Use another catalog, or set {ATOMICITY_KEY} to 'auto'."
+        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {CTAS_ATOMICITY.key} is"
+        f" 'require'. Use another catalog, or set {CTAS_ATOMICITY.key} to 'auto'."
     )
 
 

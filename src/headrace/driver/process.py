@@ -9,6 +9,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from pyspark.logger import PySparkLogger
+
 from headrace.driver.bootstrap import build_bootstrap, read_handoff
 from headrace.driver.jvm_start import JvmStart
 from headrace.driver.link import NodeLink
@@ -16,10 +18,20 @@ from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
 from headrace.driver.sql_execution import is_unreported
 from headrace.errors import HeadraceError
+from headrace.grammar.masking import mask_text
 from headrace.model.failure import Failure
 from headrace.model.messages import Bootstrap
 
 _LOG = logging.getLogger("headrace.driver")
+_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that quote the text of a failed statement. The node keeps its error."""
+
+
+class MaskingFormatter(logging.Formatter):
+    """Formats records without the secrets that they name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask_text(super().format(record))
 
 
 def run(fields: dict[str, Any], file: Path, jvm: JvmStart | None) -> int:
@@ -41,10 +53,14 @@ def run_handoff(location: str) -> int:
 
 
 def _run(bootstrap: Bootstrap, token: str, file: Path | None, jvm: JvmStart | None) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("py4j.clientserver").addFilter(is_unreported)
+    for name in _CONTEXT_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     if bootstrap.hold is not None:
         # The metastore runs as long as a process has a shared lock on this file.
         fcntl.flock(os.open(bootstrap.hold, os.O_RDONLY | os.O_CREAT, 0o600), fcntl.LOCK_SH)

@@ -18,6 +18,7 @@ from headrace.driver.jvm_start import JvmStart, remove_connection
 from headrace.driver.metastore_start import MetastoreStart
 from headrace.driver.numpy_converters import replace_checks
 from headrace.driver.progress import ProgressReader
+from headrace.driver.setting_rules import SettingRules
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
@@ -52,7 +53,8 @@ class Spark:
             replace_checks()
             self.session = _start_session(bootstrap)
             _check_jars(self.session, bootstrap)
-            self.commit_protocol = CommitProtocol(self.session)
+            self._commit_protocol = CommitProtocol(self.session)
+            self._setting_rules = SettingRules(self.session, bootstrap.conf_rules)
             register_data_sources(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
@@ -70,8 +72,15 @@ class Spark:
         """
         with self._state_lock:
             if self._state is None:
+                # Spark then refuses a wrong value in a snapshot.
+                self._setting_rules.activate()
                 self._state = SessionStateTracker(self.session)
             return self._state
+
+    def prepare_changes(self) -> None:
+        """Prepare for a statement that may SET something or write tables, and for its clones."""
+        self._setting_rules.activate()
+        self._commit_protocol.activate()
 
     def clone_session(self) -> SparkSession:
         """Return a session like that of the statements, see `state.tracker.clone_session`."""

@@ -45,7 +45,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
         session = spark.session.newSession()
         for text in _STATEMENTS:
             write_result(session.sql(text), options)
-        spark.commit_protocol.activate()
+        spark.prepare_changes()
         spark.track_state()
         spark.progress.compile()
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:

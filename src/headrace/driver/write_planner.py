@@ -19,9 +19,9 @@ from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired
-from headrace.model.ctas_options import WRITES_ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment
+from headrace.model.session_options import WRITES_ATOMICITY, Atomicity
 
 
 def plan_write(
@@ -37,7 +37,10 @@ def plan_write(
     Raises AtomicityRequired if the session requires an atomic write, and this one cannot be.
     Raises what Spark raises if it rejects the statement.
     """
-    atomicity = read_atomicity(session, WRITES_ATOMICITY_KEY)
+    # SET, RESET and other statements that write no rows must not depend on any setting.
+    atomicity = Atomicity.AUTO
+    if may_write_rows(parsed_plan):
+        atomicity = read_atomicity(session, WRITES_ATOMICITY)
     change = None if atomicity is Atomicity.OFF else describe_row_change(session, parsed_plan, bind)
     catalog = None if change is None else find_write_catalog(session, change)
     write, transaction = None, new_id("tx")
@@ -72,7 +75,7 @@ def _plan_plain_write(
     """Return the plan of a statement that Spark runs unchanged. Raises AtomicityRequired."""
     if atomicity is Atomicity.REQUIRE and may_write_rows(parsed_plan):
         raise AtomicityRequired(
-            f"This write is not atomic, and {WRITES_ATOMICITY_KEY} is 'require'. Set it to 'auto'"
+            f"This write is not atomic, and {WRITES_ATOMICITY.key} is 'require'. Set it to 'auto'"
             " to run the statement."
         )
     return ExecutionPlan(

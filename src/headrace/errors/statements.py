@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from headrace.errors.base import EXIT_TIMEOUT, HeadraceError
+from headrace.errors.refusals import InvalidRequest
 
 
 class StatementFailed(HeadraceError):
     """The statement failed."""
 
     code = "statement_failed"
+
+
+class StatementTooComplex(InvalidRequest):
+    """The statement is nested too deeply for Spark's parser."""
+
+    code = "statement_too_complex"
+    condition = "FAILED_TO_PARSE_TOO_COMPLEX"
+    sqlstate = "54001"
 
 
 class StatementTimeout(StatementFailed):

@@ -1,9 +1,9 @@
-"""Secrets in the options of streams and sinks, which no list, event or log shows."""
+"""Secrets in settings, options, URLs and texts, which no response, event or log shows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headrace.grammar.clauses import Options
@@ -16,14 +16,24 @@ MASK = "*********(redacted)"
 """The text with which Spark itself replaces a secret."""
 # As Spark's spark.redaction.regex, and what the clients of Kafka and of cloud storage call secrets.
 _SECRET_KEY = re.compile(
-    r"secret|password|passphrase|token|credential|access[._-]?key|account[._-]?key|jaas|"
-    r"private|keystore\.key|sas\b|auth",
+    r"secret|passw|passphrase|pwd\b|token|credential|access[._-]?key|account[._-]?key|"
+    r"api[._-]?key|jaas|private|keystore\.key|sas\b|auth",
     re.IGNORECASE,
 )
 _SECRET_IN_VALUE = re.compile(
     r"(?P<before>(?:password|secret|token|sig)=)[^&;\s]+|(?P<user>//[^/:@\s]+:)[^/@\s]+(?=@)",
     re.IGNORECASE,
 )
+_NAMED_IN_TEXT = re.compile(
+    r"""(?P<name>(?:secret|passw(?:or)?d|passphrase|token|credentials?|access[._-]?key|
+        account[._-]?key|api[._-]?key)[\w.\-]{0,64}+ (?:\\{0,3}["'`\]])?
+        (?:\ {0,4}(?:=>|=(?!>)|:)\ {0,4}|\ {1,4}(?=\\{0,3}["'])))
+        (?P<value>(?!\\{0,3}["']?\*{9}\(redacted\))
+        (?:\\{1,3}"[^"\\\n]*+ | "(?:[^"\\\n]|\\[^\n])*+ | '(?:[^'\\\n]|\\[^\n]|'')*+
+        | [^\s,;)}\]&"'\\]+))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""A secret beside its name, as in SQL, in configuration, in arguments and in JSON."""
 _REFERENCE = re.compile(r"\$\{\w+\}")
 _STRING_STARTS = frozenset("'\"rR")
 
@@ -68,6 +78,27 @@ def mask_value(key: str, value: str) -> str:
     if is_secret_key(key):
         return MASK
     return _SECRET_IN_VALUE.sub(lambda match: f"{match['before'] or match['user']}{MASK}", value)
+
+
+def mask_values(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with every secret replaced, as `mask_value` does."""
+    return {key: mask_value(key, value) for key, value in settings.items()}
+
+
+def mask_urls(text: str) -> str:
+    """Return a text with the passwords and tokens inside its URLs replaced."""
+    return mask_value("", text)
+
+
+def mask_text(text: str) -> str:
+    """Return lines of a log with everything replaced that looks like a secret beside its name."""
+    return _NAMED_IN_TEXT.sub(_mask_named, mask_urls(text))
+
+
+def _mask_named(match: re.Match[str]) -> str:
+    value = match["value"]
+    quote = value[: len(value) - len(value.lstrip("\\\"'"))]
+    return f"{match['name']}{quote}{MASK}"
 
 
 def _mask_string(name: str, literal: str) -> str:

@@ -28,7 +28,7 @@ from headrace.grammar.stream_statements import (
     parse_save_stream,
     parse_show_definitions,
 )
-from headrace.grammar.text import check_text, position_at
+from headrace.grammar.text import check_nesting, check_text, position_at
 
 Command = CancelStatement | StreamStatement | MaterializedViewCommand
 """A parsed statement of Headrace's own. The `kind` of its class is the kind of its session."""
@@ -95,6 +95,7 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
         InvalidText: If the text contains a NUL or an unpaired surrogate.
         EmptyStatement: If the text contains only white space, comments and `;`.
         MultipleStatements: With the position of the second statement, if there is one.
+        StatementTooComplex: With the position, if the text is nested too deeply.
         InvalidStatement: With the position, for a syntax error in a statement of Headrace's own.
     """
     check_text(text)
@@ -103,6 +104,7 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
     if not words:
         raise EmptyStatement
     _check_single(text, tokens)
+    check_nesting(text, tokens)
     position = position_at(text, words[0].start)
     keyword = reserved_keyword(words) if reserved else None
     command = None if keyword is None else _PARSERS[keyword](text, words)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from headrace.errors import InvalidText, Position, StatementTooLarge
+from collections.abc import Iterable
+
+from headrace.errors import InvalidText, Position, StatementTooComplex, StatementTooLarge
+from headrace.grammar.lexer import Token
 
 MAX_BYTES = 1024 * 1024
 """Largest text, in bytes of UTF-8."""
+MAX_NESTING = 1000
+"""Largest depth of brackets, CASE expressions and types inside each other.
+
+The time of Spark's parser grows with the square of the depth: 1,000 nested types take seconds, and
+50,000 parentheses minutes. With the default size of a thread's stack, Spark refuses about 800.
+"""
+_LEVELS = {")": "(", "]": "[", "}": "{", "END": "CASE", ">": "<"}
+"""The word that begins a level, by the word that ends it."""
+_NESTED_TYPES = frozenset({"ARRAY", "MAP", "STRUCT"})
 
 
 def check_text(text: str) -> None:
@@ -30,6 +42,39 @@ def check_text(text: str) -> None:
     nul = text.find("\0")
     if nul >= 0:
         raise InvalidText("The text contains a NUL character.", position=position_at(text, nul))
+
+
+def check_nesting(text: str, tokens: Iterable[Token]) -> None:
+    """Raise StatementTooComplex, with the position, for a text that is nested too deeply.
+
+    Args:
+        tokens: The tokens of the text, without comments.
+    """
+    if sum(map(text.count, "([{<")) + text.upper().count("CASE") <= MAX_NESTING:
+        return
+    depths = dict.fromkeys(_LEVELS.values(), 0)
+    previous = ""
+    for token in tokens:
+        if _opens_level(token.word, previous):
+            depths[token.word] += 1
+        elif token.word in _LEVELS:
+            opening = _LEVELS[token.word]
+            depths[opening] = max(0, depths[opening] - 1)
+        previous = token.word
+        if sum(depths.values()) > MAX_NESTING:
+            raise StatementTooComplex(
+                f"The statement is nested more than {MAX_NESTING} levels deep.",
+                position=position_at(text, token.start),
+                hint="Divide the statement into several less complex ones.",
+            )
+
+
+def _opens_level(word: str, previous: str) -> bool:
+    if word == "<":
+        return previous in _NESTED_TYPES
+    if word == "CASE":
+        return previous not in {".", "END"}
+    return word in {"(", "[", "{"}
 
 
 def position_at(text: str, offset: int) -> Position:

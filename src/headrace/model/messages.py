@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from headrace.conf_policy import ConfRule
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -119,6 +120,8 @@ class Bootstrap(Message):
     """File on which the driver holds a shared lock for as long as it lives."""
     wanted: str | None = None
     """File that the driver creates when it may use the catalog, so that the metastore starts."""
+    conf_rules: list[ConfRule] = []
+    """Rules on the keys that statements may SET."""
 
 
 class Restore(Message):

@@ -159,3 +159,49 @@ def test_requests_above_the_limit_get_503_and_running_requests_continue(
             stream.setblocking(False)
             with suppress(BlockingIOError):
                 assert stream.recv(65536) != b""
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["X: " + "x" * 60_000], b"200"),
+        (["X: " + "x" * 66_000], b"431"),
+        (["X: " + "x" * 100_000], b"431"),
+        (["X: " + "x" * 4_000] * 20, b"431"),
+        (["X: x"] * 98, b"200"),
+        (["X: x"] * 99, b"431"),
+        (["X:"] * 20_000, b"431"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/health", "/api/v1/sessions"])
+def test_too_large_and_too_many_headers_get_431_in_one_packet_too(
+    node: InProcessNode, lines: list[str], status: bytes, path: str
+) -> None:
+    with connect(node) as connection:
+        connection.sendall(request_head(node, *lines, "Connection: close", path=path)[:-2])
+        with suppress(OSError):
+            connection.sendall(b"\r\n")
+        answer = read_to_end(connection)
+    # A node can close the connection before the client has sent everything.
+    assert answer.startswith(b"HTTP/1.1 " + status) or (status == b"431" and not answer)
+
+
+def test_a_long_url_gets_431(node: InProcessNode) -> None:
+    with connect(node) as connection:
+        connection.sendall(request_head(node, path="/health?" + "x" * 100_000))
+        assert read_to_end(connection)[:12] in {b"HTTP/1.1 431", b""}
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/docs", "/api/v1/sessions", "/nowhere"])
+def test_http_1_1_needs_a_host_header_on_every_path(node: InProcessNode, path: str) -> None:
+    with connect(node) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+        answer = read_to_end(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"Host" in answer
+
+
+def test_http_1_0_needs_no_host_header(node: InProcessNode) -> None:
+    with connect(node) as connection:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert read_to_end(connection).startswith(b"HTTP/1.1 200 ")

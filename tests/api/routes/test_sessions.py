@@ -209,3 +209,50 @@ def test_a_link_in_place_of_a_log_is_not_followed(node: InProcessNode, tmp_path:
     response = node.http.get(f"/api/v1/sessions/{session_id}/log")
     assert response.status_code == 503
     assert "of others" not in response.text
+
+
+SECRETS = {
+    "spark.hadoop.fs.s3a.secret.key": "s3cr3t",
+    "spark.sql.catalog.pg.url": "jdbc:postgresql://u:s3cr3t@h/db?password=s3cr3t",
+}
+
+
+def test_no_response_about_a_session_contains_its_secrets(start_node: StartNode) -> None:
+    node = start_node(conf_policy=ARTIFACTS_ALLOWED)
+    body = {"conf": SECRETS | {"spark.executor.memory": "2g"}, "jars": ["http://u:s3cr3t@h/a.jar"]}
+    opened = node.http.post("/api/v1/sessions", json=body)
+    session_id = opened.json()["id"]
+    closed = node.http.delete(f"/api/v1/sessions/{session_id}")
+    for response in (
+        opened,
+        node.http.get(f"/api/v1/sessions/{session_id}"),
+        node.http.get("/api/v1/sessions"),
+        closed,
+        node.http.get("/api/v1/events"),
+    ):
+        assert response.is_success
+        assert "s3cr3t" not in response.text
+    assert opened.json()["conf"]["spark.executor.memory"] == "2g"
+    assert opened.json()["jars"] == ["http://u:*********(redacted)@h/a.jar"]
+
+
+def test_a_session_like_another_has_its_configuration_with_the_secrets(node: InProcessNode) -> None:
+    first = node.session(conf=SECRETS, database="sales")
+    second = node.session(like=first, name="second")
+    third = node.session(like="second")
+    for session_id in (first, second, third):
+        conf = node.launcher.wait_for_request(session_id).bootstrap.conf
+        assert SECRETS.items() <= conf.items()
+        assert node.describe_session(session_id)["database"] == "sales"
+
+
+def test_a_session_cannot_be_like_another_and_configured(node: InProcessNode) -> None:
+    first = node.session()
+    for fields, code in (
+        ({"like": first, "conf": {"spark.a": "1"}}, "invalid_request"),
+        ({"like": first, "catalog": "c"}, "invalid_request"),
+        ({"like": "nowhere"}, "session_not_found"),
+    ):
+        with node.expect_no_changes():
+            response = node.http.post("/api/v1/sessions", json=fields)
+        assert response.json()["code"] == code

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.waiting import wait_until
 
@@ -98,6 +99,30 @@ def test_the_log_of_an_ended_session_outlives_its_node(tmp_path: Path, postgres_
 
         assert two.http.get(path).text == "first\nsecond\n"
         assert two.http.get(path, params={"tail": 4}).text == "ond\n"
+
+
+@pytest.mark.parametrize("tail", [10, 60, 100_000])
+def test_secrets_are_redacted_in_a_log_that_is_read_and_in_its_copy(
+    tmp_path: Path, tail: int
+) -> None:
+    results = tmp_path / "results"
+    with serve(tmp_path, f"sqlite:///{tmp_path}/store.db", results=str(results)) as node:
+        path = start_with_log(node)
+        session_id = path.split("/")[-2]
+        log = node.node.settings.layout.session_log(session_id)
+        lines = [
+            "OPTIONS (password 's3cr3t', url 'jdbc:x://u:s3cr3t@h')",
+            "x" * 40,
+            "key.secret=s3cr3t",
+        ]
+        log.write_text("\n".join(lines))
+        assert "s3" not in node.http.get(path, params={"tail": tail}).text
+        end_session(node, session_id)
+        assert KeptLogs(node.node.context, WorkerPool("test", threads=1, seconds=10.0)).run() == 1
+    copy = (results / f"{session_id}.log").read_text()
+    assert "s3cr3t" not in copy
+    assert copy.count("redacted") == 3
+    assert log.read_text() == "\n".join(lines)
 
 
 def test_a_log_that_is_a_link_is_not_kept(tmp_path: Path, postgres_url: str) -> None:

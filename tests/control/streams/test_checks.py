@@ -96,14 +96,14 @@ INVALID = {
 }
 
 POLICIES = {
-    "'headrace.retry.min.backoff' = '5'": "Add a unit",
-    "'headrace.retry.min.backoff' = '-5s'": "is not a duration",
-    "'headrace.retry.min.backoff' = '1 fortnight'": "is not a duration",
+    "'headrace.retry.min.backoff' = '5'": "Allowed values: an integer and a unit, for example 10s",
+    "'headrace.retry.min.backoff' = '-5s'": "Allowed values: an integer and a unit",
+    "'headrace.retry.min.backoff' = '1 fortnight'": "Allowed values: an integer and a unit",
     "'pstl.retry.max.backoff' = '100ms'": "is shorter than the shortest",
     "'headrace.retry.random.factor' = '-0.1'": "Allowed values: numbers from 0",
     "'headrace.retry.max.attempts' = '-1'": "integers from 0",
     "'headrace.retry.enabled' = 'yes'": "Allowed values: true, false",
-    "'headrace.retry.backoff' = '1s'": "The option headrace.retry.backoff is unknown",
+    "'headrace.retry.backoff' = '1s'": "headrace.retry.backoff is not an option of Headrace. Did",
 }
 
 
@@ -177,7 +177,7 @@ def test_an_invalid_retry_policy_of_a_session_is_refused(node: InProcessNode) ->
     response = node.http.post("/api/v1/sessions", json={"conf": conf})
 
     assert response.status_code == 400
-    assert "Add a unit" in response.json()["detail"]
+    assert "Allowed values: an integer and a unit, for example 10s" in response.json()["detail"]
 
 
 @pytest.fixture

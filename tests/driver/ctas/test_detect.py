@@ -11,7 +11,7 @@ from tests.support.ctas import CtasRun, list_tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import AtomicityRequired
-from headrace.model.ctas_options import ATOMICITY_KEY
+from headrace.model.session_options import CTAS_ATOMICITY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,8 +55,8 @@ def test_a_script_without_a_ctas_runs_if_the_session_requires_atomicity(
 
 @contextmanager
 def atomicity_required(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(ATOMICITY_KEY, "require")
+    spark.conf.set(CTAS_ATOMICITY.key, "require")
     try:
         yield
     finally:
-        spark.conf.unset(ATOMICITY_KEY)
+        spark.conf.unset(CTAS_ATOMICITY.key)

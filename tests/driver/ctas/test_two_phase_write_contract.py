@@ -20,15 +20,15 @@ from tests.support.ctas import (
 from tests.support.journal import JournalLink
 from tests.support.postgres import Postgres
 
-from headrace.driver.conf_overrides import override_conf
+from headrace.driver.conf_overrides import override_privately
 from headrace.driver.ctas import Cancelled, catalogs, recover
 from headrace.driver.ctas.base import TablePath, WriteDefinition
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.native_write import NativeWrite
 from headrace.driver.state.tracker import clone_session
 from headrace.errors import AtomicityRequired, CatalogError
-from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
 from headrace.model.lifecycle import TransactionState
+from headrace.model.session_options import WRITES_ATOMICITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -247,13 +247,13 @@ def test_the_option_require_refuses_a_write_that_is_not_atomic(
 ) -> None:
     spark = namespace.spark
     text = f"INSERT OVERWRITE DIRECTORY '/nowhere' USING parquet SELECT * FROM {namespace.table}"
-    spark.conf.set(WRITES_ATOMICITY_KEY, "require")
+    spark.conf.set(WRITES_ATOMICITY.key, "require")
     try:
         with pytest.raises(AtomicityRequired):
             CtasRun(spark, text, link)
         assert CtasRun(spark, APPEND.format(namespace.table), link).plan.atomic
     finally:
-        spark.conf.unset(WRITES_ATOMICITY_KEY)
+        spark.conf.unset(WRITES_ATOMICITY.key)
 
 
 @for_lakes("jdbc")
@@ -321,7 +321,7 @@ def test_a_session_that_is_cloned_meanwhile_does_not_carry_the_mark(
     run = NativeWrite.run
 
     def clone_and_run(write: NativeWrite) -> DataFrame:
-        with override_conf(namespace.spark, write.mark, is_private=True):
+        with override_privately(namespace.spark, write.mark):
             clone = clone_session(namespace.spark)
             clones.extend(key for key in write.mark if clone.conf.get(key, None) is not None)
         return run(write)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.driver.conf_overrides import override_conf
+from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas.base import TablePath
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
@@ -23,6 +23,6 @@ def test_only_a_metastore_puts_tables_into_directories_in_lower_case(
     Py4JBridge(spark.newSession()).activate()
     catalog = V1Catalog(spark, Py4JBridge(spark))
     catalog.persistent = persistent
-    with override_conf(spark, {"spark.sql.caseSensitive": "true"}):
+    with override_for_statement(spark, {"spark.sql.caseSensitive": "true"}):
         location = catalog.default_location(TablePath("spark_catalog", ("default",), "MiXed"))
     assert location.rpartition("/")[2] == expected

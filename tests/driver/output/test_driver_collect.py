@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from tests.support.results import Writer
 
-from headrace.driver.conf_overrides import override_conf
+from headrace.driver.conf_overrides import override_for_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +42,6 @@ def test_jobs_of_small_queries_see_the_configuration_of_the_session(
     # The day number in the week, which only the legacy formatter has as `u`. Tasks choose the
     # formatter, because the pattern is no literal.
     day_number = "date_format(DATE'2026-01-01', IF(id < 9, 'u', 'y'))"
-    with override_conf(spark, {"spark.sql.legacy.timeParserPolicy": "LEGACY"}):
+    with override_for_statement(spark, {"spark.sql.legacy.timeParserPolicy": "LEGACY"}):
         _, rows = writer.write(spark.sql(text.format(day_number)))
     assert [row for batch in rows.batches() for row in batch.to_pylist()] == [{"_0": "4"}]

@@ -89,7 +89,7 @@ def test_a_statement_does_not_start_before_its_tables_are_known() -> None:
     execution = object.__new__(Execution)
     execution.__dict__ |= {
         "assignment": SimpleNamespace(is_query=False, statement_id="st_1"),
-        "_spark": SimpleNamespace(commit_protocol=SimpleNamespace(activate=lambda: None)),
+        "_spark": SimpleNamespace(prepare_changes=lambda: None),
         "_cancelling": PauseRecorder(),
     }
     search = Search(*[_OUTAGE] * 100)

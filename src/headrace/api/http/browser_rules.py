@@ -1,7 +1,7 @@
 """Rules that keep web pages of other sites from calling a node through a user's browser.
 
 Browsers name the host that they address (Host), the origin of the page (Origin), and its relation
-to the node (Sec-Fetch-Site). Programs that send none of these headers are served.
+to the node (Sec-Fetch-Site). Programs need to send Host alone, and with HTTP/1.0 none of them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class BrowserRules:
         if scope["type"] == "http":
             try:
                 check_request(self._hosts, scope["headers"], scope.get("server"))
+                _check_has_host(scope)
             except HeadraceError as error:
                 await self._renderers.respond(scope["path"], error)(scope, receive, send)
                 return
@@ -64,6 +65,15 @@ def check_request(
     for site in values[b"sec-fetch-site"]:
         if site not in _SAFE_SITES:
             raise ForeignOrigin("Pages of other sites cannot call this node.")
+
+
+def _check_has_host(scope: Scope) -> None:
+    """Raise InvalidRequest for a request of HTTP/1.1 without a Host header."""
+    if scope["http_version"] == "1.1" and not any(name == b"host" for name, _ in scope["headers"]):
+        raise InvalidRequest(
+            "The request has no Host header, which HTTP/1.1 requires.",
+            hint="send the header Host with the address of the node",
+        )
 
 
 def _check_host(hosts: AllowedHosts, texts: list[str], server: ServerAddress | None) -> None:

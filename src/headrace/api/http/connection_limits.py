@@ -17,6 +17,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _MAX_HEADER_BYTES = 64 * 1024
+"""Largest size of the request line and the headers together, and of trailers and chunk
+extensions."""
+_MAX_HEADERS = 100
+"""Largest number of headers of a request."""
 _SHUTDOWN_SECONDS = 5
 
 
@@ -70,6 +74,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._has_data = False
         self._is_making_progress = False
         self._overhead_bytes = 0
+        self._header_bytes = 0
+        self._header_count = 0
         self._open_requests = 0
         """Requests without a complete response; more than one if the client sends ahead."""
 
@@ -109,7 +115,19 @@ class LimitedProtocol(HttpToolsProtocol):
         """Start the time for the headers of a request."""
         super().on_message_begin()
         self._is_making_progress = True
+        self._header_bytes = self._header_count = 0
         self._expect_headers()
+
+    def on_url(self, url: bytes) -> None:
+        """Add a part of the URL. Raises ValueError if it is too long."""
+        super().on_url(url)
+        self._count_headers(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header. Raises ValueError if the request has too many or too large headers."""
+        super().on_header(name, value)
+        self._header_count += 1
+        self._count_headers(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
         """Start the request, and the time for its body."""
@@ -134,6 +152,26 @@ class LimitedProtocol(HttpToolsProtocol):
         self._open_requests -= 1
         if not self._open_requests and not self.transport.is_closing():
             self._become_idle()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that the parser refuses, for an error of `_count_headers` with 431."""
+        if self._has_excess:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        else:
+            super().send_400_response(msg)
+
+    def _count_headers(self, size: int) -> None:
+        """Raise ValueError, with which the parser stops, if the headers exceed a limit.
+
+        One call of `data_received` can bring more than the limit.
+        """
+        self._header_bytes += size
+        if self._has_excess:
+            raise ValueError("too many or too large headers")
+
+    @property
+    def _has_excess(self) -> bool:
+        return self._header_bytes > _MAX_HEADER_BYTES or self._header_count > _MAX_HEADERS
 
     def _become_idle(self) -> None:
         self.config.idle_connections.pop(self, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from headrace.model.lifecycle import (
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
+from headrace.model.session_options import CONF_OPTIONS
 from headrace.model.statement import CancelReason, Parameter
 from headrace.model.waiting_for import WaitCode
 
@@ -28,12 +30,13 @@ def format_instant(instant: datetime) -> str:
 
 Instant = Annotated[datetime, PlainSerializer(format_instant, return_type=str)]
 PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
+_OWN_KEYS = "|".join(map(re.escape, CONF_OPTIONS))
 Conf = Annotated[
     dict[str, str],
     Field(
         json_schema_extra={
             "propertyNames": {
-                "pattern": r"^(spark\.(?!headrace\.)|hive\.|headrace\.ctas\.(atomicity|trigger)$)"
+                "pattern": rf"^(spark\.(?!headrace\.|pstl\.retry\.)|hive\.|({_OWN_KEYS})$)"
             }
         }
     ),
@@ -73,6 +76,9 @@ class SessionRequest(RequestModel, SessionSpec):
     """Idle time after which the session is closed; default: the node's setting."""
     ttl: Duration | None = None
     """Age at which the session is closed, busy or not; default: the node's setting."""
+    like: str | None = None
+    """Id or name of a session whose profile, configuration, catalog, database and files the new
+    session gets, secrets included. The request then names none of these."""
 
     @property
     def spec(self) -> SessionSpec:
@@ -269,7 +275,7 @@ class SessionBody(ResponseModel, SessionSpec):
     """A session."""
 
     conf: Conf = {}
-    """Spark configuration and options of Headrace for this session."""
+    """Spark configuration and options of Headrace for this session, with secrets redacted."""
     id: str
     """Id of the session."""
     number: int

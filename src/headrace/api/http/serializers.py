@@ -19,6 +19,7 @@ from headrace.api.http.stream_schemas import BatchBody, StreamBody
 from headrace.api.http.transaction_schemas import PendingSinkBody, TransactionBody
 from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
+from headrace.grammar.masking import mask_urls, mask_values
 from headrace.model.event import Event
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
@@ -85,8 +86,15 @@ def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
     failure = session.failure
     if failure is not None and in_list:
         failure = failure.summarize()
+    spec = session.spec
     return SessionBody(
-        **session.spec.model_dump(),
+        profile=spec.profile,
+        conf=mask_values(spec.conf),
+        catalog=spec.catalog,
+        database=spec.database,
+        jars=list(map(mask_urls, spec.jars)),
+        files=list(map(mask_urls, spec.files)),
+        py_files=list(map(mask_urls, spec.py_files)),
         id=session.id,
         number=session.number,
         name=session.name,
@@ -100,7 +108,7 @@ def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
         pool=session.pool,
         streams=session.streams,
         epoch=session.epoch,
-        lost=session.lost,
+        lost=list(map(mask_urls, session.lost)),
         driver=session.driver,
         created_at=session.created_at,
         started_at=session.started_at,
@@ -173,8 +181,8 @@ def stream_body(status: QueryStatus) -> StreamBody:
         statement=status.statement,
         sink=query.spec.sink,
         guarantee=query.spec.guarantee,
-        path=query.spec.path,
-        checkpoint=query.spec.checkpoint,
+        path=_mask_location(query.spec.path),
+        checkpoint=_mask_location(query.spec.checkpoint),
         attempt=query.attempt,
         previous_id=query.previous_id,
         failures=query.failures,
@@ -209,7 +217,13 @@ def _error_body(failure: Failure | None, *, trace: bool) -> ErrorBody | None:
     if failure is None:
         return None
     fields = failure.model_dump()
+    # Spark quotes the URLs that it cannot read.
+    fields |= {name: mask_urls(fields[name]) for name in ("message", "trace") if fields[name]}
     return ErrorBody(**fields if trace else fields | {"trace": None})
+
+
+def _mask_location(location: str | None) -> str | None:
+    return None if location is None else mask_urls(location)
 
 
 def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultBody | None:

@@ -1,10 +1,15 @@
-"""JSON bodies as RFC 8259 defines them: in UTF-8, without NaN and unpaired surrogates."""
+"""JSON bodies as I-JSON (RFC 7493) defines them.
+
+They are in UTF-8, and have neither NaN, nor unpaired surrogates, nor two values for one key.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, ClassVar, NoReturn
 
 from fastapi import Request, Response
@@ -20,6 +25,9 @@ _MAX_VALUES = 100_000
 """Largest number of values. Lists and objects take many times their own bytes when parsed."""
 _MAX_DIGITS = 40
 """Largest number of characters of an integer; a decimal has at most 38 digits."""
+_SHOWN_KEYS = 5
+_SHOWN_LENGTH = 100
+"""Largest number of keys, and of characters of a key, in a message."""
 # A string without an end reaches to the end of the text: no match fails, so the time is linear.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _POSSIBLE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -35,6 +43,12 @@ class UnsupportedMediaType(InvalidRequest):
 
     code = "unsupported_media_type"
     status = 415
+
+
+class DuplicateKey(InvalidRequest):
+    """An object of the body has a key twice. Parsers disagree about which value counts."""
+
+    code = "duplicate_key"
 
 
 class StrictRequest(Request):
@@ -56,11 +70,17 @@ def parse_json(body: bytes) -> Any:
         InvalidRequest: If the text is not UTF-8, is nested too deeply, or has too many values or a
             number with too many digits.
         InvalidText: If a string contains a NUL or an unpaired surrogate.
+        DuplicateKey: If an object has a key twice.
     """
     if has_more_values(body, _MAX_VALUES):
         raise InvalidRequest(f"The body has more than {_MAX_VALUES} values.")
     try:
-        value = json.loads(body.decode(), parse_constant=_refuse_constant, parse_int=_parse_int)
+        value = json.loads(
+            body.decode(),
+            parse_constant=_refuse_constant,
+            parse_int=_parse_int,
+            object_pairs_hook=_build_object,
+        )
     except json.JSONDecodeError:
         raise
     except UnicodeDecodeError as error:
@@ -84,6 +104,15 @@ def has_more_values(body: bytes, limit: int) -> bool:
     max_strings = 2 * (limit + 1)
     without_strings, strings = _STRING.subn(b"", body, count=max_strings + 1)
     return strings > max_strings or _count_separators(without_strings) > limit
+
+
+def refuse_duplicate_keys(body: bytes) -> None:
+    """Raise DuplicateKey if an object of a JSON text has a key twice.
+
+    Any other error of the text is left to the parser that reads its values.
+    """
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=_build_object)
 
 
 class StrictRoute(APIRoute):
@@ -117,6 +146,16 @@ class StrictRoute(APIRoute):
         """Return the error for a body of another type."""
         reason = f"not as {content_type!r}" if content_type else "with a Content-Type header"
         return UnsupportedMediaType(f"Send the body as {_JSON}, {reason}.")
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        repeated = [key for key, count in counts.items() if count > 1][:_SHOWN_KEYS]
+        shown = ", ".join(ascii(key[:_SHOWN_LENGTH]) for key in repeated)
+        raise DuplicateKey(f"An object of the body has a key more than once: {shown}.")
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

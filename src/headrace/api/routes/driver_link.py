@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from headrace.api.auth import bearer_token
 from headrace.api.context import link_calls_of, long_polls_of, node_of
-from headrace.api.http.strict_json import has_more_values
+from headrace.api.http.strict_json import has_more_values, refuse_duplicate_keys
 from headrace.api.link_calls import OpenPoll
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.driver_link.waiting_polls import WaitingPoll
@@ -225,6 +225,7 @@ async def _read_body(request: Request, call: LinkCall) -> bytes:
 def _parse(message: type[M], body: bytes) -> M:
     if has_more_values(body, _MAX_VALUES):
         raise ReportTooLarge(f"The body has more than {_MAX_VALUES} values.")
+    refuse_duplicate_keys(body)
     try:
         return message.model_validate_json(body)
     except ValidationError as error:

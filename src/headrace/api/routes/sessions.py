@@ -27,13 +27,14 @@ _LOG_BYTES = 256 * 1024
 
 
 @router.post(
-    "", status_code=201, response_model=SessionBody, responses=problems(409, 413, 415, 429)
+    "", status_code=201, response_model=SessionBody, responses=problems(404, 409, 413, 415, 429)
 )
 def open_session(request: Request, caller: Authenticated, body: SessionRequest) -> Response:
     """Open a session. A node then starts its driver."""
     session = node_of(request).sessions.open(
         caller,
         body.spec,
+        like=body.like,
         name=body.name,
         kind=SessionKind(body.kind),
         parallelism=body.parallelism,

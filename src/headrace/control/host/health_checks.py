@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from headrace.control.conf import check_profiles
 from headrace.control.host.java import find_java
 from headrace.control.placement import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
@@ -281,6 +282,7 @@ def main() -> int:
     """Run all checks and print their results."""
     try:
         settings = load()
+        check_profiles(settings)
     except InvalidSetting as error:
         _print_result(_failure("settings", error))
         return 0

@@ -1,5 +1,7 @@
 """Copies of the logs of ended sessions in the results location, where every node can read them.
 
+Other accounts may read that location, so that a copy contains no secret that its line names.
+
 The results location of a single host is in the home, as the logs are: nothing is copied there.
 """
 
@@ -9,7 +11,7 @@ import logging
 import re
 
 from headrace.control.context import NodeContext
-from headrace.control.sessions.log_files import read_end
+from headrace.control.sessions.log_files import read_log
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError
 from headrace.storage import locations
@@ -63,7 +65,7 @@ class KeptLogs:
     def _copy(self, location: str, session_id: str) -> bool:
         name = kept_log_name(session_id)
         try:
-            content = read_end(str(self._folder), name, _LIMIT) or b""
+            content = read_log(str(self._folder), name, _LIMIT) or b""
             place = join(location, name)
             self._calls.call(lambda: locations.write(place, content, private=True))
         except (HeadraceError, OSError) as error:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.control.conf import artifact_conf
+from headrace.control.conf import artifact_conf, list_conf_rules
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import LaunchRequest, launch_name
 from headrace.model.messages import Bootstrap
@@ -95,6 +95,7 @@ def build_launch_request(
         memory_limit=settings.results.memory_limit,
         hold=str(metastore.users_lock) if metastore else None,
         wanted=str(metastore.wanted_file) if metastore else None,
+        conf_rules=list_conf_rules(settings.conf_policy),
     )
     log = settings.layout.session_log(session.id)
     return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)

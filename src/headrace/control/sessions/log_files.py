@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import os
 
+from headrace.grammar.masking import mask_text
 from headrace.storage import locations
+
+_CONTEXT = 4096
+"""Bytes before the end that is read, which may contain the name of the first secret in it."""
+
+
+def read_log(directory: str, name: str, limit: int) -> bytes | None:
+    """Return the last `limit` bytes of a log, with the secrets redacted; None if there is no file.
+
+    Raises as `read_end` does.
+    """
+    content = read_end(directory, name, limit + _CONTEXT)
+    if content is None:
+        return None
+    return mask_text(content.decode(errors="replace")).encode()[-limit:]
 
 
 def read_end(directory: str, name: str, limit: int) -> bytes | None:

@@ -35,6 +35,7 @@ class Sessions:
         caller: Caller,
         spec: SessionSpec,
         *,
+        like: str | None = None,
         name: str | None = None,
         kind: SessionKind = SessionKind.INTERACTIVE,
         parallelism: int = 1,
@@ -43,13 +44,20 @@ class Sessions:
     ) -> Session:
         """Store a session and return it. A node then starts its driver, unless a warm one fits.
 
+        Args:
+            like: Id or name of a session of the caller that gives its spec in place of `spec`.
+
         Raises:
-            InvalidRequest: If the name has the form of an id, or a character that is not allowed.
+            InvalidRequest: If the name has the form of an id, or a character that is not allowed;
+                or if both `like` and `spec` are given.
+            SessionNotFound: If `like` names no session of the caller.
             InvalidSetting: If the profile does not exist, or for a key in `conf`.
             SettingDenied: For a key or artifact that is reserved for the operator.
             SessionNameExists: If a live session of the caller has the name.
             TooManySessions: If a limit on live sessions is reached.
         """
+        if like is not None:
+            spec = self._copy_spec(caller, spec, like)
         self._settings.profile(spec.profile)
         check_session_conf(spec, self._settings.conf_policy)
         if name is not None:
@@ -67,6 +75,14 @@ class Sessions:
         with self._database.write("session.open") as tx:
             check_sessions(tx, self._settings, caller.owner)
             return get_session(tx, create_session(tx, self._settings, new))
+
+    def _copy_spec(self, caller: Caller, spec: SessionSpec, like: str) -> SessionSpec:
+        if spec != SessionSpec():
+            raise InvalidRequest(
+                "The request names another session in `like`, and configures the new one too.",
+                hint=f"Leave out `like`, or {', '.join(SessionSpec.model_fields)}.",
+            )
+        return self.get(caller, like).spec
 
     def get(self, caller: Caller, name_or_id: str) -> Session:
         """Return a session of the caller. Raise SessionNotFound if there is none."""

@@ -9,7 +9,7 @@ from headrace.client.http import Client
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.sessions.kept_logs import kept_log_name
-from headrace.control.sessions.log_files import read_end
+from headrace.control.sessions.log_files import read_log
 from headrace.control.sessions.opening import get_session, resolve_session
 from headrace.errors import NodeUnreachable, Unauthorized
 from headrace.model.node import NodeRecord
@@ -37,6 +37,8 @@ class SessionLogs:
     def read(self, caller: Caller, name_or_id: str, tail: int, *, forward: bool = True) -> str:
         """Return the last `tail` bytes of the driver's log; empty before the driver has started.
 
+        Secrets that a line names are redacted.
+
         Args:
             forward: Whether another node is asked for the log of a driver that it has launched.
 
@@ -54,9 +56,9 @@ class SessionLogs:
         if other is not None and is_live:
             return self._fetch(other, session.id, tail)
         file = self._layout.session_log(session.id)
-        content = read_end(str(file.parent), file.name, tail)
+        content = read_log(str(file.parent), file.name, tail)
         if content is None and is_foreign:
-            content = read_end(self._results_location, kept_log_name(session.id), tail)
+            content = read_log(self._results_location, kept_log_name(session.id), tail)
         if content is None and other is not None:
             raise NodeUnreachable(
                 f"The log of the session {session.id} is on the host of the node {other.id}"

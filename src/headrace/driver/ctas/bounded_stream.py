@@ -16,7 +16,7 @@ from headrace.driver.ctas.base import TwoPhaseTable
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.stream_end import has_ended_by_itself
 from headrace.errors import EndlessStream, StatementFailed, StreamStopped
-from headrace.model.ctas_options import TRIGGER_KEY, Trigger
+from headrace.model.session_options import CTAS_TRIGGER, Trigger
 
 
 class _StreamedRecord(BaseModel):
@@ -88,14 +88,15 @@ def bounded_trigger(session: SparkSession) -> Trigger:
         EndlessStream: no trigger is configured.
         InvalidSetting: the configured value is not a trigger.
     """
-    value = session.conf.get(TRIGGER_KEY, None)
-    if value is None:
+    value = session.conf.get(CTAS_TRIGGER.key, None)
+    trigger = None if value is None else CTAS_TRIGGER.parse(value)
+    if trigger is None:
         raise EndlessStream(
             "The query reads a stream that never ends, so the table would never appear. Set"
-            f" {TRIGGER_KEY} = 'available now' to read the rows that are available when the"
+            f" {CTAS_TRIGGER.key} = 'available now' to read the rows that are available when the"
             " statement starts."
         )
-    return Trigger.parse(str(value))
+    return trigger
 
 
 def run_to_end(stream: DataFrame, trigger: Trigger, location: str, name: str) -> DataFrame:

@@ -175,13 +175,12 @@ def identified_path(identifier: Any) -> TablePath:
     return TablePath(catalog, (identifier.database().get(),), identifier.table())
 
 
-def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
+def may_create_table(session: SparkSession, plan: Any) -> bool:
     """Return whether a script or an EXECUTE IMMEDIATE may run a CTAS.
 
     Spark runs such a CTAS itself, so that it cannot be staged. The answer is True if an EXECUTE
     IMMEDIATE takes its text from a variable, because the text is unknown before it runs.
     """
-    plan, _bind = parse_statement(session, assignment)
     if plan_class_name(plan) not in {_SCRIPT, _EXECUTE_IMMEDIATE}:
         return False
     return any(_plan_may_create_table(session, part) for part in plan_parts(plan))

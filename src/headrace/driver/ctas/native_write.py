@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.conf_overrides import override_conf
+from headrace.driver.conf_overrides import override_privately
 from headrace.driver.ctas.base import (
     JournalledTable,
     TablePath,
@@ -73,7 +73,7 @@ class NativeWrite(TwoPhaseWrite):
 
     def run(self) -> DataFrame:
         # A stream that starts meanwhile must not carry the mark.
-        with override_conf(self.session, self.mark, is_private=True):
+        with override_privately(self.session, self.mark):
             return self.run_command()
 
     def run_command(self) -> DataFrame:
