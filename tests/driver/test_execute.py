@@ -135,6 +135,6 @@ def test_hooks_see_the_failure_of_a_statement_that_is_refused_before_it_runs(
     link = JournalLink().as_link()
     execution = Execution(driver_spark, link, assignment, cast("Any", None))
     ended = execution.run()
-    execution.leave_thread()
+    execution.remove_job_tag()
     assert ended.state is StatementState.FAILED
     assert calls == ["created", f"failed by {error}"]
