@@ -14,9 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TablePath, WriteTarget
-from headrace.driver.parameters import Binding, frame_of_plan, parse_statement
+from headrace.driver.parameters import Binding, frame_of_plan
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.model.messages import Assignment
 
 # Class names of Spark's plans.
 _CTAS = "CreateTableAsSelect"
