@@ -130,7 +130,7 @@ def transaction_body(transaction: TransactionSummary) -> TransactionBody:
         orphaned=transaction.orphaned,
         attempts=transaction.attempts,
         retry_at=transaction.retry_at,
-        last_error=transaction.last_error,
+        last_error=_mask_optional(transaction.last_error),
         created_at=transaction.created_at,
         ended_at=transaction.ended_at,
     )
@@ -144,7 +144,7 @@ def pending_sink_body(sink: PendingSink) -> PendingSinkBody:
         session_id=sink.session_id,
         state=sink.state,
         attempts=sink.attempts,
-        last_error=sink.last_error,
+        last_error=_mask_optional(sink.last_error),
     )
 
 
@@ -181,8 +181,8 @@ def stream_body(status: QueryStatus) -> StreamBody:
         statement=status.statement,
         sink=query.spec.sink,
         guarantee=query.spec.guarantee,
-        path=_mask_location(query.spec.path),
-        checkpoint=_mask_location(query.spec.checkpoint),
+        path=_mask_optional(query.spec.path),
+        checkpoint=_mask_optional(query.spec.checkpoint),
         attempt=query.attempt,
         previous_id=query.previous_id,
         failures=query.failures,
@@ -222,8 +222,8 @@ def _error_body(failure: Failure | None, *, trace: bool) -> ErrorBody | None:
     return ErrorBody(**fields if trace else fields | {"trace": None})
 
 
-def _mask_location(location: str | None) -> str | None:
-    return None if location is None else mask_urls(location)
+def _mask_optional(text: str | None) -> str | None:
+    return None if text is None else mask_urls(text)
 
 
 def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultBody | None:
