@@ -20,6 +20,7 @@ PACKAGES = {
     "api.http",
     "api.routes",
     "cli",
+    "cli.load",
     "cli.output",
     "cli.shell",
     "client",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import csv as csv_reader
 import io
 import json as json_reader
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.memory_rows import MemoryRows, make_rows, make_schema
+from tests.support.typed_tables import (
+    TypeStrategy,
+    array_of,
+    map_of,
+    nullable,
+    struct_of,
+    typed_tables,
+)
 
 from headrace.errors import ChunkNotFound, FormatCannotHold
 from headrace.results.formats import arrow, csv, json, parquet
@@ -32,116 +36,11 @@ def _document(rows: MemoryRows, chunk: int | None = None, **options: Any) -> Any
     return json_reader.loads(b"".join(json.write(rows, chunk, **options)))
 
 
-def _array(kind: Any) -> dict[str, Any]:
-    return {"type": "array", "elementType": kind, "containsNull": True}
-
-
-def _map(key: Any, value: Any) -> dict[str, Any]:
-    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
-
-
-def _struct(**kinds: Any) -> dict[str, Any]:
-    return dict(make_schema(kinds).spark)
-
-
-@dataclass(frozen=True)
-class TypeStrategy:
-    """A Spark type, a strategy for its values in Arrow, and the JSON value of each."""
-
-    kind: Any
-    values: st.SearchStrategy[Any]
-    to_json: Any
-
-
-def _float_to_json(value: float) -> Any:
-    if math.isnan(value):
-        return "NaN"
-    return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
-
-
-def _decimal_to_json(value: Decimal) -> str:
-    # The default context has fewer than 30 digits.
-    exact = value.quantize(Decimal("1e-20"), context=Context(prec=30))
-    return format(exact if value else Decimal("0E-20"), "f")
-
-
-_PLAIN = [
-    TypeStrategy("integer", st.integers(-(2**31), 2**31 - 1), lambda value: value),
-    TypeStrategy("long", st.integers(-(2**63), 2**63 - 1), str),
-    TypeStrategy("boolean", st.booleans(), lambda value: value),
-    TypeStrategy("double", st.floats(), _float_to_json),
-    TypeStrategy("string", st.text(), lambda value: value),
-    TypeStrategy("binary", st.binary(), lambda value: base64.b64encode(value).decode()),
-    TypeStrategy("date", st.dates(), date.isoformat),
-    TypeStrategy(
-        "timestamp",
-        st.datetimes(timezones=st.just(UTC)),
-        lambda value: value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
-    ),
-    TypeStrategy(
-        "timestamp_ntz",
-        st.datetimes(),
-        lambda value: datetime.isoformat(value, timespec="microseconds"),
-    ),
-    TypeStrategy(
-        "decimal(30,20)",
-        st.decimals(-(10**9), 10**9, places=20),
-        _decimal_to_json,
-    ),
-]
-
-
-def _nullable(to_json: Any) -> Any:
-    return lambda value: None if value is None else to_json(value)
-
-
-def _list_of(inner: TypeStrategy) -> TypeStrategy:
-    to_json = _nullable(inner.to_json)
-    values = st.lists(st.none() | inner.values, max_size=3)
-    return TypeStrategy(_array(inner.kind), values, lambda value: [to_json(item) for item in value])
-
-
-def _map_of(inner: TypeStrategy) -> TypeStrategy:
-    to_json = _nullable(inner.to_json)
-    values = st.lists(st.tuples(st.text(max_size=3), st.none() | inner.values), max_size=3)
-    return TypeStrategy(
-        _map("string", inner.kind),
-        values,
-        lambda value: [[key, to_json(item)] for key, item in value],
-    )
-
-
-def _struct_of(inner: TypeStrategy) -> TypeStrategy:
-    to_json = _nullable(inner.to_json)
-    return TypeStrategy(
-        _struct(**{'a "b"': inner.kind, "n": "integer"}),
-        st.fixed_dictionaries({"_0": st.none() | inner.values, "_1": st.integers(0, 9)}),
-        lambda value: {'a "b"': to_json(value["_0"]), "n": value["_1"]},
-    )
-
-
-_type_cases = st.recursive(
-    st.sampled_from(_PLAIN),
-    lambda inner: inner.map(_list_of) | inner.map(_map_of) | inner.map(_struct_of),
-    max_leaves=3,
-)
-
-
-@st.composite
-def _tables(draw: st.DrawFn) -> tuple[list[TypeStrategy], list[list[Any]]]:
-    cases = draw(st.lists(_type_cases, min_size=1, max_size=3))
-    count = draw(st.integers(0, 6))
-    columns = [
-        draw(st.lists(st.none() | case.values, min_size=count, max_size=count)) for case in cases
-    ]
-    return cases, columns
-
-
 _slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @_slow
-@given(_tables(), st.integers(0, 3))
+@given(typed_tables(), st.integers(0, 3))
 def test_json_and_csv_contain_every_value(
     table: tuple[list[TypeStrategy], list[list[Any]]], start: int
 ) -> None:
@@ -149,7 +48,7 @@ def test_json_and_csv_contain_every_value(
     rows = make_rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns)
     rows.content = [batch.slice(start) for batch in rows.content]
     expected = [
-        [_nullable(case.to_json)(value) for case, value in zip(cases, row, strict=True)]
+        [nullable(case.to_json)(value) for case, value in zip(cases, row, strict=True)]
         for row in list(zip(*columns, strict=True))[start:]
     ]
     # Compared as text, because NaN differs from itself and -0.0 equals 0.0.
@@ -170,7 +69,7 @@ def test_json_and_csv_contain_every_value(
 
 
 @_slow
-@given(_tables())
+@given(typed_tables())
 def test_arrow_and_parquet_contain_every_value(
     table: tuple[list[TypeStrategy], list[list[Any]]],
 ) -> None:
@@ -190,7 +89,7 @@ def test_arrow_and_parquet_contain_every_value(
 
 
 @_slow
-@given(_tables(), st.integers(0, 12), st.integers(1, 12))
+@given(typed_tables(), st.integers(0, 12), st.integers(1, 12))
 def test_a_range_contains_its_values_in_every_format(
     table: tuple[list[TypeStrategy], list[list[Any]]], offset: int, limit: int
 ) -> None:
@@ -245,7 +144,7 @@ _EXACT = [
 def test_plain_numbers_are_json_numbers_if_a_double_is_exact(
     kind: str, value: Any, expected: Any
 ) -> None:
-    rows = make_rows({"n": kind, "l": _array(kind)}, [[value], [[value]]])
+    rows = make_rows({"n": kind, "l": array_of(kind)}, [[value], [[value]]])
     assert _document(rows, 0, numbers=NumberFormat.PLAIN)["rows"] == [[expected, [expected]]]
     row = _document(rows, 0)["rows"][0]
     assert isinstance(row[0], str)
@@ -263,7 +162,7 @@ def test_decimals_are_written_without_an_exponent() -> None:
 
 
 def test_invalid_utf8_is_replaced_in_text_formats_only() -> None:
-    rows = make_rows({"s": "string", "l": _array("string")}, [["ok"], [["ok"]]])
+    rows = make_rows({"s": "string", "l": array_of("string")}, [["ok"], [["ok"]]])
     content = pa.array([b"\xffA\x00"]).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), content)
     batch = pa.RecordBatch.from_arrays([content, lists], schema=rows.content[0].schema)
@@ -274,10 +173,10 @@ def test_invalid_utf8_is_replaced_in_text_formats_only() -> None:
 
 
 def test_structs_with_duplicate_field_names_become_pairs() -> None:
-    rows = make_rows({"s": _struct(a="integer", b="integer"), "t": "integer"}, [[None], [1]])
+    rows = make_rows({"s": struct_of(a="integer", b="integer"), "t": "integer"}, [[None], [1]])
     fields = [{**field, "name": "a"} for field in rows.schema.spark["fields"][0]["type"]["fields"]]
     spark = {"type": "struct", "fields": fields}
-    schema = parse_schema({**_struct(s=spark)})
+    schema = parse_schema({**struct_of(s=spark)})
     batch = pa.record_batch(
         [pa.array([{"_0": 1, "_1": 2}, None], build_stored_schema(schema).field(0).type)],
         schema=build_stored_schema(schema),
@@ -323,8 +222,8 @@ def test_rows_without_columns_are_counted_or_refused() -> None:
     ("kinds", "match"),
     [
         ({"a": "long", "A": "long"}, "two columns named 'A'"),
-        ({"a": "long", "s": _array(_struct())}, "'s': it has a struct without fields"),
-        ({"a": _map("string", _struct(x="long", X="long"))}, "'a'.*two fields named 'X'"),
+        ({"a": "long", "s": array_of(struct_of())}, "'s': it has a struct without fields"),
+        ({"a": map_of("string", struct_of(x="long", X="long"))}, "'a'.*two fields named 'X'"),
     ],
 )
 def test_parquet_names_the_column_that_it_cannot_hold(kinds: dict[str, Any], match: str) -> None:

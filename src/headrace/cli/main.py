@@ -11,6 +11,7 @@ from headrace import __version__
 from headrace.cli.deploy import deploy
 from headrace.cli.doctor import doctor
 from headrace.cli.job import job
+from headrace.cli.load.command import load
 from headrace.cli.node import node
 from headrace.cli.recover import recover
 from headrace.cli.serve import serve
@@ -30,7 +31,7 @@ def headrace() -> None:
 
 
 _COMMANDS = (
-    *(serve, stop, status, sql, shell, session, statement, stream, deploy, job),
+    *(serve, stop, status, sql, shell, load, session, statement, stream, deploy, job),
     *(node, recover, doctor),
 )
 for _command in _COMMANDS:

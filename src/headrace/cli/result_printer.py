@@ -78,19 +78,9 @@ class ResultPrinter:
         The footer is `3 rows · 0.12 s`, or `INSERT 1,000 rows · 2.6 s`, or `DROP TABLE · 0.5 s`.
         With --verbose, the id of the statement follows.
         """
+        self.print_warnings(statement)
         result = statement.get("result") or {}
         count = result.get("row_count", 0)
-        if result.get("truncated"):
-            self._terminal.warn(
-                f"Truncated: these are the first {count} rows, because a row or byte limit was "
-                f"reached. For more rows, {self._more_rows_hint}."
-            )
-        if statement.get("note"):
-            self._terminal.warn(statement["note"])
-        elif statement.get("atomic") is False:
-            self._terminal.warn(
-                "The statement was not atomic: a failure would have left a part of its rows."
-            )
         rows = f"{count:,} row{'' if count == 1 else 's'}"
         if not result.get("schema"):
             verb = describe_verb(statement["statement"]) or "done"
@@ -98,6 +88,21 @@ class ResultPrinter:
             rows = f"{verb} {rows}" if is_counted else verb
         suffix = f" · {statement['id']}" if self._terminal.verbose else ""
         self._terminal.info(f"{rows} · {format_elapsed(statement)}{suffix}")
+
+    def print_warnings(self, statement: Json) -> None:
+        """Print what the user must know about a successful statement, even with --quiet."""
+        result = statement.get("result") or {}
+        if result.get("truncated"):
+            self._terminal.warn(
+                f"Truncated: these are the first {result.get('row_count', 0)} rows, because a row "
+                f"or byte limit was reached. For more rows, {self._more_rows_hint}."
+            )
+        if statement.get("note"):
+            self._terminal.warn(statement["note"])
+        elif statement.get("atomic") is False:
+            self._terminal.warn(
+                "The statement was not atomic: a failure would have left a part of its rows."
+            )
 
     def print_failure(
         self,

@@ -27,6 +27,12 @@ class AmbiguousId(InvalidRequest):
     code = "ambiguous_id"
 
 
+class RowsDoNotFit(InvalidRequest):
+    """Rows of a file do not fit the columns of the table. No row was loaded."""
+
+    code = "rows_do_not_fit"
+
+
 class UnknownParameter(InvalidRequest):
     """The call does not have this query parameter."""
 

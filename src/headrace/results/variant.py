@@ -3,7 +3,7 @@
 The form is defined in github.com/apache/parquet-format, VariantEncoding.md. `metadata` is a
 dictionary of the keys of objects, and `value` is a tree of tagged values. Numbers become JSON
 numbers, decimals with all their digits. Values of types that JSON lacks become strings; dates and
-times are written as in `headrace.results.instants`.
+times are written as in `headrace.model.instants`.
 
 A driver has written the bytes, and users' code runs in the driver. No byte belongs to two values,
 so that a few bytes cannot describe a huge tree. Depth and size of the text are bounded.
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from headrace.errors import InvalidResult
-from headrace.results.instants import format_date, format_instant, format_time
+from headrace.model.instants import format_date, format_instant, format_time
 
 MAX_DEPTH = 1000
 """Largest number of arrays and objects around a value.

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 from tests.cli.scripted_node import ScriptedNode
-from tests.cli.shell.conftest import NAMESPACE_QUERY, user_statements
+from tests.cli.shell.conftest import NAMESPACE_QUERY, set_database, user_statements
 from tests.cli.shell.shell_terminal import CTRL_C, ShellTerminal
 from tests.support.waiting import wait_until
 
-from headrace.cli.shell.catalog_cache import CatalogName
-from headrace.cli.shell.command_list import COMMANDS
-from headrace.cli.shell.commands import CommandRunner
-from headrace.cli.shell.copy_from import insert_statement
+from headrace.cli.load.statements import LoadColumn, LoadPlan, from_parameter
+from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS
+from headrace.cli.shell.commands import CommandRunner, find_hint
+from headrace.errors import InvalidRequest
+from headrace.grammar.data_types import DataType
 
-_DESCRIBED = [("col_name", "string"), ("data_type", "string"), ("comment", "string")]
+_TABLE = "SELECT * FROM t LIMIT 0"
 
 
 @pytest.fixture
@@ -59,13 +59,92 @@ def test_any_white_space_separates_a_command_from_its_argument(space: str) -> No
     assert received == ["sales", ""]
 
 
-def test_an_unknown_command_names_the_nearest(
-    node: ScriptedNode, open_shell: ShellTerminal
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("timming", "did you mean \\timing [on|off]? \\? lists all commands"),
+        ("set", "write SET key = value for Spark's settings, or DECLARE VARIABLE name = value"),
+        ("connect", "use \\c NAME"),
+        ("di+", "Spark has no indexes; \\d+ NAME shows partitions and buckets"),
+        ("lo_import", "\\? lists all commands"),
+    ],
+)
+def test_an_unknown_command_names_what_does_the_same(name: str, hint: str) -> None:
+    runner = CommandRunner(*[None] * 7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="There is no command") as error:
+        runner.run(f"\\{name};")
+    assert error.value.hint == hint
+
+
+PSQL_COMMANDS = (
+    *("a", "c", "cd", "conninfo", "copy", "crosstabview", "d", "d+", "da", "db", "dC", "dd", "det"),
+    *("di", "dm", "dn", "dp", "ds", "dT", "dt", "dt+", "du", "dv", "dx", "e", "echo", "encoding"),
+    *("errverbose", "f", "g", "gdesc", "gexec", "gset", "gx", "h", "i", "ir", "l", "l+", "o", "p"),
+    *("password", "prompt", "pset", "q", "qecho", "r", "s", "set", "sf", "sv", "t", "timing"),
+    *("unset", "w", "watch", "x", "z", "!", "?"),
+)
+
+
+@pytest.mark.parametrize("name", PSQL_COMMANDS)
+def test_every_command_that_a_user_of_psql_types_exists_or_names_what_does_the_same(
+    name: str,
 ) -> None:
-    written = open_shell.enter("\\timming", "lists all commands")
-    assert "There is no command \\timming." in written
-    assert "did you mean \\timing [on|off]?" in written
-    assert user_statements(node) == []
+    names = {command.name for command in COMMANDS}
+    assert name in names or find_hint(name) != find_hint("no such command"), name
+
+
+def test_no_hint_stands_for_a_command_that_exists() -> None:
+    assert not set(COUNTERPARTS) & {command.name for command in COMMANDS}
+
+
+def test_the_commands_of_psql_run_statements(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    lines = ["\\dt", "\\dt db.*", "\\dv a", "\\dn", "\\df", "\\df up*", "\\sv t", "\\h upper"]
+    for line in lines:
+        open_shell.enter(line, " · 1.5 s")
+    set_database(node, "sales")
+    open_shell.enter("\\c sales", "sales>")
+    assert "sql-ref-syntax" in open_shell.enter("\\h create table", "describes")
+    assert user_statements(node) == [
+        *("SHOW TABLES", "SHOW TABLES IN db LIKE '*'", "SHOW VIEWS LIKE 'a'", "SHOW DATABASES"),
+        *("SHOW USER FUNCTIONS", "SHOW FUNCTIONS LIKE 'up*'", "SHOW CREATE TABLE t"),
+        *("DESCRIBE FUNCTION EXTENDED upper", "USE sales"),
+    ]
+    shown = open_shell.enter("\\conninfo", "database")
+    assert node.address in shown
+    assert "hello" in open_shell.enter("\\echo hello", "hello")
+
+
+def test_g_runs_the_typed_or_the_last_statement(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    assert "no statement to run" in open_shell.enter("\\g", "Type one first")
+    node.on("SELECT 1", columns=[("x", "int")], chunks=[[[1]]])
+    assert "[ 1 ]" in open_shell.enter("SELECT 1 \\gx", "1 row")
+    assert "[ 1 ]" not in open_shell.enter("\\g", "1 row")
+    open_shell.enter(f"\\g {tmp_path}/x.csv", "1 row")
+    assert (tmp_path / "x.csv").read_text() == "x\n1\n"
+    assert user_statements(node) == ["SELECT 1"] * 3
+    assert "[ 1 ]" not in open_shell.enter("SELECT 1;", "1 row")
+
+
+def test_e_runs_what_the_editor_leaves_and_a_program_has_the_terminal(
+    node: ScriptedNode, shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("SELECT 22", columns=[("x", "int")], chunks=[[[22]]])
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i s/1/22/ $1\n")
+    editor.chmod(0o700)
+    shell.environment |= {"EDITOR": str(editor), "SHELL": "/bin/sh"}
+    shell.open()
+    shell.enter("SELECT 1;", "SELECT · ")
+    assert "SELECT 22" in shell.enter("\\e", "1 row")
+    (tmp_path / "f.sql").write_text("SELECT 1")
+    shell.enter(f"\\e {tmp_path}/f.sql", "1 row")
+    assert user_statements(node) == ["SELECT 1", "SELECT 22", "SELECT 22"]
+    shell.enter("\\! echo re''ady; read a; echo got $a; exit 3", "ready")
+    assert "exit code 3" in shell.enter("me", "exit code 3")
+    assert "got me" in shell.plain_text
+    shell.enter("SELECT 1;", "SELECT · ")
 
 
 def test_tables_and_databases_are_listed_by_statements(
@@ -184,22 +263,16 @@ def test_the_row_limit_is_for_the_screen_and_not_for_copies(
     assert (limits["SELECT 1"], limits["TABLE t"]) == (7, None)
 
 
-def test_copy_inserts_the_rows_of_a_file(
+def test_copy_loads_the_rows_of_a_file_in_the_session_of_the_shell(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
 ) -> None:
-    node.on(
-        "DESCRIBE TABLE t",
-        columns=_DESCRIBED,
-        chunks=[[["id", "int", None], ["name", "string", None]]],
-    )
+    node.on(_TABLE, columns=[("id", "int"), ("name", "string")], chunks=[[]])
     (tmp_path / "t.csv").write_text("name,id\nann,1\n,2\n")
-    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "2 rows inserted")
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "2 rows loaded into t.")
     submit = node.calls("POST", "/api/v1/statements")[-1].body
     assert submit is not None
-    assert submit["statement"].startswith("INSERT INTO t (`id`, `name`) SELECT CAST(c0 AS int), c1")
-    (parameter,) = submit["parameters"]
-    assert parameter["name"] == "rows"
-    assert json.loads(parameter["value"]) == [{"c1": "ann", "c0": "1"}, {"c1": None, "c0": "2"}]
+    assert submit["statement"].startswith("INSERT INTO t (`id`, `name`) SELECT CAST(r.c0 AS int)")
+    assert submit["session"] == next(iter(node.sessions))
     (tmp_path / "bad.csv").write_text("nme\nann\n")
     assert "did you mean name?" in open_shell.enter(f"\\copy t from '{tmp_path}/bad.csv'", "hint")
     (tmp_path / "empty.csv").write_text("id\n")
@@ -209,49 +282,27 @@ def test_copy_inserts_the_rows_of_a_file(
 @pytest.mark.parametrize(
     ("end", "reported"), [("cancelled", "Cancelled st_"), ("success", "ended as success")]
 )
-def test_an_interrupted_copy_tells_how_many_rows_were_inserted(
+def test_an_interrupted_copy_says_how_its_only_statement_ended(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path, end: str, reported: str
 ) -> None:
-    columns = [CatalogName("id", "int")]
-    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
-    node.on(insert_statement("t", list(enumerate(columns))), hangs=True, cancels_to=end)
-    (tmp_path / "t.csv").write_text("id\n" + "1\n" * 50_001)
-    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
-    node.finish(list(node.statements)[-1])
-    open_shell.wait_for("50,000 rows inserted")
-    wait_until(lambda: len(user_statements(node)) == 2)
-    open_shell.type(CTRL_C)
-    open_shell.wait_for(reported)
-    written = " ".join(open_shell.wait_for("default>").split())
-    assert "The first 50,000 rows" in written
-    assert "The next 1 may have been inserted" in written
-
-
-def test_a_copy_whose_first_batch_is_in_doubt_says_so(
-    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
-) -> None:
-    insert = insert_statement("t", [(0, CatalogName("id", "int"))])
-    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
-    node.on(insert, hangs=True)
+    node.on(_TABLE, columns=[("id", "int")], chunks=[[]])
+    plan = LoadPlan("t", [LoadColumn("c0", "id", DataType("int"))], is_new=False)
+    node.on(plan.write(from_parameter()), hangs=True, cancels_to=end)
     (tmp_path / "t.csv").write_text("id\n1\n2\n")
     open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
     open_shell.type(CTRL_C)
-    written = " ".join(open_shell.wait_for("default>").split())
-    assert "The first 2 rows" in written
-    assert "check the table" in written
-    node.on(insert, state="failed", error={"code": "x", "message": "Wrong."})
-    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "Wrong.")
-    open_shell.enter("SELECT 1;", "SELECT · ")
-    assert " ".join(open_shell.plain_text.split()).count("check the table") == 1
+    open_shell.wait_for(reported)
+    open_shell.wait_for("default>")
+    assert len(user_statements(node)) == 1
 
 
 def test_ctrl_c_ends_a_copy_that_reads_its_file(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
 ) -> None:
-    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    node.on(_TABLE, columns=[("id", "int")], chunks=[[]])
     os.mkfifo(tmp_path / "t.csv")  # no process writes to it
     open_shell.type(f"\\copy t from '{tmp_path}/t.csv'\r")
-    wait_until(lambda: "DESCRIBE TABLE t" in all_statements(node))
+    wait_until(lambda: _TABLE in all_statements(node))
     open_shell.type(CTRL_C)
     open_shell.wait_for("default>")
     open_shell.enter("SELECT 2;", "SELECT · ")

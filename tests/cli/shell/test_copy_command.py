@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.shell.copy_command import CopyRequest, parse_copy
-from headrace.cli.shell.names import parse_name, parse_pattern
+from headrace.cli.table_names import parse_listing, parse_name, parse_pattern
 from headrace.errors import InvalidRequest
 
 
@@ -68,3 +68,19 @@ def test_patterns_list_tables() -> None:
     assert parse_pattern("db.*") == "IN db LIKE '*'"
     with pytest.raises(InvalidRequest):
         parse_pattern("db; DROP TABLE t.*")
+
+
+@pytest.mark.parametrize(
+    ("text", "clauses"),
+    [
+        ("", ""),
+        ("sales", "LIKE 'sales'"),
+        ("`o'n`", "LIKE 'o''n'"),
+        ("db.sales", "IN db LIKE 'sales'"),
+        ("a.db.*", "IN a.db LIKE '*'"),
+    ],
+)
+def test_lists_take_nothing_a_name_or_a_pattern(text: str, clauses: str) -> None:
+    assert parse_listing(text) == clauses
+    with pytest.raises(InvalidRequest):
+        parse_listing("db; DROP TABLE t")

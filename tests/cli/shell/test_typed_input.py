@@ -44,3 +44,27 @@ def test_enter_continues_texts_without_an_end(text: str) -> None:
 
 def test_comments_hold_no_statement() -> None:
     assert [entry.statements for entry in split_input("-- nothing\n;")] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("text", "sql", "command"),
+    [
+        ("SELECT 1 \\g", "SELECT 1 ", "\\g"),
+        ("SELECT 1\n\\gx\n", "SELECT 1\n", "\\gx"),
+        ("SELECT '\\g', 1 -- \\gx\n\\g f.csv", "SELECT '\\g', 1 -- \\gx\n", "\\g f.csv"),
+        ("SELECT 1; SELECT 2\\gx", "SELECT 1; SELECT 2", "\\gx"),
+    ],
+)
+def test_g_ends_a_statement_and_runs_it(text: str, sql: str, command: str) -> None:
+    waiting, running = split_input(text)
+    assert (waiting.text, waiting.waits_for_command) == (sql, True)
+    assert (running.text, running.is_command) == (command, True)
+    assert is_complete_input(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT '\\g'", "SELECT `a\\g`", "/* \\g */ SELECT", "SELECT \\go"]
+)
+def test_other_backslashes_end_no_statement(text: str) -> None:
+    assert entries(text) == [(text, False)]
+    assert not is_complete_input(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.cli.queries import fetch_rows
 from headrace.cli.shell.catalog_cache import CatalogName, Lookup, NameKind
-from headrace.cli.shell.session import ShellSession, fetch_rows
+from headrace.cli.shell.session import ShellSession
 from headrace.client.http import Client
 from headrace.grammar.quoting import quote_name
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.listing import write_object
@@ -12,21 +15,34 @@ from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat, format_of_file
 from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
+from headrace.cli.shell import catalog_commands, child_process
 from headrace.cli.shell.arguments import parse_file, split_words
 from headrace.cli.shell.catalog_cache import CatalogCache
-from headrace.cli.shell.command_list import COMMANDS, format_help
+from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS, format_help
 from headrace.cli.shell.copy_command import parse_copy
-from headrace.cli.shell.copy_from import CopyFrom
+from headrace.cli.shell.copy_from import copy_from
 from headrace.cli.shell.copy_to import copy_to
 from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.names import parse_name, parse_pattern
 from headrace.cli.shell.pager import PagedStream
 from headrace.cli.shell.printer import Display
 from headrace.cli.shell.session import ShellSession
+from headrace.cli.table_names import parse_name
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
 
+_TYPING_ERROR = 0.7
+"""Likeness from which a command is what a user has meant to type."""
+_SQL_REFERENCE = (
+    "Spark's SQL: https://spark.apache.org/docs/latest/sql-ref-syntax.html. "
+    "\\h NAME describes a function."
+)
+_STATEMENT_VERBS = frozenset(
+    {
+        *("ALTER", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "MERGE"),
+        *("SELECT", "SET", "SHOW", "UPDATE", "USE", "WITH"),
+    }
+)
 _WATCH_PAUSE = "2s"
 _SHORTEST_PAUSE = 0.1
 _SESSION_FIELDS = ("id", "name", "state", "profile", "owner", "created_at", "idle_timeout")
@@ -56,11 +72,18 @@ class CommandRunner:
         self.last_statement: SourceStatement | None = None
         """What `\\watch` repeats."""
         self._commands: dict[str, Callable[[str], int]] = {
+            name: partial(self._run_made, make)
+            for name, make in catalog_commands.make_statements().items()
+        }
+        self._commands |= {
             "?": self._help,
             "q": self._quit,
-            "d": self._describe,
-            "d+": self._describe_extended,
-            "l": self._list_databases,
+            "h": self._describe_function,
+            "c": self._connect,
+            "conninfo": self._show_connection,
+            "g": self._run_again,
+            "gx": partial(self._run_again, is_vertical=True),
+            "e": self._edit,
             "x": self._set_vertical,
             "timing": self._set_timing,
             "pager": self._set_pager,
@@ -68,6 +91,8 @@ class CommandRunner:
             "i": self._run_file,
             "o": self._set_output,
             "copy": self._copy,
+            "echo": self._echo,
+            "!": self._run_system,
             "session": self._show_or_switch_session,
             "refresh": self._refresh,
         }
@@ -80,11 +105,12 @@ class CommandRunner:
         """
         words = line.removeprefix("\\").split(maxsplit=1)
         name, arguments = (*words, "", "")[:2]
-        command = self._commands.get(name.rstrip(";"))
+        if name.startswith("!"):  # `\\!ls` needs no space, and its `;` belongs to the command
+            return self._run_system(line.strip().removeprefix("\\!").strip())
+        name = name.rstrip(";")
+        command = self._commands.get(name)
         if command is None:
-            raise InvalidRequest(
-                f"There is no command \\{name}.", hint=_nearest(name, list(self._commands))
-            )
+            raise InvalidRequest(f"There is no command \\{name}.", hint=find_hint(name))
         return command(arguments.strip().removesuffix(";").rstrip())
 
     def close(self) -> None:
@@ -102,24 +128,75 @@ class CommandRunner:
         self.has_quit = True
         return 0
 
-    def _describe(self, arguments: str) -> int:
-        if not arguments:
-            return self._run_own("SHOW TABLES")
-        pattern = parse_pattern(arguments)
-        if pattern is not None:
-            return self._run_own(f"SHOW TABLES {pattern}")
-        return self._run_own(f"DESCRIBE TABLE {parse_name(arguments)}")
-
-    def _describe_extended(self, arguments: str) -> int:
-        if not arguments:
-            raise InvalidRequest("The name of the table is missing: \\d+ NAME.")
-        return self._run_own(f"DESCRIBE TABLE EXTENDED {parse_name(arguments)}")
-
-    def _list_databases(self, _arguments: str) -> int:
-        return self._run_own("SHOW CATALOGS; SHOW DATABASES")
+    def _run_made(self, make: Callable[[str], str], arguments: str) -> int:
+        """Run the statement that a function makes from the arguments."""
+        return self._run_own(make(arguments))
 
     def _run_own(self, text: str) -> int:
         return self._executor.run(split_sources([Source(None, text)]), self._display)
+
+    def _describe_function(self, arguments: str) -> int:
+        if arguments and arguments.split(maxsplit=1)[0].upper() not in _STATEMENT_VERBS:
+            return self._run_own(f"DESCRIBE FUNCTION EXTENDED {parse_name(arguments)}")
+        return self._echo(_SQL_REFERENCE)
+
+    def _connect(self, arguments: str) -> int:
+        if not arguments:
+            return self._show_connection("")
+        return self._run_own(f"USE {parse_name(arguments)}")
+
+    def _show_connection(self, _arguments: str) -> int:
+        session = self._client.session(self._session.id)
+        place = self._session.namespace
+        shown = {
+            "node": self._client.address,
+            "session": session["name"] or session["id"],
+            "owner": session.get("owner"),
+            "database": place and str(place),
+        }
+        write_object(self._terminal, shown, None)
+        self._terminal.out.flush()
+        return 0
+
+    def _run_again(self, arguments: str, *, is_vertical: bool = False) -> int:
+        if self.last_statement is None:
+            raise InvalidRequest("There is no statement to run. Type one first.")
+        display = replace(self._display, vertical="on") if is_vertical else self._display
+        if not arguments:
+            return self._executor.run([self.last_statement], display)
+        file, output_format = self._choose_output("g", arguments)
+        try:
+            with file.open("w", encoding="utf-8", newline="\n") as stream:
+                display = replace(display, output_file=stream, output_file_format=output_format)
+                return self._executor.run([self.last_statement], display)
+        except OSError as error:
+            raise InvalidRequest(f"{file} cannot be written: {error.strerror}.") from error
+
+    def _edit(self, arguments: str) -> int:
+        if arguments:
+            file = parse_file("e", arguments)
+            code = child_process.edit_file(file)
+            return code or self._run_file(f"'{file}'")
+        text = self.last_statement.text if self.last_statement is not None else ""
+        edited = child_process.edit(text)
+        if edited is None or not edited.strip():
+            self._terminal.info("There is no text to run.")
+            return 0
+        statements = split_sources([Source(None, edited)])
+        self.last_statement = statements[-1]
+        self._terminal.info(edited.rstrip())
+        return self._executor.run(statements, self._display)
+
+    def _echo(self, arguments: str) -> int:
+        self._terminal.out.write(arguments + "\n")
+        self._terminal.out.flush()
+        return 0
+
+    def _run_system(self, arguments: str) -> int:
+        code = child_process.run_system_shell(arguments)
+        if code:
+            self._terminal.warn(f"The command ended with exit code {code}.")
+        return 0
 
     def _set_vertical(self, arguments: str) -> int:
         switched = "auto" if self._display.vertical == "on" else "on"
@@ -169,28 +246,32 @@ class CommandRunner:
             self.close()
             self._terminal.info("Results go to the terminal.")
             return 0
-        file = parse_file("o", arguments)
-        of_file = format_of_file(file)
-        chosen = self._display.default_format or of_file
-        if of_file is not None and of_file.is_binary:
-            raise InvalidRequest(
-                f"\\o writes text only, not {file.suffix}.", hint=f"use \\copy (QUERY) to '{file}'"
-            )
+        file, output_format = self._choose_output("o", arguments)
         try:
             stream = file.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
             raise InvalidRequest(f"{file} cannot be written: {error.strerror}.") from error
         self.close()
         self._display.output_file = stream
-        self._display.output_file_format = chosen or OutputFormat.CSV
+        self._display.output_file_format = output_format
         self._terminal.info(f"Results go to {file} as {self._display.output_file_format}.")
         return 0
+
+    def _choose_output(self, command: str, arguments: str) -> tuple[Path, OutputFormat]:
+        """Return the file for results that the arguments name, and its format."""
+        file = parse_file(command, arguments)
+        of_file = format_of_file(file)
+        if of_file is not None and of_file.is_binary:
+            raise InvalidRequest(
+                f"\\{command} writes text only, not {file.suffix}.",
+                hint=f"use \\copy (QUERY) to '{file}'",
+            )
+        return file, self._display.default_format or of_file or OutputFormat.CSV
 
     def _copy(self, arguments: str) -> int:
         request = parse_copy(arguments)
         if request.is_load:
-            copy = CopyFrom(self._client, self._session, self._executor, self._terminal)
-            return copy.run(request)
+            return copy_from(request, self._client, self._session, self._executor, self._terminal)
         return copy_to(request, self._client, self._executor, self._terminal)
 
     def _show_or_switch_session(self, arguments: str) -> int:
@@ -219,11 +300,17 @@ class CommandRunner:
         return 0
 
 
-def _nearest(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
+def find_hint(name: str) -> str:
+    """Return what does the same as a command that does not exist, or what may be meant."""
+    usages = {command.name: command.usage for command in COMMANDS}
+    plain = name.rstrip("+S")  # psql shows details with +, and system objects with S
+    if counterpart := COUNTERPARTS.get(name) or COUNTERPARTS.get(plain):
+        return counterpart
+    if plain in usages:
+        return f"use {usages[plain]}"
+    close = difflib.get_close_matches(name, usages, n=1, cutoff=_TYPING_ERROR)
     if close:
-        usage = next(command.usage for command in COMMANDS if command.name == close[0])
-        return f"did you mean {usage}? \\? lists all commands"
+        return f"did you mean {usages[close[0]]}? \\? lists all commands"
     return "\\? lists all commands"
 
 

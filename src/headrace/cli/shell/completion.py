@@ -113,11 +113,11 @@ class ShellCompleter(Completer):
             summaries = {command.name: command.summary for command in reversed(COMMANDS)}
             names = [CatalogName(listed_name, summaries[listed_name]) for listed_name in listed]
             yield from _matching(names, name, quoted=False)
-        elif name in {"i", "o"} or (name == "copy" and _is_at_file(arguments)):
+        elif name in {"i", "o", "g", "gx", "e"} or (name == "copy" and _is_at_file(arguments)):
             yield from self._complete_file(arguments, event, quoted=name == "copy")
         elif name in _CHOICES:
             yield from _matching([CatalogName(word) for word in _CHOICES[name]], arguments)
-        elif name in {"d", "d+", "copy"}:
+        elif name in {"d", "d+", "sv", "dt", "dv", "copy"}:
             context = find_context(f"TABLE {arguments}")
             without_keywords = replace(context, prefix="")
             yield from _matching(self._sql_names(document, without_keywords), context.prefix)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.cli.shell.arguments import parse_file
-from headrace.cli.shell.names import parse_name
+from headrace.cli.table_names import parse_name
 from headrace.errors import InvalidRequest
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.script import split_script

@@ -95,7 +95,9 @@ class Shell:
         if not statements:
             return 0
         self._commands.last_statement = statements[-1]
-        return self._executor.run(statements, self._display)
+        if entry.waits_for_command:
+            statements = statements[:-1]
+        return self._executor.run(statements, self._display) if statements else 0
 
 
 @contextmanager

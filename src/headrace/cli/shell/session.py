@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headrace.cli.follow import has_ended
 from headrace.cli.output.text import to_printable
-from headrace.cli.result_printer import exit_code
+from headrace.cli.queries import fetch_rows
 from headrace.cli.session_option import SessionOption
-from headrace.client.http import LONGEST_POLL, Client, Json
+from headrace.client.http import Client, Json
 from headrace.errors import (
     HeadraceError,
     InvalidRequest,
     SessionEnded,
     SessionNotFound,
-    StatementFailed,
 )
 from headrace.model.lifecycle import SESSION, SessionState
 
 DEFAULT_CATALOG = "spark_catalog"
 NAMESPACE_QUERY = "SELECT current_catalog(), current_database()"
-_METADATA_ROWS = 5000
 _CLOSE_SECONDS = 2.0
 """Longest outage that the end of the shell waits out. Not 0: the node closes idle connections."""
 
@@ -126,25 +123,3 @@ def has_session_ended(session: Json) -> bool:
     """Return whether a session accepts no more statements."""
     state = SessionState(session["state"])
     return state in SESSION.terminal or state is SessionState.CLOSING
-
-
-def fetch_rows(client: Client, session: str, text: str) -> list[list[Any]]:
-    """Run a statement of the shell itself and return its rows, at most some thousand.
-
-    Raises:
-        StatementFailed: The statement did not succeed.
-    """
-    body = {
-        "statement": text,
-        "session": session,
-        "wait_timeout": f"{LONGEST_POLL:g}s",
-        "row_limit": _METADATA_ROWS,
-    }
-    statement = client.submit(body)
-    while not has_ended(statement):
-        statement = client.statement(statement["id"], wait=LONGEST_POLL)
-    if exit_code(statement):
-        raise StatementFailed((statement.get("error") or {}).get("message"))
-    if statement.get("rows") is not None:
-        return list(statement["rows"])
-    return list(client.rows(statement["id"])["rows"]) if statement["result"] else []

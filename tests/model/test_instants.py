@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.results.instants import format_date, format_instant, format_time
+from headrace.model.instants import format_date, format_instant, format_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

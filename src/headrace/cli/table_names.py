@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.errors import InvalidRequest
 from headrace.grammar.lexer import TokenKind, code_tokens
-from headrace.grammar.quoting import quote_string
+from headrace.grammar.quoting import quote_string, unquote_name
 
 
 def parse_name(text: str) -> str:
@@ -33,6 +33,18 @@ def parse_pattern(text: str) -> str | None:
     database, dot, pattern = text.rpartition(".")
     within = f"IN {parse_name(database)} " if dot else ""
     return f"{within}LIKE {quote_string(pattern)}"
+
+
+def parse_listing(text: str) -> str:
+    """Return the clauses of SHOW for nothing, a name, or a pattern such as `db.*` or `sal*`."""
+    if not text:
+        return ""
+    pattern = parse_pattern(text)
+    if pattern is not None:
+        return pattern
+    database, dot, name = text.rpartition(".")
+    within = f"IN {parse_name(database)} " if dot else ""
+    return f"{within}LIKE {quote_string(unquote_name(parse_name(name)))}"
 
 
 def _invalid_name(text: str) -> InvalidRequest:

@@ -1,0 +1,1 @@
+"""Load local files into tables: read rows, infer types, and send the rows to Spark."""

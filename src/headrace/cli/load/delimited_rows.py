@@ -1,0 +1,125 @@
+"""Rows of CSV as in RFC 4180, and of tab-separated files as the shell writes them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from headrace.cli.load.file_rows import FileSource, Misfits, Numbered, refuse_duplicates
+from headrace.errors import InvalidRequest
+
+_FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^,"]*)')
+_TSV_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+_TSV_CHARACTERS = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+_TSV_NULL = "\\N"
+Record = tuple[int, list[str | None]]
+
+
+class _NotWellFormedError(Exception):
+    """A record cannot be split into fields; the text says why."""
+
+
+def read_csv(source: FileSource, misfits: Misfits) -> Iterator[Numbered]:
+    """Yield the rows of CSV with a header.
+
+    An empty field is NULL, `""` is an empty string. The csv module cannot tell them apart before
+    Python 3.12.
+    """
+    with io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline="") as stream:
+        yield from _name_fields(source, _read_csv_records(source, stream, misfits), misfits)
+
+
+def read_tsv(source: FileSource, misfits: Misfits) -> Iterator[Numbered]:
+    r"""Yield the rows of a tab-separated file with a header, in which `\N` is NULL."""
+    with io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline="\n") as stream:
+        records = (
+            (number, [_unescape(field) for field in line.rstrip("\r\n").split("\t")])
+            for number, line in enumerate(stream, start=1)
+        )
+        yield from _name_fields(source, records, misfits)
+
+
+def _unescape(field: str) -> str | None:
+    if field == _TSV_NULL:
+        return None
+    if "\\" not in field:
+        return field
+    return _TSV_ESCAPE.sub(lambda match: _TSV_CHARACTERS.get(match[1], match[0]), field)
+
+
+def _name_fields(
+    source: FileSource, records: Iterator[Record], misfits: Misfits
+) -> Iterator[Numbered]:
+    """Yield the records as rows. The first one has the names of the columns."""
+    header_line, header = next(records, (1, []))
+    names = [name or "" for name in header]
+    if not any(names):
+        raise InvalidRequest(f"{source.path} has no header: its first line must name the columns.")
+    if "" in names:
+        raise InvalidRequest(
+            f"{source.place(header_line)}: column {names.index('') + 1} has no name.",
+            hint="name it; pandas writes no such column with to_csv(…, index=False)",
+        )
+    refuse_duplicates(source, header_line, names)
+    for line, fields in records:
+        if fields == [""] and len(names) > 1:
+            continue  # an empty line
+        if len(fields) != len(names):
+            misfits.add(
+                source.place(line),
+                f"the row has {_count(fields)}, but the header has {_count(names)}",
+            )
+            continue
+        yield line, dict(zip(names, fields, strict=True))
+
+
+def _count(fields: Sequence[object]) -> str:
+    return f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+
+
+def _read_csv_records(source: FileSource, stream: TextIO, misfits: Misfits) -> Iterator[Record]:
+    """Yield the fields of each record. A quoted field may hold line ends."""
+    lines: list[str] = []
+    first_line, width, is_quoted = 1, 0, False
+    for number, line in enumerate(stream, start=1):
+        if not lines:
+            first_line = number
+        lines.append(line)
+        is_quoted ^= line.count('"') % 2 == 1
+        if is_quoted:
+            continue
+        record = "".join(lines)
+        lines.clear()
+        text = record.removesuffix("\n").removesuffix("\r")
+        if not text and width != 1:
+            continue  # an empty line is a row only in a file with one column
+        try:
+            fields = _split_csv(text)
+        except _NotWellFormedError as error:
+            misfits.add(source.place(first_line), str(error))
+            continue
+        width = width or len(fields)
+        yield first_line, fields
+    if lines:
+        raise InvalidRequest(f"{source.place(first_line)}: a quoted field does not end.")
+
+
+def _split_csv(text: str) -> list[str | None]:
+    fields: list[str | None] = []
+    at = 0
+    while True:
+        match = _FIELD.match(text, at)
+        assert match is not None
+        quoted, plain = match.groups()
+        fields.append(quoted.replace('""', '"') if quoted is not None else plain or None)
+        at = match.end()
+        if at == len(text):
+            return fields
+        if text[at] != ",":
+            raise _NotWellFormedError(
+                f"the quotes of field {len(fields)} do not enclose it "
+                '(a field with quotes is written as "a ""b"" c")'
+            )
+        at += 1
