@@ -16,6 +16,8 @@ from tests.support.node import NodeProcess
 from headrace.cli.load import loader
 from headrace.cli.main import headrace as program
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).parents[2]
 _COLUMNS = """
   b BOOLEAN, i INT, l BIGINT, f FLOAT, x DOUBLE, d DECIMAL(38,10), s STRING, v VARCHAR(20),
