@@ -27,6 +27,9 @@ class HttpSettings(Section):
     allowed_hosts: list[str] = Field(default=[])
     """Further hosts, `name` or `name:port`, under which clients reach this node, for example those
     of a reverse proxy. A node always serves loopback names, `advertise` and its own addresses."""
+    allowed_origins: list[str] = Field(default=[])
+    """Origins of web pages of other sites that may call this node, for example
+    `https://app.example.com`. Such a page sends the token itself; the node uses no cookies."""
     auth: bool = True
     """Whether requests need the token of the node: `token`, otherwise the file `token` in the home,
     which the node creates."""

@@ -8,6 +8,9 @@ import httpx
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 
+from headrace.api.http.browser_rules import read_origins
+from headrace.errors import InvalidSetting
+
 pytestmark = pytest.mark.finding("S7")
 
 PROXIED = ["sql.example.com", "sql.example.com:8443"]
@@ -102,3 +105,73 @@ def test_a_path_with_a_slash_at_its_end_gets_404_and_no_redirect(node: InProcess
     response = node.http.get("/api/v1/statements/", headers={"X-Forwarded-Host": "evil.example"})
     assert response.status_code == 404
     assert "location" not in response.headers
+
+
+APP = "https://app.example.com"
+
+
+def test_a_page_of_an_allowed_origin_calls_the_node_as_its_browser_does(
+    start_node: StartNode,
+) -> None:
+    node = start_node(http={"allowed_origins": [f"{APP}:443"]})
+    cross_site = {"Origin": APP, "Sec-Fetch-Site": "cross-site"}
+    preflight = {
+        **cross_site,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,idempotency-key",
+    }
+    asked = node.http.options("/api/v1/statements", headers=preflight)
+    submitted = node.http.post(
+        "/api/v1/statements", json={"statement": "SELECT 1"}, headers=cross_site
+    )
+    missing = node.http.get("/api/v1/statements/st_none", headers=cross_site)
+
+    assert asked.status_code == 200
+    assert asked.headers["access-control-allow-origin"] == APP
+    assert "Authorization" in asked.headers["access-control-allow-headers"]
+    for response, status in ((submitted, 201), (missing, 404)):
+        assert response.status_code == status
+        assert response.headers["access-control-allow-origin"] == APP
+        assert "access-control-allow-credentials" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://app.example.com"},
+        {"Origin": f"{APP}:8443"},
+        {"Origin": "https://app.example.com.evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_pages_of_other_origins_are_refused_and_the_hint_leads_to_the_setting(
+    start_node: StartNode, headers: dict[str, str]
+) -> None:
+    node = start_node(http={"allowed_origins": [APP]})
+    response = node.http.get("/api/v1/statements", headers=headers)
+    assert (response.status_code, response.json()["code"]) == (403, "foreign_origin")
+    assert "access-control-allow-origin" not in response.headers
+    if "Origin" in headers:
+        assert "http.allowed_origins" in response.json()["hint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://App.Example.com", "https://app.example.com"),
+        ("https://app.example.com:443", "https://app.example.com"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:80", "http://[::1]"),
+    ],
+)
+def test_an_allowed_origin_has_the_form_that_browsers_send(text: str, origin: str) -> None:
+    assert read_origins([text]) == [origin]
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "null", "app.example.com", "https://", "https://a/path", "ftp://a", "https://*.a"]
+)
+def test_a_setting_that_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="is not an origin"):
+        read_origins([text])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from headrace import __version__
 from headrace.api.auth import API_PREFIX, Authentication
@@ -12,7 +13,7 @@ from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.batched_reads import BatchedReads
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
-from headrace.api.http.browser_rules import BrowserRules
+from headrace.api.http.browser_rules import BrowserRules, read_origins
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
 from headrace.api.http.openapi import DESCRIPTION, build_document
 from headrace.api.http.opensearch_errors import render_opensearch_error
@@ -39,12 +40,21 @@ from headrace.api.routes import (
 from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 
+_CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
+"""Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
+_EXPOSED_HEADERS = [
+    *("Allow", "Location", "Retry-After"),
+    *("X-Headrace-Truncated", "X-Headrace-Next-Offset"),
+]
+"""Headers of responses that such pages may read."""
+
 
 def create_app(node: Node) -> FastAPI:
     """Return the app that serves a node. Routes find the node in `app.state.node`.
 
     Raises:
-        InvalidSetting: If `http.allowed_hosts` has an entry that is not a host.
+        InvalidSetting: If `http.allowed_hosts` has an entry that is not a host, or
+            `http.allowed_origins` one that is not an origin.
     """
     app = FastAPI(
         title="Headrace",
@@ -72,7 +82,16 @@ def create_app(node: Node) -> FastAPI:
     # The last middleware is the first that sees a request.
     app.add_middleware(BodyLimit, renderers=renderers)
     app.add_middleware(Authentication, renderers=renderers)
-    app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
+    origins = read_origins(http.allowed_origins)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=_CORS_HEADERS,
+            expose_headers=_EXPOSED_HEADERS,
+        )
+    app.add_middleware(BrowserRules, hosts=hosts, origins=origins, renderers=renderers)
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)

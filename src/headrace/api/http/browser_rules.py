@@ -2,20 +2,30 @@
 
 Browsers name the host that they address (Host), the origin of the page (Origin), and its relation
 to the node (Sec-Fetch-Site). Programs need to send Host alone, and with HTTP/1.0 none of them.
+Pages of the origins in the settings are served; `create_app` adds the headers of CORS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.api.http.allowed_hosts import AllowedHosts, ServerAddress, parse_host, parse_origin
 from headrace.api.http.errors import ErrorRenderers
-from headrace.errors import ForeignOrigin, HeadraceError, InvalidRequest, UnknownHost
+from headrace.errors import (
+    ForeignOrigin,
+    HeadraceError,
+    InvalidRequest,
+    InvalidSetting,
+    UnknownHost,
+)
 
 _SAFE_SITES = {"same-origin", "none"}
 """Values of Sec-Fetch-Site: a page of the node itself, and a user who enters an address."""
+_ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#*\s]+)")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _SHOWN = 200
 """Largest number of characters of a header in a message."""
 
@@ -23,16 +33,23 @@ _SHOWN = 200
 class BrowserRules:
     """ASGI middleware that refuses unknown hosts (421) and pages of other sites (403)."""
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts, renderers: ErrorRenderers) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: AllowedHosts,
+        origins: Collection[str],
+        renderers: ErrorRenderers,
+    ) -> None:
         self._app = app
         self._hosts = hosts
+        self._origins = origins
         self._renderers = renderers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, or refuse it."""
         if scope["type"] == "http":
             try:
-                check_request(self._hosts, scope["headers"], scope.get("server"))
+                check_request(self._hosts, self._origins, scope["headers"], scope.get("server"))
                 _check_has_host(scope)
             except HeadraceError as error:
                 await self._renderers.respond(scope["path"], error)(scope, receive, send)
@@ -40,10 +57,38 @@ class BrowserRules:
         await self._app(scope, receive, send)
 
 
+def read_origins(settings: Iterable[str]) -> list[str]:
+    """Return the origins of a setting in the form that browsers send.
+
+    Raises:
+        InvalidSetting: If one of them is not an origin. `*` would let every site call the node.
+    """
+    return [_read_origin(text) for text in settings]
+
+
+def _read_origin(text: str) -> str:
+    match, host = _ORIGIN.fullmatch(text), parse_origin(text)
+    if match is None or host is None:
+        raise InvalidSetting(
+            f"http.allowed_origins: {text!r} is not an origin. Write the scheme and the host of the"
+            " page, and its port if it has one: https://app.example.com."
+        )
+    name = f"[{host.name}]" if ":" in host.name else host.name
+    if host.port is None or host.port == _DEFAULT_PORTS[match["scheme"]]:
+        return f"{match['scheme']}://{name}"
+    return f"{match['scheme']}://{name}:{host.port}"
+
+
 def check_request(
-    hosts: AllowedHosts, headers: Iterable[tuple[bytes, bytes]], server: ServerAddress | None
+    hosts: AllowedHosts,
+    origins: Collection[str],
+    headers: Iterable[tuple[bytes, bytes]],
+    server: ServerAddress | None,
 ) -> None:
     """Check the headers of a request.
+
+    Args:
+        origins: Origins of other sites whose pages may call the node.
 
     Raises:
         InvalidRequest: If the request has several Host headers.
@@ -55,12 +100,15 @@ def check_request(
         if name in values:
             values[name].append(value.decode("latin-1").strip())
     _check_host(hosts, values[b"host"], server)
+    if len(values[b"origin"]) == 1 and values[b"origin"][0] in origins:
+        return
     for text in values[b"origin"]:
         origin = parse_origin(text)
         if origin is None or not hosts.contains(origin, server):
             raise ForeignOrigin(
                 f"Pages of the origin {text[:_SHOWN]!r} cannot call this node.",
-                hint="if the page belongs to the node, add its host to http.allowed_hosts",
+                hint="to let these pages call the node, add the origin to http.allowed_origins; if"
+                " the page belongs to the node, add its host to http.allowed_hosts",
             )
     for site in values[b"sec-fetch-site"]:
         if site not in _SAFE_SITES:
