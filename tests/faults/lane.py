@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -94,6 +95,8 @@ class ChaosLane:
                 port=self._choose_port(host),
                 results=str(self.results),
                 default_times=self.kind.default_times,
+                # All hosts share the file system of the machine.
+                settings={"CLUSTER__SHARED_PATHS": json.dumps(["/"])} if host else None,
             )
         )
 
