@@ -121,6 +121,14 @@ def test_nodes_with_the_same_catalog_share_a_store(
     assert "secret" not in str(read_record(one))
 
 
+def test_a_metastore_that_was_deleted_is_to_be_restored(tmp_path: Path, postgres_url: str) -> None:
+    settings = make_settings(tmp_path / "one", store={"url": postgres_url}, **MANAGED)
+    with serve_node(settings) as node, node.database.write("test") as tx:
+        nodes.register(tx, "no_2", address="http://b", version="1", seconds=600)
+    shutil.rmtree(tmp_path / "one" / "metastore")
+    assert "Restore the folder" in (refuse(settings).hint or "")
+
+
 def test_nodes_of_one_host_share_the_managed_metastore_of_one_folder(
     tmp_path: Path, postgres_url: str
 ) -> None:

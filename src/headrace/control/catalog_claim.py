@@ -119,6 +119,8 @@ def _refuse_copy(own: CatalogRecord, recorded: CatalogRecord, users: list[str]) 
 def _same_catalog_hint(own: CatalogRecord, recorded: CatalogRecord) -> str:
     """Return what to set so that this node uses the catalog of the store."""
     place = recorded.place or {}
+    if recorded.place is not None and recorded.place == own.place:
+        return f"Restore the folder {place['folder']} of the metastore, which is another one now."
     if recorded.kind == "managed" and place | this_host().to_place() == place:
         folder = shlex.quote(str(place["folder"]))
         return (
