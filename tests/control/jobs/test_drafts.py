@@ -96,7 +96,7 @@ def test_errors_of_all_files_are_reported_at_once(files: Files) -> None:
     ("line", "column", "code"),
     [
         ("  spark.master: yarn", 17, "setting_denied"),
-        ("  spark.headrace.token: x", 25, "invalid_setting"),
+        ("  spark.headrace.token: x", 25, "invalid_value"),
         ("  spark.headrace.retry.enabled: perhaps", 33, "invalid_value"),
         ("output-mode: complete", 14, "invalid_statement"),
         ("trigger: continuous 1 second", 10, "invalid_statement"),
