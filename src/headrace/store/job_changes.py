@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Select, insert, select, update
@@ -128,6 +131,23 @@ def of_deployment(tx: Tx, deployment_id: str) -> list[JobChange]:
     """Return the changes of a deployment, by job."""
     query = _SELECT.where(job_changes.c.deployment_id == deployment_id)
     return _fetch(tx, query.order_by(job_changes.c.name))
+
+
+def of_deployments(tx: Tx, deployment_ids: Collection[str]) -> dict[str, list[JobChange]]:
+    """Return the changes of several deployments, each by job. Some may have no changes."""
+    query = _SELECT.where(job_changes.c.deployment_id.in_(deployment_ids))
+    changes = _fetch(tx, query.order_by(job_changes.c.deployment_id, job_changes.c.name))
+    return {
+        deployment_id: list(group)
+        for deployment_id, group in groupby(changes, attrgetter("deployment_id"))
+    }
+
+
+def find_deployments(tx: Tx, change_ids: Collection[str]) -> dict[str, str]:
+    """Return the deployment of each of these changes, by change."""
+    query = select(job_changes.c.id, job_changes.c.deployment_id)
+    rows = tx.execute(query.where(job_changes.c.id.in_(change_ids)))
+    return {row.id: row.deployment_id for row in rows}
 
 
 def seconds_in_step(tx: Tx, change_id: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.control.caller import Caller
@@ -81,12 +82,12 @@ class Jobs:
     def list_deployments(self, caller: Caller, limit: int) -> list[DeploymentStatus]:
         """Return the last deployments of the caller, newest first."""
         with self._database.read() as tx:
-            return [
-                DeploymentStatus(
-                    deployment=deployment, changes=job_changes.of_deployment(tx, deployment.id)
-                )
-                for deployment in job_changes.list_deployments(tx, caller.owner, limit)
-            ]
+            deployments = job_changes.list_deployments(tx, caller.owner, limit)
+            changes = job_changes.of_deployments(tx, [each.id for each in deployments])
+        return [
+            DeploymentStatus(deployment=deployment, changes=changes.get(deployment.id, []))
+            for deployment in deployments
+        ]
 
     def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return all jobs of the caller by name, without their savepoints."""
@@ -94,17 +95,18 @@ class Jobs:
             found = jobs.list_live(tx, caller.owner)
             version_ids = [job.version_id for job in found if job.version_id is not None]
             versions = jobs.list_versions(tx, version_ids)
+            deployments = _find_deployment_ids(tx, found)
             live = stream_queries.list_live_of_jobs(tx, caller.owner)
-            return [
-                JobStatus(
-                    job=job,
-                    version=None if job.version_id is None else versions.get(job.version_id),
-                    queries=[query for query in live if query.scope == job.name],
-                    savepoints=[],
-                    deployment_id=_find_deployment_id(tx, job),
-                )
-                for job in found
-            ]
+        return [
+            JobStatus(
+                job=job,
+                version=None if job.version_id is None else versions.get(job.version_id),
+                queries=[query for query in live if query.scope == job.name],
+                savepoints=[],
+                deployment_id=deployments.get(job.id),
+            )
+            for job in found
+        ]
 
     def get_job(self, caller: Caller, name: str) -> JobStatus:
         """Return a job of the caller. Raise JobNotFound."""
@@ -116,7 +118,7 @@ class Jobs:
                 version=jobs.get_version(tx, job.version_id),
                 queries=[query for query in live if query.scope == job.name],
                 savepoints=savepoints.list_of_jobs(tx, [job.id]),
-                deployment_id=_find_deployment_id(tx, job),
+                deployment_id=_find_deployment_ids(tx, [job]).get(job.id),
             )
 
     def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
@@ -184,11 +186,11 @@ def _find(tx: Tx, caller: Caller, name: str) -> Job:
     return job
 
 
-def _find_deployment_id(tx: Tx, job: Job) -> str | None:
-    if job.change_id is None:
-        return None
-    change = job_changes.get(tx, job.change_id)
-    return None if change is None else change.deployment_id
+def _find_deployment_ids(tx: Tx, found: Sequence[Job]) -> dict[str, str]:
+    """Return the deployments that change these jobs at the moment, by the id of the job."""
+    changing = {job.change_id: job.id for job in found if job.change_id is not None}
+    deployments = job_changes.find_deployments(tx, changing) if changing else {}
+    return {changing[change_id]: each for change_id, each in deployments.items()}
 
 
 def _read_deployment(tx: Tx, deployment_id: str) -> DeploymentStatus:
