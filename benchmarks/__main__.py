@@ -14,6 +14,7 @@ from benchmarks import (
     cold_start,
     load,
     one_job,
+    open_clients,
     plans,
     postgres_node,
     report,
@@ -48,7 +49,7 @@ PARTS = (
         "streams",
         "plans",
     ),
-    *("idle", "saturation", "takeovers"),
+    *("clients", "idle", "saturation", "takeovers"),
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
@@ -313,6 +314,31 @@ def _postgres(results: Report, folder: Path) -> None:
     )
 
 
+def _open_clients(results: Report, folder: Path) -> None:
+    stores = {"SQLite": "sqlite", "PostgreSQL": "postgresql"}
+    outcomes = {name: open_clients.measure(folder, store) for name, store in stores.items()}
+    for row, kind in ((report.BESIDE_READS, "reads"), (report.BESIDE_SUBMITS, "submits")):
+        ratios = {name: outcome.rates(kind).ratio for name, outcome in outcomes.items()}
+        measured = ", ".join(f"{name} {ratio:.2f}×" for name, ratio in ratios.items())
+        results.add(row, "≥ 0.9×", measured, reached=min(ratios.values()) >= 0.9)
+    lines = ["| store | requests | alone | beside the clients | ratio |", "|---|---|--:|--:|--:|"]
+    for name, outcome in outcomes.items():
+        for kind in ("reads", "submits"):
+            rates = outcome.rates(kind)
+            alone, beside = (f"{each.median:,.0f}/s" for each in (rates.alone, rates.beside))
+            lines.append(f"| {name} | {kind} | {alone} | {beside} | {rates.ratio:.2f}× |")
+    sent = ", ".join(
+        f"{name} {outcome.bytes_per_second / 1e6:.1f} MB/s" for name, outcome in outcomes.items()
+    )
+    results.details.append(
+        f"## Open clients\n{open_clients.STREAMS} event streams that follow all events, and"
+        f" {open_clients.DRIVERS} drivers, each with an open poll and a renewal every 5 s, in a"
+        f" process of their own on the machine of the node; load as above, without Spark. Medians"
+        f" of {open_clients.ROUNDS} windows of {load.WINDOW_SECONDS} s, in turn without and with"
+        f" the clients. The streams received: {sent}.\n\n" + "\n".join(lines)
+    )
+
+
 def _saturation(results: Report, folder: Path) -> None:
     names = ["nodes", "drivers", "cores allowed", "asked for", "statements/s"]
     names += ["median ms", "95 % ms"]
@@ -377,6 +403,10 @@ ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     "backend": ("calls to the backend", _backend),
     "streams": (f"streaming queries: {STREAMS_WARM_UP + STREAMS_ROUNDS} rounds", _streams),
     "plans": (f"plans of {plans.JOBS:,} manifests: {PLAN_ROUNDS} rounds", _plans),
+    "clients": (
+        f"{open_clients.STREAMS} event streams, {open_clients.DRIVERS} drivers: two stores",
+        _open_clients,
+    ),
     "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
     "saturation": (f"saturation of PostgreSQL: {len(saturation.LOADS)} loads", _saturation),
     "takeovers": (f"a node is killed: {takeovers.ROUNDS} rounds", _takeovers),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import MEDIAN_OF, Sample
@@ -41,8 +42,7 @@ def status_reads(node: NodeClient, folder: Path, ended: Sequence[str]) -> Sample
 
     Reads of one statement would share the work of the node.
     """
-    paths = ", ".join(f'"/api/v1/statements/{statement_id}"' for statement_id in ended)
-    return _measure_rates(node, folder, _READ_IN_TURN % paths)
+    return _measure_rates(partial(read_window, node, folder, ended))
 
 
 def submits(node: NodeClient, folder: Path, session: str) -> Sample:
@@ -50,8 +50,19 @@ def submits(node: NodeClient, folder: Path, session: str) -> Sample:
 
     Nothing runs the submitted statements, which remain in state waiting.
     """
+    return _measure_rates(partial(submit_window, node, folder, session))
+
+
+def read_window(node: NodeClient, folder: Path, ended: Sequence[str]) -> float:
+    """Return the rate of status reads in one window."""
+    paths = ", ".join(f'"/api/v1/statements/{statement_id}"' for statement_id in ended)
+    return _measure_window(node, folder, _READ_IN_TURN % paths)
+
+
+def submit_window(node: NodeClient, folder: Path, session: str) -> float:
+    """Return the rate of submits in one window."""
     body = json.dumps({"statement": "SELECT 1", "session": session})
-    return _measure_rates(node, folder, _POST % body)
+    return _measure_window(node, folder, _POST % body)
 
 
 def run_statements(node: NodeClient) -> list[str]:
@@ -66,19 +77,19 @@ def occupy_session(node: NodeClient) -> None:
     node.call("POST", "/api/v1/statements", {"statement": sleep, "session": SESSION})
 
 
-def _measure_rates(node: NodeClient, folder: Path, script: str) -> Sample:
+def _measure_rates(window: Callable[[], float]) -> Sample:
     """Return the requests per second in many short windows; a first window is not counted."""
-    file = folder / "requests.lua"
-    file.write_text(script)
-    windows = [_measure_window(node, file) for _ in range(MEDIAN_OF + 1)]
+    windows = [window() for _ in range(MEDIAN_OF + 1)]
     return Sample(windows[1:])
 
 
-def _measure_window(node: NodeClient, script: Path) -> float:
+def _measure_window(node: NodeClient, folder: Path, script: str) -> float:
+    file = folder / "requests.lua"
+    file.write_text(script)
     output = subprocess.run(
         [
             *("wrk", "--threads", "1", "--connections", str(CONNECTIONS)),
-            *("--duration", f"{WINDOW_SECONDS}s", "--timeout", "30s", "--script", str(script)),
+            *("--duration", f"{WINDOW_SECONDS}s", "--timeout", "30s", "--script", str(file)),
             node.address,
         ],
         capture_output=True,

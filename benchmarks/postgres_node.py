@@ -29,7 +29,7 @@ SESSIONS = 1_000
 _STATEMENTS = 16
 WINDOW_SECONDS = 2 * POLL_SECONDS
 _OWNER = "anonymous"
-_TOKEN = "token-of-the-benchmark"
+TOKEN = "token-of-the-benchmark"
 _LEASE_SECONDS = 24 * 3600.0
 _COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 
@@ -70,7 +70,7 @@ async def _measure_polls(address: str, leases: list[DriverLease], url: str) -> f
     """Poll for all drivers at once, and measure when each has an open poll."""
     body = Poll(wait_seconds=POLL_SECONDS, in_flight=[], cancels_received=[]).model_dump_json()
     limits = httpx.Limits(max_connections=None)
-    headers = {"Authorization": f"Bearer {_TOKEN}"}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(
         base_url=address, headers=headers, limits=limits, timeout=2 * POLL_SECONDS
     ) as http:
@@ -122,7 +122,7 @@ def insert_running_session(database: Database) -> DriverLease:
             session_id,
             node="bench",
             seconds=_LEASE_SECONDS,
-            token_hash=hash_token(_TOKEN),
+            token_hash=hash_token(TOKEN),
         )
         assert epoch is not None
         assert sessions.transition(

@@ -117,6 +117,8 @@ READS = "status reads on one node"
 SUBMITS = "submits on one node"
 POSTGRES_READS = "status reads on one node with PostgreSQL"
 POSTGRES_SUBMITS = "submits on one node with PostgreSQL"
+BESIDE_READS = "status reads beside 200 event streams and 500 drivers, against alone"
+BESIDE_SUBMITS = "submits beside 200 event streams and 500 drivers, against alone"
 IDLE = "reads of the store for 1,000 idle sessions"
 CLAIMS = "claim with 1,000,000 finished statements, against 1,000"
 COLD = "first `SELECT 1` where nothing runs, against a bare PySpark process"
@@ -148,6 +150,8 @@ UNMEASURED = [
     RatioRow(TAKEOVER, "≤ lease + 2 s", "not in this run"),
     RatioRow(POSTGRES_READS, "≥ 1,000/s", "not in this run"),
     RatioRow(POSTGRES_SUBMITS, "≥ 300/s", "not in this run"),
+    RatioRow(BESIDE_READS, "≥ 0.9×", "not in this run"),
+    RatioRow(BESIDE_SUBMITS, "≥ 0.9×", "not in this run"),
     RatioRow(IDLE, "< 50/s", "not in this run"),
     RatioRow(PLANS, "≤ 2 s", "not in this run"),
 ]

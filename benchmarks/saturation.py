@@ -259,4 +259,4 @@ def _renew(node: Node, leases: Sequence[DriverLease], ended: threading.Event) ->
         due = max(time.monotonic() - 1.0, due + _RENEWAL_SECONDS / len(leases))
         if ended.wait(max(0.0, due - time.monotonic())):
             return
-        assert node.driver_link.renew(lease, Renew()).applied
+        assert node.driver_link.renewals.renew(lease, Renew()).applied

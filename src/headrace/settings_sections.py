@@ -40,8 +40,9 @@ class HttpSettings(Section):
     """Longest time that a client may take to send the headers of a request."""
     body_timeout: Duration = timedelta(seconds=60)
     """Longest time that a client may take to send the body of a request."""
-    keep_alive: Duration = timedelta(seconds=5)
-    """How long a connection stays open without a request."""
+    keep_alive: Duration = timedelta(seconds=15)
+    """How long a connection stays open without a request. A time longer than `lease.renew` lets
+    drivers renew their leases over one connection."""
     allow_unauthenticated: bool = False
     """Allow `auth = false` beyond loopback. Anyone who reaches the port can then run SQL."""
 
@@ -54,7 +55,8 @@ class StoreSettings(Section):
     pool_size: int = Field(default=10, ge=2)
     """Largest number of open connections."""
     connect_timeout: Duration = timedelta(seconds=5)
-    """Longest time to wait for a connection."""
+    """Longest time to wait for a connection. A write also waits at most so long for its turn and
+    for the lock of the store together."""
 
 
 class ResultsSettings(Section):

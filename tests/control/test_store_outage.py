@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.postgres import PostgresServer, running_server
@@ -111,3 +112,30 @@ def test_a_driver_does_not_lose_its_lease_during_an_outage(
         wait_until(lambda: node.http.get("/ready").status_code == 200, what="the node is back")
         assert driver.renew().applied
         assert node.session_state(session_id) == "running"
+
+
+def test_drivers_renew_their_leases_while_submits_wait_for_a_lock(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    """All connections that submits may use are taken. The node says that it is not ready."""
+    url = server.url(server.new_database())
+    store = {"url": url, "connect_timeout": "3s", "pool_size": 5}
+    with serve_node(make_settings(tmp_path, store=store)) as node:
+        _session_id, driver = node.start_session()
+        session_id = node.session()
+        body = {"statement": "SELECT 1", "session": session_id}
+        with psycopg.connect(url) as other, ThreadPoolExecutor(13) as pool:
+            other.execute("LOCK TABLE events IN EXCLUSIVE MODE")
+            submits = [
+                pool.submit(node.http.post, "/api/v1/statements", json=body) for _ in range(12)
+            ]
+            wait_until(lambda: node.database._queue.waiting >= 8, what="the submits wait")
+            ready = pool.submit(node.http.get, "/ready")
+            assert driver.renew().applied
+            assert not any(submit.done() for submit in submits)
+            assert ready.result().status_code == 503
+            codes = {submit.result().status_code for submit in submits}
+            assert codes == {503}
+            other.rollback()
+        assert node.http.get("/ready").status_code == 200
+        assert node.submit(session=session_id)["state"] == "waiting"

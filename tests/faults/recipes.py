@@ -115,7 +115,8 @@ RECIPES = {
     # The driver dies between its request and its write: the next driver clears the write.
     "store link.clear_staging": _KILL_WRITER,
     "link orphaned_staging:clear_staging": _KILL_WRITER,
-    "store link.renew": _SLOW,
+    "store link.renew": Recipe(("stream",)),
+    "store link.renew_all": _SLOW,
     "link lease_renewal:renew": _SLOW,
     "store link.started": _SLOW,
     "link loop:started": _SLOW,

@@ -24,7 +24,7 @@ from headrace.control.sessions.ending import close_session, fail_session, finish
 from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
-from headrace.store import nodes, sessions, statement_transitions, takeovers
+from headrace.store import lease_renewals, nodes, sessions, statement_transitions, takeovers
 from headrace.store.clock import clock
 from headrace.store.database import Database
 
@@ -195,7 +195,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def renew(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
         with self.store.write("test") as tx:
-            state = sessions.renew(tx, DriverLease(session.id, epoch), LONG)
+            state = lease_renewals.renew(tx, DriverLease(session.id, epoch), LONG)
         assert state == session.renew(epoch)
 
     @precondition(lambda self: self._has_drivers())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -124,6 +127,32 @@ def test_writers_are_served_in_order_of_arrival(store: Database) -> None:
         in_order = [writer.result() for writer in writers]
     with store.read() as tx:
         assert statements.live_ids(tx, session_id) == in_order
+
+
+def test_every_write_to_a_locked_file_fails_within_one_deadline(file: Path) -> None:
+    """Writers that wait for their turn do not begin to wait for the lock with a new deadline."""
+    store = Database.open(f"sqlite:///{file}", connect_timeout=0.5)
+    store.migrate()
+    session_id = new_session(store)
+
+    def try_to_write(_number: int) -> float:
+        start = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            new_statement(store, session_id)
+        return time.monotonic() - start
+
+    with closing(store), closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(20) as pool:
+            seconds = list(pool.map(try_to_write, range(20)))
+        # One after the other, they would take 10 seconds.
+        assert max(seconds) < 5
+        with pytest.raises(StoreUnavailable):
+            store.check_writable()
+        store.ping()
+        other.execute("ROLLBACK")
+        store.check_writable()
+        new_statement(store, session_id)
 
 
 def test_no_writer_of_many_fails_with_a_lock_error(store: Database) -> None:

@@ -11,6 +11,8 @@ from headrace import __version__
 from headrace.api.auth import API_PREFIX, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.batched_reads import BatchedReads
+from headrace.api.batched_renewals import BatchedRenewals
+from headrace.api.event_feed import EventFeed
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules, read_origins
@@ -20,6 +22,7 @@ from headrace.api.http.opensearch_errors import render_opensearch_error
 from headrace.api.http.problems import problems, render_problem
 from headrace.api.http.request_metrics import RequestMetrics
 from headrace.api.link_calls import LinkCalls
+from headrace.api.readiness import Readiness
 from headrace.api.routes import (
     docs,
     driver_link,
@@ -69,8 +72,11 @@ def create_app(node: Node) -> FastAPI:
     )
     app.state.node = node
     app.state.long_polls = LongPolls(hears_wake_ups=node.hears_wake_ups)
-    app.state.link_calls = LinkCalls()
+    app.state.event_feed = EventFeed(node.events, node.wake_ups.on_event, app.state.long_polls)
+    app.state.link_calls = link_calls = LinkCalls()
+    app.state.renewals = BatchedRenewals(node.driver_link.renewals, lambda: link_calls.threads)
     app.state.statement_reads = BatchedReads(node.statements.get_all)
+    app.state.readiness = Readiness(node.check_ready)
     app.state.authentication_failures = AuthenticationFailures()
     renderers = ErrorRenderers(
         render_problem,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from fastapi import Request
 
 from headrace.api.batched_reads import BatchedReads
+from headrace.api.batched_renewals import BatchedRenewals
+from headrace.api.event_feed import EventFeed
 from headrace.api.link_calls import LinkCalls
+from headrace.api.readiness import Readiness
 from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 from headrace.model.statement import Statement
@@ -33,3 +36,21 @@ def link_calls_of(request: Request) -> LinkCalls:
     """Return the calls of drivers that the node works on."""
     link_calls: LinkCalls = request.app.state.link_calls
     return link_calls
+
+
+def event_feed_of(request: Request) -> EventFeed:
+    """Return the feed of the event streams of the node that answers a request."""
+    event_feed: EventFeed = request.app.state.event_feed
+    return event_feed
+
+
+def renewals_of(request: Request) -> BatchedRenewals:
+    """Return the renewals of drivers that the node works on."""
+    renewals: BatchedRenewals = request.app.state.renewals
+    return renewals
+
+
+def readiness_of(request: Request) -> Readiness:
+    """Return the checks whether the node that answers a request is ready."""
+    readiness: Readiness = request.app.state.readiness
+    return readiness

@@ -1,10 +1,17 @@
-"""Limits of the calls of one driver, so that no driver can use up the connections of the node."""
+"""Limits of the calls of drivers: of one driver, and the threads for those of all drivers.
+
+No driver can use up the connections of the node. Calls of drivers do not wait for a thread behind
+the requests of clients.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+
+from anyio import CapacityLimiter
 
 from headrace.errors import TooManyCalls
 from headrace.model.session import DriverLease
@@ -13,6 +20,9 @@ _MAX_CALLS = 32
 """Largest number of calls of one lease in flight. A driver has 8 connections. It repeats a call
 that has not been answered for 10 seconds, while the node still works on the first one."""
 
+_THREADS = 20
+"""Largest number of threads that work on calls of drivers."""
+
 
 class LinkCalls:
     """The calls of drivers that this node works on. Only the event loop uses it."""
@@ -20,6 +30,11 @@ class LinkCalls:
     def __init__(self) -> None:
         self._in_flight: Counter[DriverLease] = Counter()
         self._polls: dict[DriverLease, OpenPoll] = {}
+
+    @cached_property
+    def threads(self) -> CapacityLimiter:
+        """The limit of threads that work on calls of drivers."""
+        return CapacityLimiter(_THREADS)
 
     @contextmanager
     def admit(self, lease: DriverLease) -> Iterator[None]:

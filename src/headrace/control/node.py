@@ -272,6 +272,7 @@ class Node:
         if self._drain.has_begun:
             raise NodeNotReady("The node drains: it serves what it has begun, and leaves.")
         self.database.ping()
+        self.database.check_writable()
         self._tasks.check_recent()
 
     def _register(self, tx: Tx) -> None:

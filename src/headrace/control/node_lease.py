@@ -15,6 +15,7 @@ from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.notifications import EVENTS, HEARTBEAT
+from headrace.store.writer_queue import Precedence
 
 _LOG = logging.getLogger("headrace.node")
 _GONE_SECONDS = 600.0
@@ -76,7 +77,7 @@ class NodeLease:
 
     def _renew(self) -> None:
         database = self._context.database
-        with database.write("node.renew") as tx:
+        with database.write("node.renew", precedence=Precedence.LEASES) as tx:
             tx.wake(HEARTBEAT)
             state = nodes.renew(
                 tx,

@@ -136,9 +136,14 @@ def retry_sinks_now(tx: Tx, owner: str, *, actor: str) -> None:
 
 def has_due(tx: Tx, session_id: str) -> bool:
     """Return whether an intent of the session's owner can be claimed, in any catalog."""
-    query = select(table.c.id).join_from(table, sessions, sessions.c.owner == table.c.owner)
-    query = query.where(sessions.c.id == session_id, *_IS_DUE)
-    return tx.execute(query.limit(1)).first() is not None
+    return bool(find_due(tx, [session_id]))
+
+
+def find_due(tx: Tx, session_ids: Sequence[str]) -> set[str]:
+    """Return the sessions for whose owners `has_due` is true."""
+    is_due = exists().where(table.c.owner == sessions.c.owner, *_IS_DUE)
+    query = select(sessions.c.id).where(sessions.c.id.in_(session_ids), is_due)
+    return set(tx.execute(query).scalars())
 
 
 def claim(

@@ -19,6 +19,7 @@ from sqlalchemy import (
     event,
     make_url,
     select,
+    text,
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -34,15 +35,22 @@ from headrace.store import (
 )
 from headrace.store.notifications import EVENTS, Notifications
 from headrace.store.outages import to_outage
+from headrace.store.writer_queue import Precedence, WriterQueue
 
 if TYPE_CHECKING:
     from headrace.store.listener import Listener
-from headrace.store.writer_queue import WriterQueue
 
 Dialect = Literal["sqlite", "postgresql"]
 
 _LOG = logging.getLogger("headrace.store")
-_WRITER_TIMEOUT = 30.0
+_LOCK_FOR_WRITES = text("LOCK TABLE sessions, statements, events IN ROW EXCLUSIVE MODE")
+"""Takes the locks of a submit, on PostgreSQL."""
+_RESERVED = 2
+"""Connections that submits leave free: one for renewals, and one for renewals and reports."""
+_MIGRATION_SECONDS = 30.0
+"""Time that a node waits for another one that migrates the store."""
+_LONG_WAIT = 0.9
+"""Part of the time of a write below which the wait for its turn counts."""
 
 
 class Tx:
@@ -100,6 +108,8 @@ class Database:
         readers: Engine,
         writers: Engine,
         *,
+        queue: WriterQueue,
+        write_seconds: float,
         lock: sqlite.FileLock | None = None,
         address: dict[str, Any] | None = None,
     ) -> None:
@@ -109,7 +119,9 @@ class Database:
         self._readers = readers
         self._writers = writers
         self._lock = lock
-        self._queue = WriterQueue()
+        self._queue = queue
+        self._write_seconds = write_seconds
+        """Longest time that a write transaction waits for its turn and for locks."""
         self.process = uuid4().hex
         """Identity of this process among those that share the store."""
         self.observe_ends: Callable[[Sequence[StatementEnd]], None] = lambda _ends: None
@@ -137,7 +149,14 @@ class Database:
             readers, writer = sqlite.create_engines(
                 path, pool_size=pool_size, timeout=connect_timeout
             )
-            return cls("sqlite", readers, writer, lock=lock)
+            return cls(
+                "sqlite",
+                readers,
+                writer,
+                queue=WriterQueue(),
+                write_seconds=connect_timeout,
+                lock=lock,
+            )
         # A node on SQLite does not need the driver of PostgreSQL.
         require_extra("postgres", "A store in PostgreSQL")
         from headrace.store import postgres  # noqa: PLC0415
@@ -146,7 +165,16 @@ class Database:
         readers, writers = postgres.create_engines(
             address, pool_size=pool_size, timeout=connect_timeout
         )
-        return cls("postgresql", readers, writers, address=address)
+        return cls(
+            "postgresql",
+            readers,
+            writers,
+            queue=WriterQueue(
+                turns=pool_size, reserved=_RESERVED if pool_size > 2 * _RESERVED else 0
+            ),
+            write_seconds=connect_timeout,
+            address=address,
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -173,7 +201,7 @@ class Database:
         Raises:
             SchemaTooNew: A newer Headrace has migrated the store.
         """
-        with self._writer_turn(), _convert_outages(), self._writers.begin() as connection:
+        with self._begin(Precedence.OTHERS, _MIGRATION_SECONDS) as connection:
             is_own_schema = migrate.upgrade(connection)
             if is_own_schema and self.dialect == "sqlite":
                 late_indexes.create(connection)
@@ -189,24 +217,26 @@ class Database:
             yield Tx(connection, self.dialect)
 
     @contextmanager
-    def write(self, name: str) -> Iterator[Tx]:
+    def write(self, name: str, *, precedence: Precedence = Precedence.OTHERS) -> Iterator[Tx]:
         """Open a transaction. The end of the block commits it; an exception rolls it back.
+
+        It waits at most `connect_timeout` for its turn and for the lock of the store together.
 
         Args:
             name: Stable name of the transaction's purpose, for example `statement.submit`. Metrics
                 and fault injection use it.
+            precedence: Which other writers it lets go first.
         """
         tx, is_committed = None, False
         try:
-            with self._writer_turn():
-                with _convert_outages(), self._writers.begin() as connection:
-                    tx = Tx(connection, self.dialect)
-                    yield tx
-                    if tx.topics and self.is_shared:
-                        self._send_wake_ups(tx)
-                is_committed = True
-                with self._count_guard:
-                    self._write_counts[name] += 1
+            with self._begin(precedence) as connection:
+                tx = Tx(connection, self.dialect)
+                yield tx
+                if tx.topics and self.is_shared:
+                    self._send_wake_ups(tx)
+            is_committed = True
+            with self._count_guard:
+                self._write_counts[name] += 1
         finally:
             if tx is not None:
                 tx.call_back(is_committed=is_committed)
@@ -226,6 +256,13 @@ class Database:
             self._lock.verify()
         with self.read() as tx:
             tx.execute(select(1))
+
+    def check_writable(self) -> None:
+        """Raise StoreUnavailable if no write can begin within the time that a write waits."""
+        # Among the submits, which it stands for. It must not take the turn of a renewal.
+        with self._begin(Precedence.OTHERS) as connection:
+            if self.is_shared:
+                connection.execute(_LOCK_FOR_WRITES)
 
     def listen(self) -> None:
         """Receive the wake-ups of other nodes until `close`. A SQLite store has no other nodes."""
@@ -261,14 +298,26 @@ class Database:
             self._lock.release()
 
     @contextmanager
-    def _writer_turn(self) -> Iterator[None]:
-        """Wait for the turn of this writer: a SQLite file has one writer at a time."""
-        if self._lock is None:
-            yield
-            return
-        with self._queue.turn(_WRITER_TIMEOUT):
-            self._lock.verify()
-            yield
+    def _begin(self, precedence: Precedence, seconds: float | None = None) -> Iterator[Connection]:
+        """Open a transaction when it is the turn of this writer.
+
+        Args:
+            seconds: Longest time to wait for the turn and for each lock; default: that of a write.
+        """
+        limit = self._write_seconds if seconds is None else seconds
+        with self._queue.turn(limit, precedence) as remaining:
+            if self._lock is not None:
+                self._lock.verify()
+            with _convert_outages(), self._writers.connect() as connection:
+                if not self.is_shared:
+                    sqlite.limit_lock_wait(connection, remaining)
+                with connection.begin():
+                    usual = self._write_seconds
+                    if self.is_shared and not _LONG_WAIT * usual <= remaining <= usual:
+                        # Otherwise the limit of the connection applies, without a round trip.
+                        milliseconds = max(1, int(remaining * 1000))
+                        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds}")
+                    yield connection
 
 
 @contextmanager

@@ -13,7 +13,6 @@ xid are 0.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -33,8 +32,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from headrace.errors import InvalidRequest
-from headrace.model.event import Event
+from headrace.model.event import Event, EventPosition
 from headrace.model.failure import Failure
 from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
@@ -43,7 +41,6 @@ from headrace.store.tables import events
 
 _SELECT = select(events)
 _ORDER = (events.c.generation, events.c.xid, events.c.id)
-_CURSOR = re.compile(r"([0-9]{1,10})\.([0-9]{1,19})\.([0-9]{1,19})")
 
 
 class _current_xid(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
@@ -218,17 +215,17 @@ def last(tx: Tx) -> str:
         .limit(1)
     )
     row = tx.execute(query).one_or_none()
-    return "0.0.0" if row is None else f"{row.generation}.{row.xid}.{row.id}"
+    return EventPosition(*([] if row is None else row)).cursor
 
 
 def _after(tx: Tx, cursor: str | None) -> list[ColumnElement[bool]]:
     """Return the conditions for the visible events after a cursor."""
-    generation, xid, number = (0, 0, 0) if cursor is None else _parse_cursor(cursor)
+    after = EventPosition() if cursor is None else EventPosition.parse(cursor)
     if tx.dialect == "sqlite":
         # Separate conditions, because SQLite searches an index only by the first column of a tuple.
         current = (events.c.generation == _current_generation(), events.c.xid == _current_xid())
-        return [*current, events.c.id > number]
-    position = tuple_(*_ORDER) > tuple_(generation, xid, number)
+        return [*current, events.c.id > after.number]
+    position = tuple_(*_ORDER) > tuple_(*after)
     is_complete = events.c.generation < _current_generation()
     return [position, or_(is_complete, events.c.xid < _oldest_running_xid())]
 
@@ -237,11 +234,3 @@ def _row_to_event(row: RowMapping) -> Event:
     columns: dict[str, Any] = {**row}
     cursor = ".".join(str(columns.pop(column.name)) for column in _ORDER)
     return Event(cursor=cursor, **columns)
-
-
-def _parse_cursor(cursor: str) -> tuple[int, int, int]:
-    match = _CURSOR.fullmatch(cursor)
-    generation, xid, number = map(int, match.groups()) if match else (0, 0, 0)
-    if match is None or generation >= 2**31 or max(xid, number) >= 2**63:
-        raise InvalidRequest(f"{cursor!r} is not a cursor of the event list.")
-    return generation, xid, number

@@ -14,7 +14,6 @@ from sqlalchemy.exc import InvalidatePoolError
 # A node that hangs must not block other nodes for ever: the end of its transaction frees its locks.
 _LIMITS = {
     "timezone": "UTC",
-    "lock_timeout": "15s",
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "30s",
 }
@@ -53,7 +52,8 @@ def connect_arguments(url: URL, connect_timeout: float) -> dict[str, Any]:
     """Return the arguments of `psycopg.connect` for a URL. Options in the URL take precedence."""
     options = url.query.get("options", "")
     user_options = options if isinstance(options, str) else " ".join(options)
-    limits = " ".join(f"-c {name}={value}" for name, value in _LIMITS.items())
+    limits = _LIMITS | {"lock_timeout": f"{max(1, int(connect_timeout * 1000))}ms"}
+    limit_options = " ".join(f"-c {name}={value}" for name, value in limits.items())
     plain = url.set(drivername="postgresql").difference_update_query(["options"])
     return {
         "conninfo": plain.render_as_string(hide_password=False),
@@ -61,7 +61,7 @@ def connect_arguments(url: URL, connect_timeout: float) -> dict[str, Any]:
         # libpq accepts whole seconds, and 0 means no timeout.
         "connect_timeout": max(1, math.ceil(connect_timeout)),
         "application_name": "headrace",
-        "options": f"{limits} {user_options}".strip(),
+        "options": f"{limit_options} {user_options}".strip(),
     }
 
 

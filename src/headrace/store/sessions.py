@@ -1,11 +1,11 @@
-"""Sessions: creation, states, names and leases. takeovers.py launches and takes over drivers."""
+"""Sessions: creation, states and names. takeovers.py launches and takes over drivers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Float, Select, and_, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import Select, and_, bindparam, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import SessionNameExists
@@ -36,9 +36,8 @@ _REASONS = {
 }
 """Why the results are gone that the driver of an ended session has held."""
 
-_HAS_LIVE = exists().where(
-    statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None)
-)
+HAS_LIVE = exists().where(statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None))
+"""The condition that a session has a statement that has not ended."""
 _ACTIVE = (
     select(func.count())
     .where(statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None))
@@ -64,29 +63,12 @@ _IDLE = _SELECT.where(
     _LIVE,
     sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
     sessions.c.streams == 0,
-    ~_HAS_LIVE,
+    ~HAS_LIVE,
     ~HAS_LIVE_QUERY,
     ~results.HAS_HELD_RESULT,
     # A session that was never used is idle from the moment its driver is up.
     seconds_since(func.coalesce(sessions.c.last_used_at, sessions.c.started_at))
     > sessions.c.idle_seconds,
-)
-# Every driver runs this statement every few seconds.
-_RENEW = (
-    update(sessions)
-    .where(
-        sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("lease_epoch"),
-        sessions.c.state.in_(LEASED_STATES),
-    )
-    .values(
-        lease_until=clock(bindparam("seconds", type_=Float())),
-        last_update_time=clock(),
-        streams=bindparam("running_streams"),
-        # A session counts as used while it has a live statement.
-        last_used_at=case((_HAS_LIVE, clock()), else_=sessions.c.last_used_at),
-    )
-    .returning(sessions.c.state)
 )
 
 
@@ -193,7 +175,7 @@ def launchable(
     needs_driver = or_(
         and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
         sessions.c.state == SessionState.STARTING,
-        and_(sessions.c.state == SessionState.RECOVERING, or_(_HAS_LIVE, NEEDS_DRIVER)),
+        and_(sessions.c.state == SessionState.RECOVERING, or_(HAS_LIVE, NEEDS_DRIVER)),
     )
     has_none = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
     place_in_turn = func.coalesce(_drivers.c.number, 0) + func.row_number().over(
@@ -354,26 +336,6 @@ def aged(tx: Tx, limit: int) -> list[Session]:
         seconds_since(sessions.c.created_at) > sessions.c.ttl_seconds,
     )
     return fetch(tx, query.order_by(sessions.c.id).limit(limit))
-
-
-def renew(tx: Tx, lease: DriverLease, seconds: float, *, streams: int = 0) -> SessionState | None:
-    """Renew a driver's lease. An expired lease can be renewed until a takeover raises the epoch.
-
-    Args:
-        seconds: Length of the lease from now.
-        streams: Number of streaming queries that run in the driver.
-
-    Returns:
-        State of the session. None if the lease is lost.
-    """
-    names = {
-        "session": lease.session_id,
-        "lease_epoch": lease.epoch,
-        "seconds": seconds,
-        "running_streams": streams,
-    }
-    state: SessionState | None = tx.execute(_RENEW, names).scalar_one_or_none()
-    return state
 
 
 def token_hash(tx: Tx, lease: DriverLease) -> str | None:

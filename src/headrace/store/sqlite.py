@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.store.clock import CLOCK_FUNCTION, read_process_clock
@@ -104,6 +104,14 @@ def create_engines(path: Path, *, pool_size: int, timeout: float) -> tuple[Engin
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return readers, writer
+
+
+def limit_lock_wait(connection: Connection, seconds: float) -> None:
+    """Let the transaction that begins next wait at most so long for the lock of the file."""
+    # SQLAlchemy would begin a transaction for the PRAGMA.
+    cursor = connection.connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+    cursor.close()
 
 
 def _create_engine(path: Path, *, pool_size: int, timeout: float) -> Engine:

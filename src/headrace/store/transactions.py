@@ -209,6 +209,19 @@ def has_orphaned(tx: Tx, session_id: str, identities: Sequence[str] | None = Non
     return tx.execute(query.limit(1)).first() is not None
 
 
+def find_recovering(tx: Tx, session_ids: Sequence[str]) -> set[str]:
+    """Return those of the sessions whose drivers may take over orphaned transactions now."""
+    own = sessions.alias()
+    orphans = (
+        select(statements.c.owner)
+        .join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
+        .join(statements, statements.c.id == transactions.c.statement_id)
+        .where(*_ORPHANED, _IS_DUE)
+    )
+    query = select(own.c.id).where(own.c.id.in_(session_ids), own.c.owner.in_(orphans))
+    return set(tx.execute(query).scalars())
+
+
 def take_over_orphaned(
     tx: Tx, identities: Sequence[str], lease: DriverLease, *, limit: int
 ) -> list[Transaction]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
 
 Json = dict[str, Any]
 
@@ -192,3 +192,26 @@ def test_the_last_event_id_takes_precedence_over_after(node: InProcessNode) -> N
             next(parse_server_sent_events(response.iter_lines()))["data"]["entity_id"]
             == statement_ids[-1]
         )
+
+
+def test_many_streams_read_the_store_no_more_often_than_one(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session_id = node.session()
+    log, reads = node.node.events, list[str | None]()
+    read = log.read
+
+    def count(*, after: str | None, **options: Any) -> Any:
+        reads.append(after)
+        return read(after=after, **options)
+
+    with ExitStack() as stack:
+        streams = [stack.enter_context(open_stream(node, after="now")) for _ in range(20)]
+        monkeypatch.setattr(log, "read", count)
+        for _ in range(5):
+            submitted = node.submit(session=session_id)["id"]
+            for stream in streams:
+                assert any(event["data"]["entity_id"] == submitted for event in stream)
+    # The reader reads once or twice for each event, and once a second. Each stream did so.
+    assert len(reads) < 5 * len(streams)

@@ -25,7 +25,14 @@ from headrace.control.sessions.ending import close_session, finish_close
 from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.store import sessions, statements, tables, takeovers, waiting_statements
+from headrace.store import (
+    lease_renewals,
+    sessions,
+    statements,
+    tables,
+    takeovers,
+    waiting_statements,
+)
 from headrace.store.database import Database
 from headrace.store.notifications import session_topic
 from headrace.store.tables import statements as statements_table
@@ -116,7 +123,7 @@ def test_a_driver_that_ends_before_the_queue_leaves_the_rest_to_the_node(
         assert finish_close(tx, lease.session_id, actor="driver", epoch=lease.epoch)
     assert get_session(store, lease.session_id).state is SessionState.CLOSING
     with store.write("test") as tx:
-        assert sessions.renew(tx, lease, 60) is None
+        assert lease_renewals.renew(tx, lease, 60) is None
 
     closings.run()
     assert get_session(store, lease.session_id).state is SessionState.DEAD

@@ -158,9 +158,9 @@ def _patch_store(plan, module):
     write = module.Database.write
 
     @functools.wraps(write)
-    def write_with_points(self, name):
+    def write_with_points(self, name, **options):
         return _TransactionWithPoints(
-            plan, plan.find_point("store", sys._getframe(1)), write(self, name)
+            plan, plan.find_point("store", sys._getframe(1)), write(self, name, **options)
         )
 
     module.Database.write = write_with_points

@@ -33,7 +33,11 @@ def orphaned_ids(store: Database) -> list[str]:
 def has_orphaned(store: Database, identity: str | None = None, *, owner: str = OWNER) -> bool:
     reader = new_session(store, owner=owner)
     with store.read() as tx:
-        return transactions.has_orphaned(tx, reader, None if identity is None else [identity])
+        found = transactions.has_orphaned(tx, reader, None if identity is None else [identity])
+        if identity is None:
+            others = [reader, "se_" + "0" * 32]
+            assert transactions.find_recovering(tx, others) == ({reader} if found else set())
+    return found
 
 
 def backdate_end(store: Database, session: str) -> None:

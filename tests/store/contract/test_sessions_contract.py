@@ -19,7 +19,7 @@ from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionSpec
-from headrace.store import events, sessions, statements, takeovers
+from headrace.store import events, lease_renewals, sessions, statements, takeovers
 from headrace.store.database import Database
 
 _AGO = -1.0
@@ -172,7 +172,7 @@ def test_a_lease_expires_by_the_databases_clock_and_can_be_renewed(store: Databa
     assert overdue_ids(store) == [expired.session_id]
     with store.write("test") as tx:
         # An expired lease can be renewed until a takeover raises the epoch.
-        assert sessions.renew(tx, expired, 60) is SessionState.RUNNING
+        assert lease_renewals.renew(tx, expired, 60) is SessionState.RUNNING
     assert overdue_ids(store) == []
 
 
@@ -197,7 +197,7 @@ def test_a_renewal_returns_the_state_of_the_session(store: Database, state: Sess
             assert sessions.transition(tx, lease.session_id, state, actor="test")
     before = get_session(store, lease.session_id)
     with store.write("test") as tx:
-        assert sessions.renew(tx, lease, 600) is state
+        assert lease_renewals.renew(tx, lease, 600) is state
     after = get_session(store, lease.session_id)
     assert after.lease_until is not None
     assert before.lease_until is not None
@@ -210,7 +210,7 @@ def test_the_lease_is_lost_when_the_session_ends(store: Database, state: Session
     lease = running_session(store)
     with store.write("test") as tx:
         assert sessions.transition(tx, lease.session_id, state, actor="test")
-        assert sessions.renew(tx, lease, 60) is None
+        assert lease_renewals.renew(tx, lease, 60) is None
 
 
 def test_the_end_of_a_session_is_stored_with_its_failure(store: Database) -> None:

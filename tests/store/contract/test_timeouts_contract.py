@@ -13,6 +13,7 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
 from headrace.model.statement import CancelReason
 from headrace.store import (
+    lease_renewals,
     sessions,
     statement_transitions,
     statements,
@@ -67,14 +68,14 @@ def test_a_renewal_counts_a_live_statement_as_use(store: Database) -> None:
     _backdate(store, tables.sessions, lease.session_id, "last_used_at", 2 * MINUTE)
     _set(store, tables.sessions, lease.session_id, idle_seconds=MINUTE)
     with store.write("test") as tx:
-        sessions.renew(tx, lease, 60)
+        lease_renewals.renew(tx, lease, 60)
         assert statement_transitions.transition(
             tx, statement_id, StatementState.CANCELLED, actor="test"
         )
     assert _idle_ids(store) == []
     _backdate(store, tables.sessions, lease.session_id, "last_used_at", 2 * MINUTE)
     with store.write("test") as tx:
-        sessions.renew(tx, lease, 60)
+        lease_renewals.renew(tx, lease, 60)
     assert _idle_ids(store) == [lease.session_id]
 
 
@@ -83,10 +84,10 @@ def test_a_session_with_a_stream_is_never_idle(store: Database) -> None:
     _backdate(store, tables.sessions, lease.session_id, "started_at", 2 * MINUTE)
     _set(store, tables.sessions, lease.session_id, idle_seconds=MINUTE)
     with store.write("test") as tx:
-        sessions.renew(tx, lease, 60, streams=1)
+        lease_renewals.renew(tx, lease, 60, streams=1)
     assert _idle_ids(store) == []
     with store.write("test") as tx:
-        sessions.renew(tx, lease, 60, streams=0)
+        lease_renewals.renew(tx, lease, 60, streams=0)
     assert _idle_ids(store) == [lease.session_id]
 
 
@@ -192,5 +193,5 @@ def test_a_cancel_is_unanswered_after_the_grace_period(store: Database) -> None:
     assert (cancel.alone, cancel.noted) == (False, True)
     with store.write("test") as tx:
         assert statement_transitions.transition(tx, other, StatementState.SUCCESS, actor="test")
-        sessions.renew(tx, lease, 60, streams=1)
+        lease_renewals.renew(tx, lease, 60, streams=1)
     assert not find_unanswered()[0].alone

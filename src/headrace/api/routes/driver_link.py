@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from fastapi.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,9 +24,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.api.auth import bearer_token
-from headrace.api.context import link_calls_of, long_polls_of, node_of
+from headrace.api.context import link_calls_of, long_polls_of, node_of, renewals_of
 from headrace.api.http.strict_json import has_more_values, refuse_duplicate_keys
 from headrace.api.link_calls import OpenPoll
+from headrace.api.waiting import Rereads
+from headrace.control.driver_link.renewals import is_plain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.driver_link.waiting_polls import WaitingPoll
 from headrace.errors import InvalidRequest, ReportTooLarge
@@ -55,6 +58,7 @@ from headrace.model.view_messages import (
 
 Method = Callable[[DriverLinkService, DriverLease, Message], Message]
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ _BODY_LIMIT = 1024 * 1024
 _MAX_VALUES = 500_000
 """JSON values in a body. Each value takes many times its own bytes when the body is parsed."""
 _MAX_PROBLEMS = 5
+_PLAIN_BYTES = 200
+"""Largest body of a renewal that may report nothing."""
 _LEASE = re.compile(r"(se_[0-9a-f]{32})/([0-9]{1,9})")
 
 
@@ -85,7 +91,7 @@ CALLS: dict[str, LinkCall] = {
     "restore": _call(Restore, DriverLinkService.restore),
     "hello": _call(Hello, DriverLinkService.hello),
     "poll": _call(Poll, lambda link, *call: link.poll(*call).orders),
-    "renew": _call(Renew, DriverLinkService.renew),
+    "renew": _call(Renew, lambda link, *call: link.renewals.renew(*call)),
     "started": _call(Started, DriverLinkService.started),
     "advanced": _call(Advanced, DriverLinkService.advanced),
     "ended": _call(Ended, DriverLinkService.ended, body_limit=MAX_REPORT),
@@ -115,16 +121,32 @@ async def _serve(request: Request) -> Response:
         raise HTTPException(404)
     caller = DriverLease(lease[1], int(lease[2]))
     link = node_of(request).driver_link
+    calls = link_calls_of(request)
     token = bearer_token(request)
     if not link.authenticate_from_memory(caller, token):
-        await run_in_threadpool(link.authenticate, caller, token)
-    with link_calls_of(request).admit(caller):
+        await _run(calls.threads, link.authenticate, caller, token)
+    with calls.admit(caller):
         body = await _read_body(request, call)
         if call.message is Poll:
             answer = await _poll(request, link, caller, _parse(Poll, body))
+        elif call.message is Renew and (message := _parse_plain_renewal(body)) is not None:
+            answer = await renewals_of(request).renew(caller, message)
         else:
-            answer = await run_in_threadpool(_answer, link, caller, call, body)
+            answer = await _run(calls.threads, _answer, link, caller, call, body)
     return Response(answer.model_dump_json(), media_type="application/json")
+
+
+async def _run(threads: CapacityLimiter, work: Callable[..., T], *arguments: object) -> T:
+    """Run a call of a driver in a thread."""
+    return await to_thread.run_sync(partial(work, *arguments), limiter=threads)
+
+
+def _parse_plain_renewal(body: bytes) -> Renew | None:
+    """Return the renewal of a driver that reports nothing; None for any other body."""
+    if len(body) > _PLAIN_BYTES:
+        return None
+    message = _parse(Renew, body)
+    return message if is_plain(message) else None
 
 
 def _answer(link: DriverLinkService, lease: DriverLease, call: LinkCall, body: bytes) -> Message:
@@ -136,7 +158,9 @@ async def _poll(
 ) -> Message:
     wake_ups = node_of(request).wake_ups
     with link_calls_of(request).open_poll(lease) as open_poll:
-        checks = _PollChecks(link, lease, message, open_poll)
+        checks = _PollChecks(
+            link, lease, message, open_poll, threads=link_calls_of(request).threads
+        )
 
         @contextmanager
         def subscribe(wake: Callable[[], None]) -> Iterator[None]:
@@ -154,7 +178,7 @@ async def _poll(
                 # Another process may have missed, at the first poll, that it must send wake-ups.
                 longest = _FIRST_POLL_SECONDS if checks.link_moved else message.wait_seconds
                 seconds = min(message.wait_seconds, longest)
-                orders = await poll.wait(checks.check, seconds=seconds, is_idle=True)
+                orders = await poll.wait(checks.check, seconds=seconds, rereads=Rereads.NEVER)
     return orders or checks.claimed or _NO_ORDERS
 
 
@@ -162,9 +186,16 @@ class _PollChecks:
     """The reads of the store for one poll of a driver."""
 
     def __init__(
-        self, link: DriverLinkService, lease: DriverLease, message: Poll, open_poll: OpenPoll
+        self,
+        link: DriverLinkService,
+        lease: DriverLease,
+        message: Poll,
+        open_poll: OpenPoll,
+        *,
+        threads: CapacityLimiter,
     ) -> None:
         self._link, self._lease, self._message = link, lease, message
+        self._threads = threads
         self._open_poll = open_poll
         self._waiting: WaitingPoll
         self.has_changed = False
@@ -194,7 +225,7 @@ class _PollChecks:
             return _NO_ORDERS
         if is_claiming:
             return None
-        orders = await run_in_threadpool(self._check)
+        orders = await _run(self._threads, self._check)
         if orders is None:
             self._waiting.open()
         return orders

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 
-from headrace.api.context import long_polls_of, node_of
+from headrace.api.context import event_feed_of, node_of
+from headrace.api.event_frames import EventFilter
 from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.event_schemas import EventPage
 from headrace.api.http.paging import Limit
 from headrace.api.http.responses import json_response
 from headrace.api.http.serializers import event_body
-from headrace.api.waiting import LongPolls, Subscribe
-from headrace.model.event import EntityKind, Event
+from headrace.model.event import EntityKind
 
 router = APIRouter(prefix="/events", tags=["events"], route_class=ApiRoute)
 
-_BATCH = 500
 _CURSOR = r"^(now|[0-9]{1,9}\.[0-9]{1,18}\.[0-9]{1,18})$"
 _NOW = "now"
-_POLL_SECONDS = 30.0
-
-ReadAfter = Callable[[str | None, int], list[Event]]
-"""Takes a cursor and a limit, and returns at most that many events after the cursor."""
 
 
 @router.get(
@@ -66,43 +61,15 @@ async def list_events(
     if cursor == _NOW:
         cursor = await run_in_threadpool(node.events.last)
 
-    def read_after(cursor: str | None, count: int) -> list[Event]:
-        kind = None if entity is None else str(entity)
-        return node.events.read(after=cursor, entity=kind, entity_id=entity_id, limit=count)
-
+    kind = None if entity is None else str(entity)
     if is_stream:
-        first = await run_in_threadpool(read_after, cursor, _BATCH)
-        stream = _stream(long_polls_of(request), node.wake_ups.on_event, read_after, cursor, first)
-        return EventSourceResponse(stream)
-    events = await run_in_threadpool(read_after, cursor, limit + 1)
+        feed = event_feed_of(request)
+        stream = await feed.open(cursor, EventFilter(kind, entity_id))
+        return EventSourceResponse(feed.follow(stream))
+    read = partial(node.events.read, entity=kind, entity_id=entity_id)
+    events = await run_in_threadpool(read, after=cursor, limit=limit + 1)
     page = events[:limit]
     next_ = page[-1].cursor if len(events) > limit else None
     if after == _NOW and next_ is None:
         next_ = page[-1].cursor if page else cursor
     return json_response(EventPage(items=[event_body(event) for event in page], next=next_))
-
-
-async def _stream(
-    long_polls: LongPolls,
-    subscribe: Subscribe,
-    read_after: ReadAfter,
-    cursor: str | None,
-    first: list[Event],
-) -> AsyncIterator[ServerSentEvent]:
-    events: list[Event] | None = first
-    if cursor is not None:
-        # A client that has received no event yet resumes here.
-        yield ServerSentEvent(id=cursor)
-    while not long_polls.stopping:
-        for event in events or []:
-            yield ServerSentEvent(
-                data=event_body(event).model_dump_json(by_alias=True),
-                event=event.entity,
-                id=event.cursor,
-            )
-            cursor = event.cursor
-
-        async def check() -> list[Event] | None:
-            return await run_in_threadpool(read_after, cursor, _BATCH) or None  # noqa: B023 - awaited within this iteration
-
-        events = await long_polls.wait(subscribe, check, seconds=_POLL_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from headrace import __version__
-from headrace.api.context import node_of
+from headrace.api.context import node_of, readiness_of
 from headrace.api.http.problems import problems
 from headrace.api.http.schemas import ResponseModel
 
@@ -30,8 +30,12 @@ async def check_health(request: Request) -> Health:
 
 
 @router.get("/ready", responses=problems(403, 421, 503))
-def check_readiness(request: Request) -> Health:
-    """Report whether the store answers and the background tasks run: 200, otherwise 503."""
+async def check_readiness(request: Request) -> Health:
+    """Report whether the node can write to the store and its background tasks run.
+
+    The status is 200, otherwise 503. While another process has locked the store, the response waits
+    as long as a write does (`store.connect_timeout`).
+    """
     node = node_of(request)
-    node.check_ready()
+    await readiness_of(request).check()
     return Health(status="ready", node_id=node.id, version=__version__)

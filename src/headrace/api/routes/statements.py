@@ -31,6 +31,7 @@ from headrace.api.http.schemas import (
     StatementRequest,
 )
 from headrace.api.http.serializers import statement_body
+from headrace.api.waiting import LongPoll, Rereads
 from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
@@ -248,21 +249,31 @@ async def _submit_and_wait(
             if response is not None:
                 prepared.append(response)
 
-    async def check(statement_id: str) -> Response | None:
-        return prepared[0] if prepared else await run_in_threadpool(respond_if_ended, statement_id)
-
     # Subscribe before the submit, so that an end between the two is not missed.
     with (
         node.awaited_ends.register(statement_id, prepare),
         long_polls.subscribed(partial(on_end, statement_id)) as poll,
     ):
+
+        async def check() -> Response | None:
+            if not prepared and await _may_have_ended(request, poll, statement_id):
+                return await run_in_threadpool(respond_if_ended, statement_id)
+            return prepared[0] if prepared else None
+
         statement = await run_in_threadpool(submit_statement)
         if statement.id == statement_id:
-            return statement, await poll.wait(partial(check, statement_id), seconds=seconds)
-        # The key was used before: wait for the first statement instead.
-        subscribe = partial(on_end, statement.id)
-        check_first = partial(check, statement.id)
-        return statement, await long_polls.wait(subscribe, check_first, seconds=seconds)
+            return statement, await poll.wait(check, seconds=seconds, rereads=Rereads.RARE)
+    # The key was used before: wait for the first statement instead.
+    statement = await _wait_for_end(request, caller, statement, seconds)
+    return statement, await run_in_threadpool(respond_if_ended, statement.id)
+
+
+async def _may_have_ended(request: Request, poll: LongPoll, statement_id: str) -> bool:
+    """Return whether a request must read a statement with its rows. Requests share this read."""
+    if poll.was_woken:
+        return True
+    statement = await statement_reads_of(request).get(statement_id)
+    return statement is None or statement.state in STATEMENT.terminal
 
 
 async def _wait_for_end(
@@ -280,7 +291,7 @@ async def _wait_for_end(
 
     await run_in_threadpool(node_of(request).statements.await_end, statement)
     subscribe = partial(node_of(request).wake_ups.on_statement_end, statement.id)
-    await long_polls_of(request).wait(subscribe, check, seconds=seconds)
+    await long_polls_of(request).wait(subscribe, check, seconds=seconds, rereads=Rereads.RARE)
     return latest
 
 

@@ -23,10 +23,8 @@ from headrace.control.driver_link.outcomes import (
     check_result,
     save_report,
 )
-from headrace.control.driver_link.streams import (
-    apply_query_reports,
-    store_definition,
-)
+from headrace.control.driver_link.renewals import Renewals
+from headrace.control.driver_link.streams import store_definition
 from headrace.control.driver_link.table_journal import TableJournal
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.driver_link.views import (
@@ -54,8 +52,6 @@ from headrace.model.messages import (
     Hello,
     Orders,
     Poll,
-    Renew,
-    Renewed,
     Restore,
     Restored,
     Started,
@@ -63,13 +59,10 @@ from headrace.model.messages import (
 from headrace.model.session import DriverLease, Session
 from headrace.model.stream_query import DesiredQueries
 from headrace.store import (
-    catalog_intents,
     job_tasks,
     limits,
-    nodes,
     pending_hook_calls,
     progress,
-    results,
     sessions,
     snapshots,
     statement_transitions,
@@ -82,6 +75,7 @@ from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
 from headrace.store.locks import lock_owned_statement
 from headrace.store.notifications import session_topic
+from headrace.store.writer_queue import Precedence
 
 ObserveStart = Callable[[Session, Session], None]
 """Takes a session as it was before its driver was up, and as it is then."""
@@ -113,6 +107,7 @@ class DriverLinkService:
         self._grace_seconds = context.view_grace_seconds
         self._running_limit = running_limit(context.settings)
         self.waiting_polls = WaitingPolls(self._running_limit)
+        self.renewals = Renewals(context)
         self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
         self.views = ViewWrites(context)
@@ -168,7 +163,7 @@ class DriverLinkService:
                 f"The driver sends messages of version {message.link_version}. This node reads"
                 f" version {LINK_VERSION - 1} and later."
             )
-        with self._database.write("link.hello") as tx:
+        with self._database.write("link.hello", precedence=Precedence.REPORTS) as tx:
             launched = sessions.get(tx, lease.session_id)
             applied = sessions.transition(
                 tx,
@@ -226,30 +221,10 @@ class DriverLinkService:
         assignment = self._claim(lease, message)
         return None if assignment is None else Orders(assignment=assignment)
 
-    def renew(self, lease: DriverLease, message: Renew) -> Renewed:
-        """Renew the lease of the driver, and apply what it reports about its queries.
-
-        Return the addresses of the live nodes, and the held results that are gone.
-        """
-        with self._database.write("link.renew") as tx:
-            state = sessions.renew(tx, lease, self._lease_seconds, streams=message.streams)
-            if state is None:
-                raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
-            apply_query_reports(tx, lease, message.queries)
-            return Renewed(
-                applied=True,
-                release=results.find_released(tx, lease, message.held),
-                nodes=nodes.addresses(tx),
-                has_intents=(
-                    catalog_intents.has_due(tx, lease.session_id)
-                    or transactions.has_orphaned(tx, lease.session_id)
-                ),
-            )
-
     def started(self, lease: DriverLease, message: Started) -> Acknowledged:
         """Move a statement to `running`, and note that it may have effects."""
         statement_id = message.statement_id
-        with self._database.write("link.started") as tx:
+        with self._database.write("link.started", precedence=Precedence.REPORTS) as tx:
             locked = lock_owned_statement(tx, statement_id, lease)
             applied = locked is not None and statement_transitions.transition(
                 tx,
@@ -279,7 +254,7 @@ class DriverLinkService:
         A statement whose result is not valid fails.
         """
         result, invalid = check_result(message)
-        with self._database.write("link.ended") as tx:
+        with self._database.write("link.ended", precedence=Precedence.REPORTS) as tx:
             locked = lock_owned_statement(tx, message.statement_id, lease)
             invalid = invalid or check_holder(tx, message)
             state, failure = accept_outcome(tx, message, invalid)
@@ -326,7 +301,7 @@ class DriverLinkService:
         driver either. Any other unrequested exit is a lost driver.
         """
         failure = message.failure
-        with self._database.write("link.goodbye") as tx:
+        with self._database.write("link.goodbye", precedence=Precedence.REPORTS) as tx:
             is_closing = load_owned_view(tx, lease).state is SessionState.CLOSING
             reason = "its session was closed" if is_closing else "it exited without a request"
             epoch = takeovers.fence(
@@ -369,7 +344,7 @@ class DriverLinkService:
             )
 
     def _claim(self, lease: DriverLease, message: Poll) -> Assignment | None:
-        with self._database.write("link.claim") as tx:
+        with self._database.write("link.claim", precedence=Precedence.REPORTS) as tx:
             claimed = claim_next_assignment(tx, lease, message, self._running_limit)
         return None if claimed is None else claimed[1]
 

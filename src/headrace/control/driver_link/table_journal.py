@@ -28,6 +28,7 @@ from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
 from headrace.model.transaction import Transaction
 from headrace.store import statements, transactions, views
 from headrace.store.database import Tx
+from headrace.store.writer_queue import Precedence
 
 _LOG = logging.getLogger("headrace.transactions")
 _MAX_RECOVERED = 10
@@ -48,7 +49,7 @@ class TableJournal:
         TooManyTransactions if the driver has begun too many for the statement.
         """
         try:
-            with self._database.write("link.transact") as tx:
+            with self._database.write("link.transact", precedence=Precedence.REPORTS) as tx:
                 if message.state is TransactionState.PREPARED:
                     new = _new_transaction(lease, message)
                     applied = transactions.prepare(tx, new, actor=lease.actor)
