@@ -13,7 +13,8 @@ _DEPLOYMENT_ID = "de_019358f2b1c27e30b2c3d4e5f6071829"
 _AT = "2026-11-24T10:00:00.000000Z"
 _LATER = "2026-11-24T10:00:02.600000Z"
 _QUERY_ID = "5f0c1d9e-3d8c-4c8e-9d34-0d8f5b1c7a21"
-_MANIFEST = "name: clicks\nquery: clicks.sql\n"
+_MANIFEST = "name: clicks\ntarget-table: clicks\nsql: SELECT * FROM `${TOPIC}`\n"
+_DEFINITIONS = "CREATE STREAM clicks FROM rate;\nCREATE SINK clicks TO parquet;\n"
 
 _SPEC: Json = {
     "profile": "default",
@@ -235,8 +236,28 @@ _TRANSACTION: Json = {
     "catalog": "spark_catalog",
     "target": "`sales`.`orders`",
     "orphaned": False,
+    "attempts": 0,
+    "retry_at": None,
+    "last_error": None,
     "created_at": _AT,
     "ended_at": _LATER,
+}
+_ORPHANED_TRANSACTION: Json = {
+    **_TRANSACTION,
+    "state": "committing",
+    "orphaned": True,
+    "attempts": 1,
+    "retry_at": _LATER,
+    "last_error": "The catalog does not answer.",
+    "ended_at": None,
+}
+_SINK: Json = {
+    "query_id": _STREAM_ID,
+    "name": "adhoc.orders",
+    "session_id": _SESSION_ID,
+    "state": "pending",
+    "attempts": 1,
+    "last_error": "The connection was refused.",
 }
 _EVENT: Json = {
     "cursor": "1.0.4711",
@@ -300,6 +321,7 @@ BODIES: dict[str, list[Json]] = {
     "PlanRequestBody": [
         {
             "manifests": [{"path": "jobs/clicks.yaml", "text": _MANIFEST}],
+            "definitions": [{"path": "jobs/streams.sql", "text": _DEFINITIONS}],
             "variables": {"TOPIC": "clicks"},
         }
     ],
@@ -312,6 +334,7 @@ BODIES: dict[str, list[Json]] = {
     "VersionPage": _page(_VERSION),
     "TransactionBody": [_TRANSACTION],
     "TransactionPage": _page(_TRANSACTION),
+    "RecoveryBody": [{"transactions": [_ORPHANED_TRANSACTION], "sinks": [_SINK]}],
     "EventPage": _page(_EVENT, "1.0.4711"),
     "NodeBody": [_NODE],
     "NodePage": _page(_NODE),
