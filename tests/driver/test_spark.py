@@ -6,9 +6,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.waiting import wait_until
 
 from headrace.driver.spark import Spark
+from headrace.errors import DriverLost
 from headrace.model.progress import Progress
 
 if TYPE_CHECKING:
@@ -25,6 +27,14 @@ def test_only_running_streaming_queries_are_counted(
     finally:
         query.stop()
     assert driver_spark.count_streams() == 0
+
+
+def test_a_stopped_application_counts_as_a_lost_driver(
+    driver_spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_spark, "has_stopped", lambda: True)
+    with pytest.raises(DriverLost, match="was stopped"):
+        driver_spark.count_streams()
 
 
 def test_progress_sums_up_the_jobs_with_the_tag_and_no_others(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -208,6 +209,21 @@ def test_a_query_that_other_code_has_stopped_between_two_batches_is_started_agai
         finish(run)
 
     assert (caught.value.failure.code, caught.value.is_permanent) == ("stream_stopped", False)
+
+
+def test_a_query_whose_application_was_stopped_is_left_to_the_next_driver(
+    start: StartRun, numbers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.driver.streams.spark_run import SparkRun
+
+    run = start("SAVE STREAM numbers TO noop", numbers)
+    assert isinstance(run, SparkRun)
+    run.stop()
+    stopped = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: True))
+    monkeypatch.setattr(run._session.sparkContext, "_jsc", stopped)
+    # The supervisor neither counts this as a failure, nor reports an end.
+    with pytest.raises(ConnectionError, match="application was stopped"):
+        finish(run)
 
 
 @pytest.mark.parametrize("trigger", ["", " TRIGGER 1 HOUR"])
