@@ -23,6 +23,7 @@ from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
     Advanced,
+    AnnounceWrites,
     Assignment,
     BeginWrite,
     Bootstrap,
@@ -198,6 +199,10 @@ class ScriptedDriver:
             statement_id=statement_id, identity="metastore", writes=writes
         )
         return self._call("begin_write", message, WriteLock)
+
+    def announce_writes(self, query_id: str, writes: list[TableWrite]) -> Acknowledged:
+        message = AnnounceWrites(query_id=query_id, identity="metastore", writes=writes)
+        return self._call("announce_writes", message, Acknowledged)
 
     def clear_staging(
         self, identities: list[str], *, cleared: list[int] | None = None

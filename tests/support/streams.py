@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.driver.streams.supervised_query import Run
 
+QUERY_ID = "sq_" + 31 * "0" + "1"
 NUMBERS = "CREATE STREAM numbers (n INT, even BOOLEAN) FROM json OPTIONS ('path' = '{input}')"
 StartRun = Callable[..., "Run"]
 """Type of the fixture `start`."""
@@ -41,7 +42,7 @@ def make_desired(
         checkpoint=str(folder / f"wal-{command.name}") if provider.write_ahead_log else None,
     )
     return DesiredQuery(
-        id="sq_1", name=command.name, job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1
+        id=QUERY_ID, name=command.name, job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1
     )
 
 

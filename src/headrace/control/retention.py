@@ -91,6 +91,9 @@ class Retention:
                 self._attempt(self._kept_logs.run, "logs of ended sessions could not be kept")
             if round_number % _ROUNDS_PER_SEARCH == 0:
                 self._attempt(
+                    self._kept_logs.remove_deleted, "logs of deleted sessions could not be deleted"
+                )
+                self._attempt(
                     self._abandoned_results.run, "abandoned result files could not be deleted"
                 )
             round_number += 1

@@ -32,6 +32,7 @@ from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
     Advanced,
+    AnnounceWrites,
     BeginWrite,
     Bootstrap,
     ClearStaging,
@@ -259,6 +260,10 @@ class NodeLink:
     def begin_write(self, message: BeginWrite) -> WriteLock:
         """Request the write lock of a statement, and return whether it is granted."""
         return self._call("begin_write", message, WriteLock)
+
+    def announce_writes(self, message: AnnounceWrites) -> None:
+        """Note the tables of files to which a streaming query will write."""
+        self._call("announce_writes", message, Acknowledged)
 
     def clear_staging(
         self, identities: list[str], cleared: list[int], *, after: int

@@ -61,7 +61,11 @@ class Loop:
         self._stopping = threading.Event()
         self._is_terminating = threading.Event()
         self._fatal_error: HeadraceError | None = None
-        starter = RunStarter(self._clone_for_stream, epoch=link.bootstrap.epoch)
+        starter = RunStarter(
+            self._clone_for_stream,
+            epoch=link.bootstrap.epoch,
+            announce_writes=link.announce_writes,
+        )
         self._supervisor = Supervisor(
             start_run=starter.start,
             read_conf=lambda: spark.session.conf.getAll,

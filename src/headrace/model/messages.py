@@ -25,7 +25,7 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
-from headrace.model.stream_query import DesiredQueries, DesiredQuery, QueryReport
+from headrace.model.stream_query import DesiredQueries, DesiredQuery, QueryId, QueryReport
 from headrace.model.table_write import OrphanedWrite, TableWrite
 from headrace.model.text import (
     Count,
@@ -299,6 +299,18 @@ class BeginWrite(Message):
     """
 
     statement_id: StatementId
+    identity: IndexedText
+    """Identity of the catalog."""
+    writes: Annotated[list[TableWrite], Field(min_length=1, max_length=1000, fail_fast=True)]
+
+
+class AnnounceWrites(Message):
+    """`announce_writes`: a streaming query will write to tables of files, without a write lock.
+
+    What the driver stages in them is removed when it is gone.
+    """
+
+    query_id: QueryId
     identity: IndexedText
     """Identity of the catalog."""
     writes: Annotated[list[TableWrite], Field(min_length=1, max_length=1000, fail_fast=True)]

@@ -199,6 +199,12 @@ def find_ended(tx: Tx, session_ids: Collection[str]) -> list[str]:
     return list(tx.execute(query).scalars())
 
 
+def find_existing(tx: Tx, session_ids: Collection[str]) -> list[str]:
+    """Return those of the sessions that the store has, ended or not."""
+    query = select(sessions.c.id).where(sessions.c.id.in_(session_ids))
+    return list(tx.execute(query).scalars())
+
+
 def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:
     """Return the sessions that have not ended, oldest first.
 

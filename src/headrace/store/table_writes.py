@@ -68,20 +68,20 @@ def request(
     _serialize_requests(tx, {write.location for write in writes})
     if is_requested(tx, statement_id, lease):
         return True
-    rows: list[dict[str, Any]] = [
-        {
-            "statement_id": statement_id,
-            "session_id": lease.session_id,
-            "epoch": lease.epoch,
-            "identity": identity,
-            "location": write.location,
-            "table": write.table,
-            "overwrite": write.overwrite,
-        }
-        for write in writes
-    ]
-    tx.execute(insert(table_writes).values(created_at=clock()), rows)
+    _insert(tx, statement_id, writes, identity, lease)
     return True
+
+
+def announce(
+    tx: Tx, query_id: str, writes: Sequence[TableWrite], identity: str, lease: DriverLease
+) -> None:
+    """Note that a streaming query writes to tables without a lock. Repeating it changes nothing.
+
+    The rows are those of released locks: they block no statement, and a later driver finds the
+    files that this one stages.
+    """
+    if not is_requested(tx, query_id, lease):
+        _insert(tx, query_id, writes, identity, lease, released=True)
 
 
 def is_requested(tx: Tx, statement_id: str, lease: DriverLease) -> bool:
@@ -194,6 +194,31 @@ def forget(tx: Tx, session_id: str, numbers: Collection[int], identities: Sequen
 def _belongs_to_owner_of(session_id: str) -> ColumnElement[bool]:
     """Return the condition that the session of a write has this owner, or is deleted."""
     return or_(sessions.c.id.is_(None), sessions.c.owner == select_owner(session_id))
+
+
+def _insert(
+    tx: Tx,
+    statement_id: str,
+    writes: Sequence[TableWrite],
+    identity: str,
+    lease: DriverLease,
+    *,
+    released: bool = False,
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "statement_id": statement_id,
+            "session_id": lease.session_id,
+            "epoch": lease.epoch,
+            "identity": identity,
+            "location": write.location,
+            "table": write.table,
+            "overwrite": write.overwrite,
+            "released": released,
+        }
+        for write in writes
+    ]
+    tx.execute(insert(table_writes).values(created_at=clock()), rows)
 
 
 def _is_of(statement_id: str, lease: DriverLease) -> tuple[ColumnElement[bool], ...]:

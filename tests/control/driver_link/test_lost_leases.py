@@ -91,6 +91,11 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
             "identity": "metastore",
             "writes": [{"location": "file:/x", "table": None, "overwrite": True}],
         },
+        "announce_writes": {
+            "query_id": new_id("sq"),
+            "identity": "metastore",
+            "writes": [{"location": "file:/x", "table": None, "overwrite": True}],
+        },
         "clear_staging": {"identities": ["metastore"]},
         "begin_generation": {"statement_id": statement_id},
         "carry_out": {"identities": ["metastore"]},

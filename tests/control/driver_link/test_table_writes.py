@@ -6,8 +6,10 @@ import secrets
 
 import httpx
 import pytest
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.running_query import RunningQuery
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -125,3 +127,27 @@ def test_the_next_driver_clears_the_staging_of_a_lost_driver(
     remaining = driver.clear_staging(["metastore"], cleared=[write.number])
     assert write.number not in [other.number for other in remaining]
     assert node.statement(waiting)["state"] == "waiting"
+
+
+def test_what_a_query_stages_in_a_table_is_cleared_after_the_loss_of_its_driver(
+    start_node: StartNode, table: str
+) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    query, other = RunningQuery(node), RunningQuery(node)
+    write = TableWrite(location=table, table="`d`.`t`", overwrite=True)
+    assert query.driver.announce_writes(query.id, [write]).applied
+    assert query.driver.announce_writes(query.id, [write]).applied
+    # It blocks no statement, and another driver cannot announce it.
+    assert not other.driver.announce_writes(query.id, [write]).applied
+    insert = Insert(node, table)
+    assert insert.ask() == (True, None)
+    assert insert.driver.clear_staging(["metastore"]) == []
+    writer = f"{query.session}_{query.driver.bootstrap.epoch}"
+    node.launcher.report_exit(query.session, "killed by SIGKILL")
+    cleared = wait_until(
+        lambda: insert.driver.clear_staging(["metastore"]), what="the driver counts as lost"
+    )
+
+    assert [(each.writer, each.table) for each in cleared] == [(writer, "`d`.`t`")]
+    numbers = [each.number for each in cleared]
+    assert insert.driver.clear_staging(["metastore"], cleared=numbers) == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from tests.support.waiting import wait_until
 
 from headrace.control.sessions.kept_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
+from headrace.model.ids import new_id
 
 _QUICK = {"duration": "1s", "renew": "100ms", "sweep": "50ms"}
 
@@ -137,3 +141,29 @@ def test_a_log_that_is_a_link_is_not_kept(tmp_path: Path, postgres_url: str) -> 
         assert KeptLogs(node.node.context, WorkerPool("test", threads=1, seconds=10.0)).run() == 0
 
     assert not (results / log.name).exists()
+
+
+def test_logs_of_sessions_that_the_store_has_deleted_are_removed(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    store = f"sqlite:///{tmp_path / 'headrace.db'}"
+    with serve(tmp_path / "one", store, results=str(results)) as node:
+        folder = node.node.settings.layout.session_logs
+        existing = start_with_log(node).split("/")[-2]
+        deleted, recent, elsewhere = (new_id("se") for _ in range(3))
+        for session_id in (deleted, recent):
+            (folder / f"{session_id}.log").write_text("x")
+        for session_id in (deleted, recent, elsewhere):
+            (results / f"{session_id}.log").write_text("x")
+        long_ago = time.time() - timedelta(days=31).total_seconds()
+        for file in [*results.iterdir(), *folder.iterdir()]:
+            if recent not in file.name:
+                os.utime(file, (long_ago, long_ago))
+        logs = KeptLogs(node.node.context, WorkerPool("test", threads=1, seconds=10.0))
+
+        assert logs.remove_deleted() == 1
+        assert logs.remove_deleted() == 0
+        kept = {file.name for file in folder.glob("se_*.log")}
+        assert kept == {f"{session_id}.log" for session_id in (existing, recent)}
+        # The log of `elsewhere` may belong to another store with the same results location.
+        assert {file.stem for file in results.glob("se_*.log")} == {recent, elsewhere}

@@ -204,6 +204,31 @@ def test_files_of_another_user_are_not_mistaken_for_a_half_finished_rename(
     assert (list_tables(spark), list_directories(spark)) == ([], ["elsewhere", "t"])
 
 
+def test_a_record_cannot_pass_off_files_of_another_user_as_those_of_its_table(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, database_path: Path
+) -> None:
+    """The driver has removed its staged files, and names a file of another directory."""
+    crash_in_rename(spark, link, monkeypatch)
+    (database_path / "t").rename(database_path / "elsewhere")
+    (database_path / "t").mkdir()
+    (database_path / "t" / "theirs").write_text("x")
+    assert link.staged is not None
+    record = link.staged.record | {"marker_file": "theirs"}
+    link.staged = link.staged.model_copy(update={"record": record})
+    with pytest.raises(LocationNotEmpty, match=r"/t\. "):
+        CtasRun(spark, TEXT, link, earlier=journal_entry(link))
+
+    assert (database_path / "t" / "theirs").read_text() == "x"
+
+
+def test_a_published_table_has_no_file_of_its_transaction(
+    spark: SparkSession, link: JournalLink, database_path: Path
+) -> None:
+    CtasRun(spark, TEXT, link)
+
+    assert not list((database_path / "t").glob("*headrace*"))
+
+
 @pytest.fixture
 def existing_table(spark: SparkSession, database: str) -> None:
     """Create a table `t` with one row."""

@@ -12,6 +12,7 @@ from tests.support.streams import NUMBERS, StartRun, make_desired
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.materialized_view import NameScope
+from headrace.model.messages import AnnounceWrites
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,15 @@ def stream_session(spark: SparkSession) -> SparkSession:
 
 
 @pytest.fixture
-def start(stream_session: SparkSession, tmp_path: Path) -> Iterator[StartRun]:
+def announced() -> list[AnnounceWrites]:
+    """Return the announced writes of all runs of the test."""
+    return []
+
+
+@pytest.fixture
+def start(
+    stream_session: SparkSession, tmp_path: Path, announced: list[AnnounceWrites]
+) -> Iterator[StartRun]:
     """Return a function that starts a run: `start(save, *definitions)`. It stops at the end."""
     from pyspark.sql import SparkSession
 
@@ -59,7 +68,7 @@ def start(stream_session: SparkSession, tmp_path: Path) -> Iterator[StartRun]:
     ) -> SparkRun:
         desired = make_desired(text, definitions, tmp_path, conf or {})
         spec = desired.spec.model_copy(update={"scope": scope})
-        starter = RunStarter(clone, epoch=epoch)
+        starter = RunStarter(clone, epoch=epoch, announce_writes=announced.append)
         update = {"spec": spec, "last_batch": last_batch}
         started.append(starter.start(desired.model_copy(update=update)))
         return started[-1]

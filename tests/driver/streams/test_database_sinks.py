@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.support.postgres import Postgres
-from tests.support.streams import StartRun, finish, forget_commits
+from tests.support.streams import QUERY_ID, StartRun, finish, forget_commits
 
 from headrace.driver.streams.jdbc_sink import JdbcSink
 from headrace.driver.streams.jdbc_staging import drop_all_staging
@@ -55,6 +55,7 @@ def target(postgres: Postgres) -> Target:
 SAVE = "SAVE STREAM numbers TO db TRIGGER AVAILABLE NOW"
 OWN = {"headrace_ledger", "numbers"}
 """Tables that stay after a batch."""
+STAGED = f"headrace_batch_{QUERY_ID[-12:]}"
 STEPS = ["_save", "_commit", "_drop_staging"]
 """Steps of a batch in which a driver can be killed."""
 
@@ -105,9 +106,9 @@ def test_the_next_driver_drops_what_a_killed_one_has_staged(
     start: StartRun, numbers: str, target: Target, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     run_until_killed(monkeypatch, start, step, SAVE, numbers, target.sink)
-    assert target.tables - OWN == {"headrace_batch_1_1"}
+    assert target.tables - OWN == {f"{STAGED}_1"}
     # A driver drops nothing of a later one, which has fenced it, and nothing of another query.
-    others = {"headrace_batch_1_3", "headrace_batch_1x", "headrace_batch_12_1"}
+    others = {f"{STAGED}_3", f"{STAGED}x", "headrace_batch_2_1"}
     for other in others:
         target.execute(f"CREATE TABLE {other} (n INT)")
     finish(start(SAVE, numbers, target.sink, epoch=2))
@@ -133,7 +134,7 @@ def test_an_intent_drops_what_killed_drivers_of_an_ended_query_have_staged(
     staged = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'headrace_batch%'"
     assert target.execute(staged) == [(1,)]
     jdbc = target.sink.partition("'url' = '")[2].partition("'")[0]
-    drop_all_staging(spark, {"URL": jdbc, "dbTable": table, "user": "postgres"}, "sq_1")
+    drop_all_staging(spark, {"URL": jdbc, "dbTable": table, "user": "postgres"}, QUERY_ID)
 
     assert target.execute(staged) == [(0,)]
 

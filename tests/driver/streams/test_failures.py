@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.streams import StartRun, finish
+from tests.support.streams import QUERY_ID, StartRun, finish
 
 from headrace.driver.failures import describe_failure
 from headrace.driver.streams.supervised_query import RunFailed
+from headrace.model.messages import AnnounceWrites
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,3 +95,20 @@ def test_an_error_of_a_python_function_is_the_message_of_a_statement(
         spark.sql(text)._jdf.collectToPython()
 
     assert describe_failure(caught.value, text).message == "KeyError: 'no 7'"
+
+
+@pytest.mark.parametrize("sink", ["TABLE announced", "noop"])
+def test_a_query_announces_the_table_of_files_in_which_its_batches_stage(
+    start: StartRun,
+    numbers: str,
+    stream_session: SparkSession,
+    announced: list[AnnounceWrites],
+    sink: str,
+) -> None:
+    try:
+        finish(start(SAVE.format(stream="numbers", sink=sink), numbers))
+    finally:
+        stream_session.sql("DROP TABLE IF EXISTS announced")
+
+    tables = [(each.query_id, write.table) for each in announced for write in each.writes]
+    assert tables == ([] if sink == "noop" else [(QUERY_ID, "`default`.`announced`")])

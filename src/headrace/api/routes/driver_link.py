@@ -35,6 +35,7 @@ from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
+    AnnounceWrites,
     BeginWrite,
     ClearStaging,
     Ended,
@@ -100,6 +101,7 @@ CALLS: dict[str, LinkCall] = {
     ),
     "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
     "begin_write": _call(BeginWrite, lambda link, *call: link.writes.begin_write(*call)),
+    "announce_writes": _call(AnnounceWrites, lambda link, *call: link.writes.announce(*call)),
     "clear_staging": _call(ClearStaging, lambda link, *call: link.writes.clear_staging(*call)),
     "begin_generation": _call(
         BeginGeneration, lambda link, *call: link.views.begin_generation(*call)

@@ -6,9 +6,16 @@ The calls raise LeaseLost if the driver no longer owns its session.
 from __future__ import annotations
 
 from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.model.messages import BeginWrite, ClearStaging, OrphanedWrites, WriteLock
+from headrace.model.messages import (
+    Acknowledged,
+    AnnounceWrites,
+    BeginWrite,
+    ClearStaging,
+    OrphanedWrites,
+    WriteLock,
+)
 from headrace.model.session import DriverLease
-from headrace.store import table_writes
+from headrace.store import stream_queries, table_writes
 from headrace.store.database import Database
 
 _MAX_ORPHANED_WRITES = 100
@@ -16,7 +23,7 @@ _MAX_ORPHANED_WRITES = 100
 
 
 class WriteLocks:
-    """Serves the calls `begin_write` and `clear_staging`."""
+    """Serves the calls `begin_write`, `announce_writes` and `clear_staging`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -40,6 +47,16 @@ class WriteLocks:
                 return WriteLock(granted=False)
             blocker = table_writes.find_blocker(tx, message.statement_id, lease)
         return WriteLock(granted=blocker is None, waits_for=blocker)
+
+    def announce(self, lease: DriverLease, message: AnnounceWrites) -> Acknowledged:
+        """Note the tables to which a streaming query of the driver writes."""
+        with self._database.write("link.announce_writes") as tx:
+            load_owned_view(tx, lease)
+            query = stream_queries.get(tx, message.query_id)
+            is_own = query is not None and query.session_id == lease.session_id
+            if is_own:
+                table_writes.announce(tx, message.query_id, message.writes, message.identity, lease)
+        return Acknowledged(applied=is_own)
 
     def clear_staging(self, lease: DriverLease, message: ClearStaging) -> OrphanedWrites:
         """Forget the orphaned writes that the driver has cleared, and return at most 100 others."""

@@ -1,4 +1,6 @@
-"""Copies of the logs of ended sessions in the results location, where every node can read them.
+"""The logs of ended sessions: copies in the results location, and the end of logs and copies.
+
+Every node can read a copy.
 
 Other accounts may read that location, so that a copy contains no secret that its line names.
 
@@ -9,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 
 from headrace.control.context import NodeContext
 from headrace.control.sessions.log_files import read_log
 from headrace.control.worker_pool import WorkerPool
+from headrace.durations import seconds_of
 from headrace.errors import HeadraceError
 from headrace.storage import locations
 from headrace.storage.places import join
@@ -39,6 +43,7 @@ class KeptLogs:
         self._folder = context.settings.layout.session_logs
         self._location = context.settings.results.location
         self._calls = calls
+        self._retention_seconds = seconds_of(context.settings.history.retention)
         self._kept: set[str] | None = None
 
     def run(self) -> int:
@@ -61,6 +66,52 @@ class KeptLogs:
             self._kept |= copied
             count += len(copied)
         return count
+
+    def remove_deleted(self) -> int:
+        """Delete the logs of this home whose sessions the store has deleted, and their copies.
+
+        Another store can have sessions of the same home or results location: only logs of this home
+        are deleted, and only when they are older than `history.retention`. Return their number.
+
+        Raises:
+            ResultsUnavailable: The logs cannot be listed.
+            StoreUnavailable: The store does not answer.
+        """
+        if self._retention_seconds is None:
+            return 0
+        oldest = time.time() - self._retention_seconds
+        old = sorted(
+            session_id
+            for session_id in _session_ids(locations.list_names(str(self._folder)))
+            if self._changed_at(session_id) < oldest
+        )
+        count = 0
+        for start in range(0, len(old), _BATCH):
+            batch = old[start : start + _BATCH]
+            with self._database.read() as tx:
+                existing = set(sessions.find_existing(tx, batch))
+            count += sum(self._remove(each) for each in batch if each not in existing)
+        return count
+
+    def _changed_at(self, session_id: str) -> float:
+        try:
+            return (self._folder / kept_log_name(session_id)).stat().st_mtime
+        except OSError:
+            return time.time()
+
+    def _remove(self, session_id: str) -> bool:
+        name = kept_log_name(session_id)
+        try:
+            if self._location is not None:
+                # The copy first: without the log, no node would find the copy again.
+                self._calls.call(locations.delete, join(self._location, name))
+            (self._folder / name).unlink(missing_ok=True)
+        except (HeadraceError, OSError) as error:
+            _LOG.error("session %s: its log could not be deleted: %s", session_id, error)
+            return False
+        if self._kept is not None:
+            self._kept.discard(session_id)
+        return True
 
     def _copy(self, location: str, session_id: str) -> bool:
         name = kept_log_name(session_id)

@@ -69,18 +69,11 @@ class HadoopFiles:
         """
         return sorted(self._walk(location), key=lambda file: (file.startswith("_"), file))
 
-    def find_data_file(self, location: str) -> str | None:
-        """Return the relative path of one file below a directory, a data file if possible.
-
-        Data files are those without a component that begins with `_` or `.`. Returns None if the
-        directory holds no file.
-        """
+    def touch(self, location: str) -> None:
+        """Create an empty file, or empty an existing one."""
         path, system = self.resolve(location)
-        if not system.exists(path):
-            return None
-        # On a local disk, `listFiles` starts a process that reads the permissions of each file.
-        file = _find_file(system, path, with_hidden=False)
-        return file or _find_file(system, path, with_hidden=True)
+        overwrites = True
+        system.create(path, overwrites).close()
 
     def move(self, source: str, target: str) -> bool:
         """Move a file or directory. Return False if the target exists or the move fails."""
@@ -133,22 +126,6 @@ class HadoopFiles:
             stream.cancel()
             raise
         stream.close()
-
-
-def _find_file(system: Any, directory: Any, *, with_hidden: bool) -> str | None:
-    """Return the path of one file below a directory, relative to it, or None."""
-    entries = system.listStatusIterator(directory)
-    while entries.hasNext():
-        entry = entries.next()
-        name = str(entry.getPath().getName())
-        if name.startswith(("_", ".")) and not with_hidden:
-            continue
-        if entry.isFile():
-            return name
-        file = _find_file(system, entry.getPath(), with_hidden=with_hidden)
-        if file is not None:
-            return f"{name}/{file}"
-    return None
 
 
 def _is_empty_directory(path: Any, system: Any, ignore_prefix: str | None = None) -> bool:

@@ -38,20 +38,16 @@ class MetastoreRenames:
             not self._files.exists(location) for location in self._catalog.staged_locations(path)
         )
 
-    def is_half_finished(
-        self, path: TablePath, new_location: str, marker_file: str | None = None
-    ) -> bool:
+    def is_half_finished(self, path: TablePath, new_location: str, marker_file: str) -> bool:
         """Return whether the rename moved the files of the table but did not change its name.
 
         Args:
-            marker_file: Relative path of a file of the table. It distinguishes the table's files
-                from those of another table at the new location.
+            marker_file: File that the transaction has written to the table's directory before the
+                rename. It distinguishes the directory from any other one at the new location.
         """
         return self._find_abandoned_location(path, new_location, marker_file) is not None
 
-    def undo_half_finished(
-        self, path: TablePath, new_location: str, marker_file: str | None = None
-    ) -> None:
+    def undo_half_finished(self, path: TablePath, new_location: str, marker_file: str) -> None:
         """Move the files of a table back to the location that the catalog names.
 
         Do nothing if the rename is not half-finished, or if the metastore completes it meanwhile.
@@ -87,14 +83,13 @@ class MetastoreRenames:
             self._files.move(location, new_location)
 
     def _find_abandoned_location(
-        self, path: TablePath, new_location: str, marker_file: str | None
+        self, path: TablePath, new_location: str, marker_file: str
     ) -> str | None:
         """Return the table's location in the catalog if its files are at the new location instead.
 
         Returns None if the rename has not begun, has completed, or concerns no managed table.
         """
         location = self._catalog.managed_location(path)
-        moved = f"{new_location}/{marker_file}" if marker_file else new_location
-        if location is None or not self._files.exists(moved):
+        if location is None or not self._files.exists(f"{new_location}/{marker_file}"):
             return None
         return None if self._files.exists(location) else location

@@ -153,7 +153,6 @@ class SessionCatalog(TwoPhaseCatalog):
             update={
                 "created_final_location": claimed.created_final_location,
                 "files": claimed.files,
-                "marker_file": claimed.marker_file,
             }
         )
         return StagedTable(record, self._v1_catalog, self._files, restored=True)

@@ -59,11 +59,6 @@ class StagedRecord(BaseModel):
     """Name of the replaced table until the commit drops it. None if no table is replaced."""
     files: list[RelativeFile] | None = None
     """All files of an external table, relative to `staging_location`, from the end of the write."""
-    marker_file: RelativeFile | None = None
-    """One file of a managed table, relative to `staging_location`, from the end of the write.
-
-    It identifies the table's files after a half-finished rename has moved them.
-    """
 
 
 class StagedTable(TwoPhaseTable):
@@ -101,8 +96,7 @@ class StagedTable(TwoPhaseTable):
             files = self._files.list_files(location)
             self._record = self._record.model_copy(update={"files": files})
         else:
-            marker_file = self._files.find_data_file(location)
-            self._record = self._record.model_copy(update={"marker_file": marker_file})
+            self._files.touch(f"{location}/{_marker(self._record.staged)}")
 
     def is_published(self) -> bool:
         target = self._record.target
@@ -159,8 +153,8 @@ class StagedTable(TwoPhaseTable):
 
     def _is_rename_half_finished(self) -> bool:
         record = self._record
-        return record.marker_file is not None and self._renames.is_half_finished(
-            record.staged, record.final_location, record.marker_file
+        return not record.external and self._renames.is_half_finished(
+            record.staged, record.final_location, _marker(record.staged)
         )
 
     def _undo_half_finished_renames(self) -> None:
@@ -169,13 +163,14 @@ class StagedTable(TwoPhaseTable):
         At most one of the two can be half-finished.
         """
         record = self._record
-        if record.marker_file is not None:
+        if not record.external:
             self._renames.undo_half_finished(
-                record.staged, record.final_location, record.marker_file
+                record.staged, record.final_location, _marker(record.staged)
             )
         if record.backup is not None and self._catalog.kind_of(record.backup) is None:
             backup_location = self._catalog.default_location(record.backup)
-            self._renames.undo_half_finished(record.target, backup_location)
+            marker = _marker(record.backup)
+            self._renames.undo_half_finished(record.target, backup_location, marker)
 
     def _complete_if_published(self) -> bool:
         """Finish the remaining steps if the table is published. Return whether it is."""
@@ -199,6 +194,9 @@ class StagedTable(TwoPhaseTable):
             raise self._staged_table_missing()
         existing, backup = self._catalog.kind_of(self._record.target), self._record.backup
         if existing == "table" and backup is not None and self._catalog.kind_of(backup) is None:
+            location = self._catalog.managed_location(self._record.target)
+            if location is not None:
+                self._files.touch(f"{location}/{_marker(backup)}")
             self._catalog.rename(self._record.target, backup)
         elif existing is not None:
             raise table_exists_error(self._record.target, existing)
@@ -276,8 +274,10 @@ class StagedTable(TwoPhaseTable):
                 f" table of that name was created. The replaced table is now {backup.sql_name}."
                 " Rename or drop the other table, and run headrace recover."
             )
-        self._renames.undo_half_finished(backup, self._catalog.default_location(target))
+        location, marker = self._catalog.default_location(target), _marker(backup)
+        self._renames.undo_half_finished(backup, location, marker)
         self._catalog.rename(backup, target)
+        self._files.remove(f"{location}/{marker}")
 
     def _explain_rename_error(self, error: Exception | None = None) -> StatementFailed:
         """Return the reason why the staged table cannot get the target name."""
@@ -301,7 +301,19 @@ class StagedTable(TwoPhaseTable):
         )
 
     def _clean_up(self) -> None:
-        if self._record.backup is not None:
-            self._catalog.drop(self._record.backup)
-        if self._record.external:
-            self._files.remove(self._record.staging_location)
+        record = self._record
+        if record.backup is not None:
+            self._catalog.drop(record.backup)
+        if record.external:
+            self._files.remove(record.staging_location)
+        else:
+            self._files.remove(f"{record.final_location}/{_marker(record.staged)}")
+
+
+def _marker(path: TablePath) -> str:
+    """Return the name of the file that shows which transaction has renamed a directory.
+
+    The transaction writes the file before the rename, and readers skip it. The name follows from
+    the transaction: a forged record cannot make another directory look like that of its table.
+    """
+    return f"_{path.table}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
@@ -28,11 +30,14 @@ from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
 from headrace.driver.streams.view_refresh import start_refresh
+from headrace.driver.writes.detect import WriteDetector
 from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
+from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
+from headrace.model.messages import AnnounceWrites
 from headrace.model.stream_query import DesiredQuery, QueryProgress
 
 _LOG = logging.getLogger("headrace.driver.streams")
@@ -167,13 +172,22 @@ class SparkRun:
 class RunStarter:
     """Starts the runs of the queries of one driver."""
 
-    def __init__(self, clone_session: Callable[[], SparkSession], *, epoch: int) -> None:
+    def __init__(
+        self,
+        clone_session: Callable[[], SparkSession],
+        *,
+        epoch: int,
+        announce_writes: Callable[[AnnounceWrites], None] = lambda _message: None,
+    ) -> None:
         """Create a starter.
 
         Args:
             clone_session: Returns a session like that of the statements.
             epoch: Epoch of the driver.
+            announce_writes: Notes the tables of files to which a query will write, so that later
+                drivers remove what this one stages in them.
         """
+        self._announce_writes = announce_writes
         self._clone_session = clone_session
         self._epoch = epoch
 
@@ -181,7 +195,7 @@ class RunStarter:
         """Start a run, which continues from the checkpoint. Raises RunFailed."""
         command = parse(desired.spec.text).command
         assert isinstance(command, SaveStream | CreateMaterializedView)
-        errors = BatchErrors()
+        errors = BatchErrors(partial(self._announce, desired))
         try:
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
@@ -200,6 +214,7 @@ class RunStarter:
             else:
                 rows = _open_rows(session, desired, command)
                 if not rows.isStreaming:
+                    self._announce(desired, session)
                     return start_batch(rows, desired, command)
                 query = start_query(rows, desired, command, errors, epoch=self._epoch)
         except Py4JNetworkError:
@@ -211,6 +226,23 @@ class RunStarter:
             failure = describe_failure(error, _text_of(desired))
             raise RunFailed(failure, is_permanent=is_permanent(error)) from error
         return SparkRun(session, query, errors)
+
+    def _announce(self, desired: DesiredQuery, session: SparkSession) -> None:
+        """Note the table of files that a query inserts into, if there is one.
+
+        Raises LeaseLost and NoNodeAnswers.
+        """
+        command = parse(desired.spec.text).command
+        if not (isinstance(command, SaveStream) and command.to_table):
+            return
+        name = qualified_name_to_sql(command.target)
+        insert = f"INSERT INTO {name} VALUES (1)"  # noqa: S608 - it is only parsed
+        plan = Py4JBridge(session).state.sqlParser().parsePlan(insert)
+        writes = WriteDetector(session).find_writes(plan)
+        if writes:
+            identity = SessionCatalog(session, "spark_catalog").identity()
+            message = AnnounceWrites(query_id=desired.id, identity=identity, writes=writes)
+            self._announce_writes(message)
 
 
 def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream) -> DataFrame:

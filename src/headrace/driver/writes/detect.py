@@ -40,6 +40,7 @@ _EXCLUSIVE = {
 _WRAPPERS = {"UnresolvedWith", "Union"}
 """A WITH clause, and the INSERTs of Hive's `FROM … INSERT … INSERT …`."""
 _SCRIPT = "CompoundBody"
+_EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
 _IDENTIFIER_CLAUSE = "PlanWithUnresolvedIdentifier"
 
 
@@ -117,6 +118,12 @@ class WriteDetector:
             return self._jvm.list_of(plan.children())
         if kind == _SCRIPT:
             return [part for part in plan_parts(plan) if plan_class_name(part) != _SCRIPT]
+        if kind == _EXECUTE_IMMEDIATE:
+            text = plan.sqlStmtStr()
+            if plan_class_name(text) != "Literal":
+                # Only Spark can evaluate the variables of a session.
+                return []
+            return [self._jvm.state.sqlParser().parsePlan(str(text.value().toString()))]
         if kind == _IDENTIFIER_CLAUSE:
             return [plan.planBuilder().apply(self._evaluate_identifier(plan), plan.children())]
         return []
