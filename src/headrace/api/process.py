@@ -46,6 +46,8 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    # Alembic writes a line for each step of a new store.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     _check_auth(settings, embedded=embedded)
     if embedded:
         settings = settings.for_embedded()

@@ -101,7 +101,8 @@ def write_errors(terminal: Terminal, errors: list[Json]) -> int:
         terminal.warn(f"error: {prefix}{error['message']}")
         if error.get("hint"):
             terminal.warn(f"hint: {error['hint']}")
-    terminal.warn(f"{len(errors)} errors; nothing was changed.")
+    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    terminal.warn(f"{count}; nothing was changed.")
     return EXIT_USAGE
 
 

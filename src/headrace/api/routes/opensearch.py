@@ -136,7 +136,7 @@ class AsyncQueryResult(ResponseModel):
     """Why the query failed, with the error condition of Spark in brackets."""
 
 
-@router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(406, 413))
+@router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(406, 413, 429))
 def create_async_query(
     request: Request, caller: Authenticated, body: AsyncQueryRequest
 ) -> Response:
