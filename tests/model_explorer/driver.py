@@ -58,7 +58,7 @@ def list_steps(driver: DriverState, kind: str) -> Iterator[tuple[str, Change]]:
 
 
 def _renew(world: World, driver: DriverState, link: DriverLinkService) -> World:
-    link.renew(_lease(driver), Renew(streams=0))
+    link.renewals.renew(_lease(driver), Renew(streams=0))
     return world.with_driver(replace(driver, renewed=True))
 
 

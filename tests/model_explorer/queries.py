@@ -132,5 +132,5 @@ def _renew(
         )
         reports.append(report)
     is_running = query is not None and query.state is StreamState.RUNNING
-    link.renew(lease, Renew(streams=int(is_running), queries=reports))
+    link.renewals.renew(lease, Renew(streams=int(is_running), queries=reports))
     return world.with_driver(replace(driver, renewed=True, sequence=sequence, reported=query))

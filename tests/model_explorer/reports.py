@@ -63,6 +63,7 @@ class RecordingLink:
     def __init__(self, link: DriverLinkService, *, holds: bool) -> None:
         self._link = link
         self._holds = holds
+        self.renewals = self
         self.tables = self
         self.views = self
         self.sent: list[tuple[str, Message]] = []
@@ -105,8 +106,12 @@ class RecordingLink:
 
 def deliver(link: DriverLinkService, call: str, lease: DriverLease, message: Message) -> Any:
     """Make a call of a driver."""
-    owner = {"transact": link.tables, "begin_generation": link.views}.get(call, link)
-    return getattr(owner, call)(lease, message)
+    parts = {
+        "renew": link.renewals,
+        "transact": link.tables,
+        "begin_generation": link.views,
+    }
+    return getattr(parts.get(call, link), call)(lease, message)
 
 
 def add_sent(

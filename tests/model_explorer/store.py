@@ -13,6 +13,7 @@ from headrace.store import job_tables, stream_tables, view_tables  # noqa: F401 
 from headrace.store.clock import CLOCK_FUNCTION, Instant
 from headrace.store.database import Database, Tx
 from headrace.store.tables import events, metadata
+from headrace.store.writer_queue import WriterQueue
 
 Rows = tuple[tuple[tuple[Any, ...], ...], ...]
 """The rows of the captured tables, in the order of TABLES."""
@@ -52,7 +53,7 @@ class MemoryStore(Database):
             connect_args={"isolation_level": None, "check_same_thread": False},
         )
         event.listen(engine, "connect", self._register_clock)
-        super().__init__("sqlite", engine, engine)
+        super().__init__("sqlite", engine, engine, queue=WriterQueue(), write_seconds=5.0)
         self.now = 0.0
         """The time of the database, in seconds."""
         self.enter: Any = None
@@ -71,7 +72,7 @@ class MemoryStore(Database):
             yield self._tx
 
     @contextmanager
-    def write(self, name: str) -> Iterator[Tx]:
+    def write(self, name: str, **_precedence: object) -> Iterator[Tx]:
         with self.enter(name):
             yield self._tx
 
