@@ -108,3 +108,38 @@ def test_a_watch_without_a_terminal_writes_once(
     assert done.stdout.count(query.name) >= 1
     assert len(COUNTDOWN.findall(done.stdout)) == 1
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_list_without_live_queries_says_where_the_others_are(
+    served: InProcessNode, query: RunningQuery, stream_environment: dict[str, str]
+) -> None:
+    def list_streams(*options: str) -> tuple[str, str]:
+        done = subprocess.run(
+            [*COMMAND, "stream", "list", *options],
+            env=stream_environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout, done.stderr
+
+    assert "ended" not in list_streams()[1]
+    served.act_on_stream(query.name, "stop")
+    query.report(StreamState.STOPPED)
+    assert list_streams()[1] == "No query is live. 1 ended: headrace stream list --all\n"
+    assert query.name in list_streams("--all")[0]
+    assert list_streams("--all")[1] == ""
+
+
+def test_a_list_of_no_query_says_how_to_start_one(
+    served: InProcessNode, stream_environment: dict[str, str]
+) -> None:
+    assert served.http.get("/api/v1/streams").json()["items"] == []
+    done = subprocess.run(
+        [*COMMAND, "stream", "list"],
+        env=stream_environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "There is no query. SAVE STREAM starts one.\n"

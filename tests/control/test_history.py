@@ -257,7 +257,9 @@ def test_ended_queries_and_dropped_definitions_are_deleted_and_live_ones_stay(
     assert _ids(store, stream_queries_table) == {kept}
     assert _ids(store, stream_progress_table, "query_id") == {kept}
     with store.read() as tx:
-        assert [each.name for each in definitions.list_live(tx, "ada", "adhoc")] == ["live"]
+        assert [
+            each.name for each in definitions.list_live(tx, "ada", "adhoc", DefinitionKind.STREAM)
+        ] == ["live"]
         assert tx.execute(select(func.count()).select_from(definitions_table)).scalar() == 1
 
 

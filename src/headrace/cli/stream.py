@@ -82,6 +82,8 @@ def list_streams(
                 return
             page["items"] = [summarize(item) for item in page["items"]]
             write_page(terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
+            if not (page["items"] or ended or before):
+                terminal.notice(_describe_ended(client.streams(limit=limit)))
 
         _write_once_or_watch(terminal, read, write, watch=watch)
 
@@ -142,6 +144,18 @@ def _add_action(action: str, help_text: str) -> None:
 def _act(client: Client, terminal: Terminal, name: str, action: str) -> None:
     query = client.act_on_stream(name, action)
     terminal.info(f"The query {query['name']} ({query['id']}) is {query['state']}.")
+
+
+def _describe_ended(page: Json) -> str:
+    """Return what a list of the live queries says if there are none.
+
+    Args:
+        page: The queries that have ended.
+    """
+    count = f"{len(page['items'])}{' or more' if page['next'] else ''}"
+    if not page["items"]:
+        return "There is no query. SAVE STREAM starts one."
+    return f"No query is live. {count} ended: headrace stream list --all"
 
 
 _add_action("stop", "Stop queries. Their checkpoints stay.")

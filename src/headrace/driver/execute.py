@@ -25,7 +25,8 @@ from headrace.driver.parameters import empty_frame
 from headrace.driver.planner import plan_statement
 from headrace.driver.spark import Spark
 from headrace.driver.state.tracker import SessionStateTracker
-from headrace.driver.streams.statements import run_stream_statement
+from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
+from headrace.driver.streams.statements import describe_rows, run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
 from headrace.driver.writes.locks import wait_for_lock
@@ -153,19 +154,37 @@ class Execution:
             session = self._choose_session()
         if self._may_change_session:
             self._tracker = self._spark.track_state()
-        with override_for_statement(session, assignment.conf):
-            self._plan = plan = self._make_plan(session)
-            self._start_hooks(plan)
-            try:
-                self._prepare_writes(plan)
-                self._announce_effects(plan)
+        streams = NamedStreams(session, self._link.find_streams)
+        try:
+            with override_for_statement(session, assignment.conf):
+                return self._run_plan(session, streams)
+        finally:
+            streams.drop()
+
+    def _run_plan(self, session: SparkSession, streams: NamedStreams) -> ResultReport:
+        """Plan and run the statement, with the named streams that it reads."""
+        is_spark, text = self.assignment.command is None, self.assignment.text
+        if is_spark and not self.assignment.is_query:
+            streams.prepare_script(text)
+        if is_spark:
+            plan = streams.call(lambda: self._make_plan(session), text)
+        else:
+            plan = self._make_plan(session)
+        self._plan = plan
+        self._start_hooks(plan)
+        try:
+            self._prepare_writes(plan)
+            self._announce_effects(plan)
+            if is_spark and plan.hook is None:
+                self._frame = streams.call(plan.run, text)
+            else:
                 self._frame = plan.run()
-                report = self._write_result(plan, session)
-            finally:
-                if self._hooks.has_active:
-                    # Hooks publish or remove a table: a cancel must not interrupt their jobs.
-                    self.remove_job_tag()
-            self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
+            report = self._write_result(plan, session)
+        finally:
+            if self._hooks.has_active:
+                # Hooks publish or remove a table: a cancel must not interrupt their jobs.
+                self.remove_job_tag()
+        self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
 
     def _write_result(self, plan: ExecutionPlan, session: SparkSession) -> ResultReport:
@@ -206,13 +225,14 @@ class Execution:
             )
             return planner.plan(self._facts)
         return ExecutionPlan(
+            note=describe_rows(self.assignment),
             run=lambda: run_stream_statement(
                 session,
                 self.assignment,
                 self._supervisor,
                 clone_session=self._spark.clone_session,
                 cancelling=self._cancelling,
-            )
+            ),
         )
 
     def _run_task(self, session: SparkSession) -> DataFrame:
@@ -285,6 +305,7 @@ class Execution:
 
     def _handle_failure(self, error: Exception) -> _Outcome:
         """Call the hooks for a failed or cancelled statement, and return its outcome."""
+        error = explain_endless_rows(error)
         failure = describe_failure(error, self.assignment.text)
         if not self._started_hooks:
             self._start_hooks(None)

@@ -38,6 +38,8 @@ from headrace.model.messages import (
     ClearStaging,
     Ended,
     FailedRecovery,
+    FindStreams,
+    FoundStreams,
     Goodbye,
     Hello,
     Message,
@@ -275,6 +277,15 @@ class NodeLink:
         """
         message = ClearStaging(identities=identities, cleared=cleared, after=after)
         return self._call("clear_staging", message, OrphanedWrites).writes
+
+    def find_streams(self, names: list[str]) -> FoundStreams:
+        """Return the definitions of the streams of the session's owner that have these names."""
+        try:
+            return self._call("find_streams", FindStreams(names=names), FoundStreams)
+        except LinkRefused as error:
+            # A node one version older does not know the call.
+            _LOG.warning("streams cannot be found: %s", error.message)
+            return FoundStreams()
 
     def begin_generation(self, statement_id: str, new: NewView | None) -> Generation:
         """Begin the next generation of the view that a statement writes."""

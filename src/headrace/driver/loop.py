@@ -65,6 +65,7 @@ class Loop:
             self._clone_for_stream,
             epoch=link.bootstrap.epoch,
             announce_writes=link.announce_writes,
+            find_streams=link.find_streams,
         )
         self._supervisor = Supervisor(
             start_run=starter.start,

@@ -341,6 +341,21 @@ class OrphanedWrites(Message):
     writes: list[OrphanedWrite]
 
 
+class FindStreams(Message):
+    """`find_streams`: return the streams of the session's owner that have these names."""
+
+    names: Annotated[list[IndexedText], Field(min_length=1, max_length=1000, fail_fast=True)]
+
+
+class FoundStreams(Message):
+    """Answer to `find_streams`."""
+
+    definitions: list[str] = []
+    """The statements that define the streams, each after those it reads."""
+    failure: Failure | None = None
+    """Why they cannot be read, for example because there are too many."""
+
+
 class Ended(Message):
     """`ended`: how a statement ended. Repeating the call is harmless."""
 

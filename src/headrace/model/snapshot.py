@@ -25,6 +25,24 @@ class EntryForm(StrEnum):
     JAVA = "java"  # base64 of the Java-serialised object that Spark holds
 
 
+class SessionView(BaseModel):
+    """A temporary view of a session, with all that another session needs to create it again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: _Text
+    query: _Text
+    columns: _Texts = []
+    """Names of its columns, if they are not those of the query."""
+    catalog: _Text
+    namespace: _Texts
+    """Catalog and namespace in which its query resolves names."""
+    conf: Annotated[dict[_Text, _Text], Field(max_length=MAX_PARTS)] = {}
+    """Configuration with which Spark analyses its query."""
+    reads: _Texts = []
+    """Names of the temporary views that its query reads, streams included."""
+
+
 class SnapshotEntry(BaseModel):
     """A view, a function or a variable of a session."""
 
@@ -35,6 +53,8 @@ class SnapshotEntry(BaseModel):
     body: _Text
     default: _Text | None = None
     """For a variable: the expression that DEFAULT stands for."""
+    view: SessionView | None = None
+    """For a temporary view with a query: what a streaming query over the view needs."""
 
 
 _Entries = Annotated[list[SnapshotEntry], Field(max_length=MAX_PARTS, fail_fast=True)]

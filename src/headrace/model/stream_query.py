@@ -18,6 +18,7 @@ from headrace.model.materialized_view import (
     NameScope,
     ViewRows,
 )
+from headrace.model.snapshot import SessionView
 from headrace.model.stream_providers import find_sink
 from headrace.model.text import Count, JsonObject, Name, SmallCount
 
@@ -104,6 +105,8 @@ class QuerySpec(BaseModel):
     """Where a sink of files writes."""
     checkpoint: str | None = None
     """Location of the write-ahead log; None: the query has none."""
+    views: list[SessionView] = []
+    """Temporary views that the query reads, each after those it reads. They may read streams."""
     conf: dict[str, str] = {}
     """Configuration of the statement alone, for every run."""
     scope: NameScope | None = None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, update
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import DefinitionExists
@@ -15,6 +18,8 @@ from headrace.store.stream_tables import definitions
 
 _ENTITY = "definition"
 _LIVE = definitions.c.ended_at.is_(None)
+_MAX_NAMES = 500
+"""Largest number of names in one query: a database limits its parameters."""
 
 
 def define(tx: Tx, definition: Definition, *, replace: bool, actor: str) -> None:
@@ -81,21 +86,45 @@ def drop(
     return dropped
 
 
-def list_live(tx: Tx, owner: str, scope: str) -> list[Definition]:
-    """Return the definitions of an owner in a scope, by kind and name."""
+def find(
+    tx: Tx, owner: str, scope: str, kind: DefinitionKind, names: Sequence[str]
+) -> list[Definition]:
+    """Return the definitions of a kind that have one of these names, in any case and order."""
+    keys = list(dict.fromkeys(name.casefold() for name in names))
+    found: list[Definition] = []
+    for first in range(0, len(keys), _MAX_NAMES):
+        query = select(definitions).where(
+            definitions.c.owner == owner,
+            definitions.c.scope == scope,
+            definitions.c.kind == kind,
+            definitions.c.name_key.in_(keys[first : first + _MAX_NAMES]),
+            _LIVE,
+        )
+        found += map(_from_row, tx.execute(query))
+    return found
+
+
+def list_live(tx: Tx, owner: str, scope: str, kind: DefinitionKind) -> list[Definition]:
+    """Return the definitions of a kind of an owner in a scope, by name."""
     query = (
         select(definitions)
-        .where(definitions.c.owner == owner, definitions.c.scope == scope, _LIVE)
-        .order_by(definitions.c.kind, definitions.c.name_key)
-    )
-    return [
-        Definition(
-            owner=row.owner,
-            scope=row.scope,
-            kind=DefinitionKind(row.kind),
-            name=row.name,
-            text=row.text,
-            created_at=row.created_at,
+        .where(
+            definitions.c.owner == owner,
+            definitions.c.scope == scope,
+            definitions.c.kind == kind,
+            _LIVE,
         )
-        for row in tx.execute(query)
-    ]
+        .order_by(definitions.c.name_key)
+    )
+    return [_from_row(row) for row in tx.execute(query)]
+
+
+def _from_row(row: Row[Any]) -> Definition:
+    return Definition(
+        owner=row.owner,
+        scope=row.scope,
+        kind=DefinitionKind(row.kind),
+        name=row.name,
+        text=row.text,
+        created_at=row.created_at,
+    )

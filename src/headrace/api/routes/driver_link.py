@@ -39,6 +39,7 @@ from headrace.model.messages import (
     BeginWrite,
     ClearStaging,
     Ended,
+    FindStreams,
     Goodbye,
     Hello,
     Message,
@@ -106,6 +107,7 @@ CALLS: dict[str, LinkCall] = {
     "begin_generation": _call(
         BeginGeneration, lambda link, *call: link.views.begin_generation(*call)
     ),
+    "find_streams": _call(FindStreams, DriverLinkService.find_streams),
     "carry_out": _call(CarryOut, lambda link, *call: link.views.carry_out(*call)),
     "goodbye": _call(Goodbye, DriverLinkService.goodbye),
 }

@@ -24,7 +24,7 @@ from headrace.control.driver_link.outcomes import (
     save_report,
 )
 from headrace.control.driver_link.renewals import Renewals
-from headrace.control.driver_link.streams import store_definition
+from headrace.control.driver_link.streams import find_streams, store_definition
 from headrace.control.driver_link.table_journal import TableJournal
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.driver_link.views import (
@@ -48,6 +48,8 @@ from headrace.model.messages import (
     Advanced,
     Assignment,
     Ended,
+    FindStreams,
+    FoundStreams,
     Goodbye,
     Hello,
     Orders,
@@ -293,6 +295,14 @@ class DriverLinkService:
                     if message.scope is not None:
                         stream_queries.set_scope(tx, message.statement_id, message.scope)
         return Acknowledged(applied=applied)
+
+    def find_streams(self, lease: DriverLease, message: FindStreams) -> FoundStreams:
+        """Return the definitions of streams that a statement or a query of the driver reads."""
+        with self._database.read() as tx:
+            load_owned_view(tx, lease)
+            session = sessions.get(tx, lease.session_id)
+            assert session is not None
+            return find_streams(tx, session.owner, message.names)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
         """Fence a driver that is about to exit. A takeover confirms its end, then ends the session.

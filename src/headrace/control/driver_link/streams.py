@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.commands import define
 from headrace.control.streams.submission import list_needed_definitions
+from headrace.errors import InvalidStatement
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateStreamAs
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import IN_FLIGHT
+from headrace.model.messages import FoundStreams
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
-from headrace.model.stream_query import DesiredQuery, QueryReport
+from headrace.model.stream_query import ADHOC_SCOPE, DesiredQuery, QueryReport
 from headrace.store import (
     statements,
     stream_progress,
@@ -38,6 +41,14 @@ def list_definitions_to_read(tx: Tx, statement: Statement) -> list[str]:
     if not isinstance(command, CreateStreamAs):
         return []
     return list_needed_definitions(tx, statement.owner, command)
+
+
+def find_streams(tx: Tx, owner: str, names: Sequence[str]) -> FoundStreams:
+    """Return the definitions of an owner's streams with these names, or why they are too many."""
+    try:
+        return FoundStreams(definitions=DefinedNames(tx, owner, ADHOC_SCOPE).list_needed(names))
+    except InvalidStatement as error:
+        return FoundStreams(failure=Failure.of(error))
 
 
 def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Failure | None:

@@ -16,13 +16,13 @@ from headrace.control.streams.checks import (
 )
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import DEDICATED, JobManifest
+from headrace.deploy.relations import order_relations
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
 from headrace.errors import InvalidStatement, Position
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
-    CreateStreamAs,
     SaveStream,
 )
 from headrace.grammar.text import offset_at
@@ -110,10 +110,9 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
             version=0,
             created_at=_BEFORE_ANY_VERSION,
         )
-    rows = JobRows(
-        setup=list(needed.setup), sql=manifest.sql, code=manifest.code, metadata=metadata
-    )
-    return [_compile(command, needed.streams, needed.sink, rows, conf, directory="")]
+    relations = order_relations([*needed.streams, *needed.setup])
+    rows = JobRows(setup=relations.setup, sql=manifest.sql, code=manifest.code, metadata=metadata)
+    return [_compile(command, relations.streams, needed.sink, rows, conf, directory="")]
 
 
 def _write_statement(manifest: JobManifest, sink: CreateSink | None) -> SaveStream:
@@ -155,20 +154,25 @@ def _compile_script(
     statements, _problems = read_statements(script, allow_queries=True)
     commands = [each.command for each in statements if isinstance(each.command, SaveStream)]
     own = [each for each in statements if not isinstance(each.command, SaveStream)]
-    streams = [each.text for each in own if isinstance(each.command, CreateStream | CreateStreamAs)]
     sinks = {sink.name.casefold(): sink for sink in needed.sinks}
     sinks |= {
         each.command.name.casefold(): each.command
         for each in own
         if isinstance(each.command, CreateSink)
     }
-    setup = [*needed.setup, *(each.text for each in own if each.command is None)]
+    relations = order_relations(
+        [
+            *needed.streams,
+            *needed.setup,
+            *(each.text for each in own if not isinstance(each.command, CreateSink)),
+        ]
+    )
     return [
         _compile(
             command,
-            [*needed.streams, *streams],
+            relations.streams,
             None if command.to_table else sinks.get(command.target[-1].casefold()),
-            JobRows(setup=setup),
+            JobRows(setup=relations.setup),
             conf,
             directory="" if len(commands) == 1 else to_file_name(command.name),
         )

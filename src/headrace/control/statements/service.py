@@ -31,6 +31,7 @@ from headrace.errors import (
     SessionEnded,
 )
 from headrace.grammar.parse import ParsedStatement, parse
+from headrace.grammar.stream_statements import SaveStream
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
@@ -194,7 +195,10 @@ class Statements:
         # A full queue does not refuse a statement that never waits in it.
         max_waiting = None if is_local else self._settings.statements.max_waiting
         statement = statements.insert(tx, new, actor=owner, max_waiting=max_waiting)
-        submission.prepare(tx, self._settings, statement, parsed.command)
+        origin = None
+        if request.session is not None and isinstance(parsed.command, SaveStream):
+            origin = resolve_session(tx, owner, request.session)
+        submission.prepare(tx, self._settings, statement, parsed.command, origin=origin)
         view_submission.prepare(tx, self._settings, statement, parsed.command)
         if is_local:
             self._node_statements.execute(tx, statement)

@@ -96,10 +96,9 @@ def _show(tx: Tx, owner: str) -> ResultReport:
     for query in queries:
         by_source.setdefault(_source_of(query).casefold(), []).append(query)
     rows: list[list[str | None]] = []
-    for definition in definitions.list_live(tx, owner, ADHOC_SCOPE):
-        if definition.kind is DefinitionKind.STREAM:
-            own = by_source.pop(definition.name.casefold(), [])
-            rows += [_row(definition.name, query) for query in own] or [_row(definition.name)]
+    for definition in definitions.list_live(tx, owner, ADHOC_SCOPE, DefinitionKind.STREAM):
+        own = by_source.pop(definition.name.casefold(), [])
+        rows += [_row(definition.name, query) for query in own] or [_row(definition.name)]
     rows += [_row(_source_of(query), query) for own in by_source.values() for query in own]
     return make_text_result(
         ["stream", "query", "state", "sink", "guarantee", "last_batch", "failures", "last_error"],
@@ -134,8 +133,7 @@ def _row(stream: str, query: StreamQuery | None = None) -> list[str | None]:
 def _show_sinks(tx: Tx, owner: str) -> ResultReport:
     rows = [
         [definition.name, mask_statement(definition.text)]
-        for definition in definitions.list_live(tx, owner, ADHOC_SCOPE)
-        if definition.kind is DefinitionKind.SINK
+        for definition in definitions.list_live(tx, owner, ADHOC_SCOPE, DefinitionKind.SINK)
     ]
     return make_text_result(["sink", "statement"], rows)
 

@@ -17,6 +17,7 @@ from headrace.control.streams.checks import (
     choose_sink,
 )
 from headrace.control.streams.closure import DefinedNames
+from headrace.control.streams.session_views import list_streams_read, order_views
 from headrace.errors import CheckpointOfOtherSink, InvalidSetting, InvalidStatement
 from headrace.grammar.clauses import Options
 from headrace.grammar.parse import Command
@@ -29,6 +30,7 @@ from headrace.grammar.stream_statements import (
 from headrace.model.definition import DefinitionKind
 from headrace.model.ids import new_id
 from headrace.model.session import Session
+from headrace.model.snapshot import SessionView
 from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
@@ -40,6 +42,8 @@ from headrace.store.database import Tx
 _KEPT = (CreateStream, CreateStreamAs, CreateSink, SaveStream)
 _MAX_TEXT = 64 * 1024
 """Largest statement whose text a driver needs again and again."""
+_MAX_VIEWS = 1024 * 1024
+"""Largest number of characters of the queries of the temporary views that a query reads."""
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
@@ -58,10 +62,16 @@ def check_statement(text: str, command: Command | None) -> None:
         check_create_sink(text, command)
 
 
-def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command | None) -> None:
+def prepare(
+    tx: Tx, settings: Settings, statement: Statement, command: Command | None, *, origin: str | None
+) -> None:
     """Check a statement that was just stored against the definitions of its owner.
 
     For a SAVE STREAM, insert the query that it starts.
+
+    Args:
+        origin: Id of the session that the request names. A SAVE STREAM reads its temporary views,
+            also if the query runs in a session of its own.
 
     Raises:
         InvalidStatement: With the position, if the query cannot start.
@@ -71,7 +81,7 @@ def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command |
         StreamNameExists, CheckpointInUse: Another live query has the name or the checkpoint.
     """
     if isinstance(command, SaveStream):
-        _insert_query(tx, settings, statement, command)
+        _insert_query(tx, settings, statement, command, origin)
     elif isinstance(command, CreateStream | CreateStreamAs):
         _check_is_new(tx, statement.owner, DefinitionKind.STREAM, command.name, command.replace)
     elif isinstance(command, CreateSink):
@@ -81,11 +91,9 @@ def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command |
 
 def _check_is_new(tx: Tx, owner: str, kind: DefinitionKind, name: str, replace: bool) -> None:
     """Raise DefinitionExists if the name is taken. The definition itself is checked once more."""
-    if replace:
-        return
-    for definition in definitions.list_live(tx, owner, ADHOC_SCOPE):
-        if definition.kind is kind and definition.name.casefold() == name.casefold():
-            raise definitions.build_exists_error(kind, definition.name)
+    existing = [] if replace else definitions.find(tx, owner, ADHOC_SCOPE, kind, [name])
+    if existing:
+        raise definitions.build_exists_error(kind, existing[0].name)
 
 
 class QueryPlaces:
@@ -123,16 +131,27 @@ class QueryPlaces:
         return join(start, *map(to_file_name, (self.job_id, *names)))
 
 
-def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: SaveStream) -> None:
+def _insert_query(
+    tx: Tx, settings: Settings, statement: Statement, command: SaveStream, origin: str | None
+) -> None:
     text, owner = statement.spec.text, statement.owner
-    defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
-    sink = choose_sink(text, command, defined.sinks)
-    _check_source(text, command, sink, defined)
+    defined = DefinedNames(tx, owner, ADHOC_SCOPE)
+    named_sink = _find_sink(command, defined)
+    sinks = {} if named_sink is None else {named_sink.name.casefold(): named_sink}
+    sink = choose_sink(text, command, sinks)
+    views = _find_views(tx, command, origin)
+    if not views:
+        _check_source(text, command, sink, defined)
+    streams = list_streams_read(views) if views else _source_names(command)
     places = QueryPlaces(tx, settings, statement)
     places.check_retry_policy(sink.options)
     spec = QuerySpec(
         text=text,
-        definitions=_list_definitions(command, defined),
+        definitions=[
+            *defined.list_needed(streams),
+            *([] if named_sink is None else [named_sink.to_sql()]),
+        ],
+        views=views,
         sink=sink.provider.name,
         path=_choose_path(places, sink, command.name),
         checkpoint=_choose_checkpoint(places, sink, command.name),
@@ -155,16 +174,37 @@ def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: Sav
 
 def list_needed_definitions(tx: Tx, owner: str, command: CreateStreamAs) -> list[str]:
     """Return the statements that define the streams that a new stream reads, in order."""
-    defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
+    defined = DefinedNames(tx, owner, ADHOC_SCOPE)
     return defined.list_needed_by_query(command.query, defining=command.name)
 
 
-def _list_definitions(command: SaveStream, defined: DefinedNames) -> list[str]:
-    streams = defined.list_needed(command.source[0]) if len(command.source) == 1 else []
-    sink = None
-    if len(command.target) == 1 and not command.to_table:
-        sink = defined.sinks.get(command.target[0].casefold())
-    return streams if sink is None else [*streams, sink.to_sql()]
+def _find_sink(command: SaveStream, defined: DefinedNames) -> CreateSink | None:
+    """Return the defined sink to which a query writes, or None."""
+    if command.to_table or len(command.target) > 1:
+        return None
+    return defined.find_sink(command.target[0])
+
+
+def _source_names(command: SaveStream) -> list[str]:
+    return [command.source[0]] if len(command.source) == 1 else []
+
+
+def _find_views(tx: Tx, command: SaveStream, origin: str | None) -> list[SessionView]:
+    """Return the temporary view that a query reads, after the temporary views that this one reads.
+
+    A temporary view comes before a stream with the same name, as in the statements of its session.
+    """
+    snapshot = None if origin is None else snapshots.get(tx, origin)
+    if snapshot is None:
+        return []
+    views = order_views(snapshot, _source_names(command))
+    if sum(len(view.query) for view in views) > _MAX_VIEWS:
+        raise InvalidStatement(
+            f"The temporary view {command.source[0]} and those that it reads are larger than"
+            f" {_MAX_VIEWS:,} characters.",
+            hint="Define it as a stream: CREATE STREAM … AS SELECT …",
+        )
+    return views
 
 
 def _check_source(text: str, command: SaveStream, sink: ChosenSink, defined: DefinedNames) -> None:

@@ -21,7 +21,7 @@ from headrace.model.materialized_view import AUTO_REFRESH_SINK, MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec, RefreshedView
 from headrace.settings import Settings
-from headrace.store import definitions, stream_queries, views
+from headrace.store import stream_queries, views
 from headrace.store.database import Tx
 
 _MAX_TEXT = 64 * 1024
@@ -113,7 +113,7 @@ def insert_query(
 
 def list_streams(tx: Tx, owner: str, command: CreateMaterializedView) -> list[str]:
     """Return the statements that define the streams that the query of a view reads, in order."""
-    defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
+    defined = DefinedNames(tx, owner, ADHOC_SCOPE)
     return defined.list_needed_by_query(command.query, defining=command.name[-1])
 
 

@@ -92,9 +92,9 @@ def bounded_trigger(session: SparkSession) -> Trigger:
     trigger = None if value is None else CTAS_TRIGGER.parse(value)
     if trigger is None:
         raise EndlessStream(
-            "The query reads a stream that never ends, so the table would never appear. Set"
-            f" {CTAS_TRIGGER.key} = 'available now' to read the rows that are available when the"
-            " statement starts."
+            "The query reads a stream that never ends, so the table would never appear. To read the"
+            " rows that are available when the statement starts, run: SET"
+            f" {CTAS_TRIGGER.key} = available now"
         )
     return trigger
 

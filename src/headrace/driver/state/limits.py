@@ -10,7 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from headrace.model.snapshot import MAX_PARTS, EntryForm, Snapshot, SnapshotEntry
+from headrace.model.snapshot import (
+    MAX_PARTS,
+    EntryForm,
+    SessionView,
+    Snapshot,
+    SnapshotEntry,
+)
 from headrace.model.text import MAX_SUMMARY, cut_text, limit_descriptions
 
 PART_LIMIT = 4 * 1024 * 1024
@@ -31,9 +37,17 @@ _RESOURCES = {"jars": "jar", "files": "file", "archives": "archive"}
 T = TypeVar("T")
 
 
-def make_entry(name: str, form: EntryForm, body: str, default: str | None = None) -> SnapshotEntry:
+def make_entry(
+    name: str,
+    form: EntryForm,
+    body: str,
+    default: str | None = None,
+    view: SessionView | None = None,
+) -> SnapshotEntry:
     """Return an entry of any size. `limit_snapshot` decides whether a snapshot can hold it."""
-    return SnapshotEntry.model_construct(name=name, form=form, body=body, default=default)
+    return SnapshotEntry.model_construct(
+        name=name, form=form, body=body, default=default, view=view
+    )
 
 
 def limit_snapshot(snapshot: Snapshot) -> Snapshot:
@@ -63,7 +77,8 @@ def limit_snapshot(snapshot: Snapshot) -> Snapshot:
 
 
 def _texts_of(entry: SnapshotEntry) -> Sequence[str | None]:
-    return entry.name, entry.body, entry.default
+    view = None if entry.view is None else entry.view.model_dump_json()
+    return entry.name, entry.body, entry.default, view
 
 
 class _Budget:

@@ -7,14 +7,23 @@ options of its source.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.state.limits import make_entry
 from headrace.grammar.quoting import quote_name, quote_string
-from headrace.model.snapshot import EntryForm, SnapshotEntry
+from headrace.model.snapshot import EntryForm, SessionView, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
+_SCOPE = "view.catalogAndNamespace."
+_QUERY = "view.query.out."
+_CONF = "view.sqlConfig."
+_READS = "view.referredTempViewNames"
+"""Properties of a view, from Spark's CatalogTable."""
+_DESCRIBED: dict[str, SessionView | None] = {}
+"""Described views by their serialised metadata."""
+_MAX_DESCRIBED = 1000
 _FILES = "HadoopFsRelation"
 _JDBC = "JDBCRelation"
 
@@ -59,7 +68,8 @@ def _capture_views(
             continue
         if view.plan().isEmpty():
             body = jvm.serialize(view.tableMeta())
-            entries.append(make_entry(name, EntryForm.JAVA, body))
+            query = _describe_query(jvm, name, view.tableMeta(), body)
+            entries.append(make_entry(name, EntryForm.JAVA, body, view=query))
             continue
         create = f"CREATE OR REPLACE {kind} {quote_name(name)}"
         text = _write_statement(jvm, view.plan().get(), create)
@@ -68,6 +78,53 @@ def _capture_views(
         else:
             entries.append(make_entry(name, EntryForm.SQL, text))
     return sorted(entries, key=lambda entry: entry.name), unsaved
+
+
+def _describe_query(jvm: Py4JBridge, name: str, meta: Any, body: str) -> SessionView | None:
+    """Return what a streaming query needs of a view; None if the metadata does not have it.
+
+    Args:
+        body: The serialised metadata. A view that has not changed is not read again.
+    """
+    if body in _DESCRIBED:
+        return _DESCRIBED[body]
+    if len(_DESCRIBED) >= _MAX_DESCRIBED:
+        _DESCRIBED.clear()
+    properties = jvm.map_of(meta.properties())
+    fields = [field["name"] for field in json.loads(meta.schema().json())["fields"]]
+    text = meta.viewText()
+    view = _read_properties(name, text.get(), fields, properties) if text.isDefined() else None
+    _DESCRIBED[body] = view
+    return view
+
+
+def _read_properties(
+    name: str, text: str, fields: list[str], properties: dict[str, str]
+) -> SessionView | None:
+    scope = [
+        properties[f"{_SCOPE}part.{index}"]
+        for index in range(int(properties.get(f"{_SCOPE}numParts", "0")))
+    ]
+    queried = [
+        properties[f"{_QUERY}col.{index}"]
+        for index in range(int(properties.get(f"{_QUERY}numCols", "0")))
+    ]
+    if not scope:
+        return None
+    reads = json.loads(properties.get(_READS, "[]"))
+    return SessionView(
+        name=name,
+        query=text,
+        columns=fields if fields != queried else [],
+        catalog=scope[0],
+        namespace=scope[1:],
+        conf={
+            key.removeprefix(_CONF): value
+            for key, value in properties.items()
+            if key.startswith(_CONF)
+        },
+        reads=[parts[0] for parts in reads if len(parts) == 1],
+    )
 
 
 def _is_of_memory_sink(view: Any) -> bool:

@@ -58,7 +58,7 @@ def replace_qualified_names(
     if not views:
         return ReplacedNames(text, text)
     plan = Py4JBridge(session).state.sqlParser().parsePlan(text)
-    found = sorted(_find_relations(Py4JBridge(session), plan))
+    found = sorted(find_relations(Py4JBridge(session), plan))
     parts, edits, last, size = list[str](), list[tuple[int, int, int]](), 0, 0
     for start, stop, name in found:
         view = views.get(tuple(part.casefold() for part in name))
@@ -72,7 +72,7 @@ def replace_qualified_names(
     return ReplacedNames("".join([*parts, text[last:]]), text, tuple(edits))
 
 
-def _find_relations(jvm: Py4JBridge, plan: Any) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+def find_relations(jvm: Py4JBridge, plan: Any) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield first and last offset, in code points, and the parts of each name that is read."""
     remaining = [plan]
     while remaining:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import from_avro
@@ -38,6 +39,8 @@ def register_job_streams(
 ) -> dict[tuple[str, ...], str]:
     """Create the temporary views of streams, which can have qualified names in a job.
 
+    Among the definitions of a job can be temporary views over streams, as it declares them.
+
     Returns:
         Names of the views, by the parts of the streams' names in lower case.
 
@@ -55,7 +58,27 @@ def register_job_streams(
             frame.createOrReplaceTempView(quote_name(view))
             parts = (*command.qualifier, command.name)
             views[tuple(part.casefold() for part in parts)] = view
+        elif command is None:
+            _create_view(session, text, qualified(views))
     return views
+
+
+def _create_view(session: SparkSession, text: str, streams: Mapping[tuple[str, ...], str]) -> None:
+    """Run the CREATE TEMPORARY VIEW of a job. The view of a session with the name is replaced."""
+    replaced = replace_qualified_names(session, text, streams).text
+    jvm = Py4JBridge(session)
+    plan = jvm.state.sqlParser().parsePlan(replaced)
+    kind = plan_class_name(plan)
+    if kind not in {"CreateViewCommand", "CreateTempViewUsing"}:
+        raise InvalidStream(f"This statement creates no temporary view: {text[:200]}")
+    name = plan.name() if kind == "CreateViewCommand" else plan.tableIdent()
+    jvm.state.catalog().dropTempView(name.table())
+    try:
+        session.sql(replaced)
+    except AnalysisException as error:
+        # An earlier run in this driver has created the global temporary view.
+        if error.getCondition() != "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
+            raise
 
 
 def qualified(views: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:
@@ -100,9 +123,22 @@ def open_source(session: SparkSession, command: SaveStream, streams: Iterable[st
     if not frame.isStreaming:
         if is_defined:
             raise InvalidStream(f"{command.source[0]} is not a stream any more.")
+        if _is_view(frame):
+            raise InvalidStream(
+                f"{name} is a view that reads no stream. Its query must read a stream that you have"  # noqa: S608
+                " defined, or a table as a stream: SELECT … FROM STREAM t."
+            )
         # A table of files, Delta or Iceberg. A temporary view over a stream is one already.
         frame = session.readStream.table(name)
     return frame if command.columns is None else select_columns(frame, command.columns)
+
+
+def _is_view(frame: DataFrame) -> bool:
+    """Return whether a frame has the rows of a view, temporary or permanent."""
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
+    while plan_class_name(plan) == "SubqueryAlias":
+        plan = plan.child()
+    return plan_class_name(plan) == "View"
 
 
 def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[str]:

@@ -24,8 +24,10 @@ from headrace.driver.streams.checkpoints import check_checkpoint
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
 from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
+from headrace.driver.streams.named_streams import FindStreams, NamedStreams
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.scheduling import use_stream_pool
+from headrace.driver.streams.session_views import create_views
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
@@ -37,7 +39,7 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
-from headrace.model.messages import AnnounceWrites
+from headrace.model.messages import AnnounceWrites, FoundStreams
 from headrace.model.stream_query import DesiredQuery, QueryProgress
 
 _LOG = logging.getLogger("headrace.driver.streams")
@@ -178,6 +180,7 @@ class RunStarter:
         *,
         epoch: int,
         announce_writes: Callable[[AnnounceWrites], None] = lambda _message: None,
+        find_streams: FindStreams = lambda _names: FoundStreams(),
     ) -> None:
         """Create a starter.
 
@@ -186,8 +189,10 @@ class RunStarter:
             epoch: Epoch of the driver.
             announce_writes: Notes the tables of files to which a query will write, so that later
                 drivers remove what this one stages in them.
+            find_streams: Finds the streams that a temporary view of the session reads.
         """
         self._announce_writes = announce_writes
+        self._find_streams = find_streams
         self._clone_session = clone_session
         self._epoch = epoch
 
@@ -212,7 +217,9 @@ class RunStarter:
                 register_streams(session, desired.spec.definitions)
                 query = start_refresh(session, desired, command, errors)
             else:
-                rows = _open_rows(session, desired, command)
+                streams = NamedStreams(session, self._find_streams)
+                opened, job = desired, command
+                rows = streams.call(lambda: _open_rows(session, opened, job))
                 if not rows.isStreaming:
                     self._announce(desired, session)
                     return start_batch(rows, desired, command)
@@ -250,7 +257,9 @@ def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream
     check_file_log(session, spec)
     if spec.rows is None:
         streams = register_streams(session, spec.definitions)
-        return open_source(session, command, streams)
+        create_views(session, spec.views)
+        views = [view.name for view in spec.views]
+        return open_source(session, command, [name for name in streams if name not in views])
     run_setup(session, spec.rows.setup, persists=True)
     return open_job_rows(session, spec, spec.rows, command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable
 
@@ -22,7 +23,7 @@ from headrace.driver.streams.sources import (
 from headrace.driver.streams.supervised_query import SupervisedQuery
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.grammar.parse import parse
-from headrace.grammar.quoting import quote_string
+from headrace.grammar.quoting import quote_name, quote_string
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
@@ -66,6 +67,25 @@ def run_stream_statement(
         if command.columns is not None:
             session.createDataFrame([], columns_to_ddl(command.columns))
     return empty_frame(session)
+
+
+def describe_rows(assignment: Assignment) -> str | None:
+    """Return where the rows of the query are to be found that a statement starts; None for none."""
+    query = assignment.query
+    if query is None:
+        return None
+    name, sink = shlex.quote(query.name), query.spec.sink
+    state = f"Its state: headrace stream show {name}"
+    if sink == "console":
+        return f"The rows of the query are in the log: headrace stream logs {name}. {state}"
+    if sink == "memory":
+        return (
+            f"The rows of the query are the temporary view {quote_name(query.name)} of its session."
+            f" {state}"
+        )
+    if query.spec.path is not None:
+        return f"The query writes to {query.spec.path}. {state}"
+    return state
 
 
 def _check_stream(
