@@ -139,6 +139,8 @@ def test_what_a_stream_does_not_allow_is_refused_with_what_to_write(
         assert (code, advice in message) == ("invalid_stream", True), (text, code, message)
     statement = node.run("SELECT * FROM nowhere", session)
     assert statement["error"]["condition"] == "TABLE_OR_VIEW_NOT_FOUND"
+    saved = node.run("SAVE STREAM nowhere TO noop", session)["error"]
+    assert (saved["code"], saved["condition"]) == ("source_not_found", "TABLE_OR_VIEW_NOT_FOUND")
 
 
 def test_tables_and_temporary_views_come_before_a_stream_with_their_name(
@@ -181,7 +183,9 @@ def test_a_view_over_a_stream_is_saved_and_outlives_drivers_and_definitions(
     check(node, "SET spark.sql.ansi.enabled = true", session)
     kill_driver(node, session)
     # The next driver restores the views. The query runs in a session of its own.
-    check(node, "SAVE STREAM v_scaled TO parquet TRIGGER 1 SECOND", session)
+    saved = node.run("SAVE STREAM v_scaled TO parquet TRIGGER 1 SECOND", session)
+    assert saved["note"].startswith("The query writes to "), saved
+    assert saved["note"].endswith("headrace stream show v_scaled")
     check(node, "SAVE STREAM v_first TO parquet IDENTIFIED BY v_first_kept", session)
     query = node.stream("v_scaled")
     assert query["session_id"] != session

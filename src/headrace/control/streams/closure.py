@@ -31,7 +31,7 @@ class DefinedNames:
         self._tx = tx
         self._owner = owner
         self._scope = scope
-        self._streams: dict[str, _Stream | None] = {}
+        self._streams: dict[str, _LoadedStream | None] = {}
         """The streams that were looked up, by name in lower case; None: there is no such stream."""
 
     def find_sink(self, name: str) -> CreateSink | None:
@@ -115,10 +115,10 @@ class DefinedNames:
             return
         found = definitions.find(self._tx, self._owner, self._scope, DefinitionKind.STREAM, unknown)
         self._streams |= dict.fromkeys(unknown)
-        self._streams |= {each.name.casefold(): _Stream(each.text) for each in found}
+        self._streams |= {each.name.casefold(): _LoadedStream(each.text) for each in found}
 
 
-class _Stream:
+class _LoadedStream:
     """A defined stream, and the words of its query."""
 
     def __init__(self, text: str) -> None:

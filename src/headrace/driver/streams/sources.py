@@ -133,6 +133,27 @@ def open_source(session: SparkSession, command: SaveStream, streams: Iterable[st
     return frame if command.columns is None else select_columns(frame, command.columns)
 
 
+def explain_missing_source(error: AnalysisException, command: SaveStream) -> Exception:
+    """Return what to write for a source that does not exist, or the error if it is another one."""
+    name = qualified_name_to_sql(command.source)
+    missing = (error.getMessageParameters() or {}).get("relationName")
+    if error.getCondition() != SourceNotFound.condition or missing != name:
+        return error
+    return SourceNotFound(
+        f"{name} is neither a stream that you have defined, nor a table, nor a temporary view of"
+        " the session of the statement. Define it with CREATE STREAM, or name in SAVE STREAM the"
+        " session that has the view."
+    )
+
+
+class SourceNotFound(InvalidStream):
+    """The source of a query does not exist."""
+
+    code = "source_not_found"
+    condition = "TABLE_OR_VIEW_NOT_FOUND"
+    sqlstate = "42P01"
+
+
 def _is_view(frame: DataFrame) -> bool:
     """Return whether a frame has the rows of a view, temporary or permanent."""
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API

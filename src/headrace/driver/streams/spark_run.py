@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,7 +29,7 @@ from headrace.driver.streams.progress import find_last_epoch, find_last_report, 
 from headrace.driver.streams.scheduling import use_stream_pool
 from headrace.driver.streams.session_views import create_views
 from headrace.driver.streams.sinks import start_query
-from headrace.driver.streams.sources import open_source, register_streams
+from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
 from headrace.driver.streams.view_refresh import start_refresh
 from headrace.driver.writes.detect import WriteDetector
@@ -217,9 +217,7 @@ class RunStarter:
                 register_streams(session, desired.spec.definitions)
                 query = start_refresh(session, desired, command, errors)
             else:
-                streams = NamedStreams(session, self._find_streams)
-                opened, job = desired, command
-                rows = streams.call(lambda: _open_rows(session, opened, job))
+                rows = self._open_rows(session, desired, command)
                 if not rows.isStreaming:
                     self._announce(desired, session)
                     return start_batch(rows, desired, command)
@@ -250,6 +248,18 @@ class RunStarter:
             identity = SessionCatalog(session, "spark_catalog").identity()
             message = AnnounceWrites(query_id=desired.id, identity=identity, writes=writes)
             self._announce_writes(message)
+
+    def _open_rows(
+        self, session: SparkSession, desired: DesiredQuery, command: SaveStream
+    ) -> DataFrame:
+        if desired.spec.rows is not None:
+            # A job has only the streams of its deployment.
+            return _open_rows(session, desired, command)
+        streams = NamedStreams(session, self._find_streams)
+        try:
+            return streams.call(lambda: _open_rows(session, desired, command))
+        except AnalysisException as error:
+            raise explain_missing_source(error, command) from error
 
 
 def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream) -> DataFrame:
