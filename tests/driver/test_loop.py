@@ -24,7 +24,7 @@ from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Assignment, Ended, Orders, Renewed, Restored
+from headrace.model.messages import Assignment, Ended, FoundStreams, Orders, Renewed, Restored
 from headrace.model.result import ResultRequest
 from headrace.model.stream_query import QueryReport
 from headrace.results.flight_tickets import make_token
@@ -42,6 +42,9 @@ class FakeLink:
     said_goodbye: threading.Event = field(default_factory=threading.Event)
     bootstrap: Any = BOOTSTRAP
     has_orphans: bool = True
+
+    def find_streams(self, names: list[str]) -> FoundStreams:
+        return FoundStreams()
 
     def restore(self) -> Restored:
         return Restored(snapshot=None, has_orphans=self.has_orphans)

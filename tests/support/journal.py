@@ -10,6 +10,7 @@ from headrace.model.lifecycle import TRANSACTION, TransactionState
 from headrace.model.messages import (
     Bootstrap,
     FailedRecovery,
+    FoundStreams,
     OrphanedTransaction,
     Transact,
     Transacted,
@@ -58,6 +59,9 @@ class JournalLink:
         claimed = [orphan for orphan in self.orphaned if orphan.staged.identity in identities]
         self.orphaned = [orphan for orphan in self.orphaned if orphan not in claimed]
         return claimed
+
+    def find_streams(self, names: list[str]) -> FoundStreams:
+        return FoundStreams()
 
     def transact(self, message: Transact) -> Transacted:
         self.before_step(message.state)

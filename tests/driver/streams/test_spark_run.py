@@ -160,7 +160,7 @@ def test_a_table_of_files_is_read_as_a_stream(start: StartRun, spark: SparkSessi
 @pytest.mark.parametrize(
     ("save", "definitions", "message"),
     [
-        ("SAVE STREAM nosuch TO noop", (), "`nosuch` cannot be found"),
+        ("SAVE STREAM nosuch TO noop", (), "`nosuch` is neither a stream"),
         (
             "SAVE STREAM numbers TO noop PARTITIONED ON (x)",
             (NUMBERS,),
