@@ -334,7 +334,7 @@ def _open_clients(results: Report, folder: Path) -> None:
         f"## Open clients\n{open_clients.STREAMS} event streams that follow all events, and"
         f" {open_clients.DRIVERS} drivers, each with an open poll and a renewal every 5 s, in a"
         f" process of their own on the machine of the node; load as above, without Spark. Medians"
-        f" of {open_clients.ROUNDS} windows of {load.WINDOW_SECONDS} s, in turn without and with"
+        f" of {MEDIAN_OF} windows of {load.WINDOW_SECONDS} s, in turn without and with"
         f" the clients. The streams received: {sent}.\n\n" + "\n".join(lines)
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,10 +29,12 @@ from headrace.store.database import Database
 
 STREAMS = 200
 DRIVERS = 500
-ROUNDS = MEDIAN_OF
+_WINDOWS = 3
+"""Windows of each kind while the clients stay open or closed."""
+ROUNDS = MEDIAN_OF // _WINDOWS
 _WARM_UP = 1
+_QUIET_SECONDS, _QUIET_CORES = 60.0, 0.25
 _RENEW_SECONDS = 5.0
-_SETTLE_SECONDS = 2.0
 _STATEMENTS = 16
 _OK = b"HTTP/1.1 200 "
 
@@ -78,13 +81,26 @@ def measure(folder: Path, store: str, *, rounds: int = ROUNDS) -> Outcome:
         for number in range(_WARM_UP + rounds):
             for is_beside in (False, True) if number % 2 else (True, False):
                 with clients.open() if is_beside else nullcontext():
-                    reads = load.read_window(node, folder, ended)
-                    submits = load.submit_window(node, folder, session_id)
-                if number >= _WARM_UP:
-                    outcome.reads.add(reads, is_beside=is_beside)
-                    outcome.submits.add(submits, is_beside=is_beside)
+                    _wait_until_quiet(node)
+                    for _window in range(_WINDOWS):
+                        reads = load.read_window(node, folder, ended)
+                        submits = load.submit_window(node, folder, session_id)
+                        if number >= _WARM_UP:
+                            outcome.reads.add(reads, is_beside=is_beside)
+                            outcome.submits.add(submits, is_beside=is_beside)
         outcome.bytes_per_second = clients.received / clients.seconds
     return outcome
+
+
+def _wait_until_quiet(node: NodeClient) -> None:
+    """Wait until the node has opened or closed the connections of the clients."""
+    deadline = time.monotonic() + _QUIET_SECONDS
+    while time.monotonic() < deadline:
+        before = node.process.cpu_times()
+        time.sleep(1.0)
+        after = node.process.cpu_times()
+        if after.user + after.system - before.user - before.system < _QUIET_CORES:
+            return
 
 
 @contextmanager
@@ -184,8 +200,6 @@ async def _follow_orders(
             for each in connections:
                 await each.connect()
             await asyncio.wait_for(asyncio.gather(*(each.ready for each in connections)), 120)
-            # Until each driver has an open poll.
-            await asyncio.sleep(_SETTLE_SECONDS)
         except Exception as error:  # noqa: BLE001 - the benchmark reports it
             pipe.send(("failed", repr(error)))
             return
