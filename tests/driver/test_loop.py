@@ -52,6 +52,9 @@ class FakeLink:
     def hello(self, _message: object) -> None:
         self.calls.append("hello")
 
+    def announce_writes(self, _message: object) -> None:
+        self.calls.append("announce_writes")
+
     def poll(
         self,
         _in_flight: list[str],

@@ -89,6 +89,9 @@ class _RecordingLink:
     def hello(self, _message: Message) -> Acknowledged:
         return Acknowledged(applied=True)
 
+    def announce_writes(self, _message: Message) -> None:
+        """Accept the tables of a query."""
+
     def poll(
         self,
         _in_flight: list[str],
