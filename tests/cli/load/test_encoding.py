@@ -66,6 +66,7 @@ def test_nested_values_in_delimited_files_are_json(text: str, type_: str, encode
         ({"c": None}, "struct<a:int>", "the struct has no field 'c'"),
         ("[1]", "struct<a:int>", "is not an object"),
         ([["a", None], ["a", None]], "map<string,int>", "the key 'a' repeats"),
+        ([[["x"], None]], "map<array<string>,int>", "keys of the type array<string> cannot be"),
         ([[None, None]], "map<string,int>", "a key of the map is NULL"),
         ([["a"]], "map<string,int>", "neither an object nor a list"),
         ("x!", "binary", "is not base64"),

@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 from tests.support.memory_rows import MemoryRows, make_rows
@@ -48,6 +48,7 @@ _property = settings(
     max_examples=20,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+_STRING = next(case for case in PLAIN_TYPES if case.kind == "string")
 _JSON_OF: dict[str, Any] = {"parse_float": Number, "parse_int": Number}
 Values = list[list[Any]]
 
@@ -152,6 +153,7 @@ WRITERS: dict[str, Write] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 @_property
+@example(table=([_STRING], [["", None, " ", '"', "\\N"]]))
 @given(table=typed_tables())
 def test_a_load_reads_every_value_that_headrace_writes(
     folder: Path, name: str, table: TypedTable
