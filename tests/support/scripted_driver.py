@@ -17,6 +17,7 @@ from tests.support.made_results import inline_result
 
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.errors import BackendUnreachable, LaunchFailed
+from headrace.model.checkpoint_messages import FindMarked, MarkedQuery
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
@@ -251,6 +252,10 @@ class ScriptedDriver:
             snapshot=snapshot,
             **table,
         )
+
+    def find_marked(self, query_id: str, marked_id: str) -> MarkedQuery:
+        message = FindMarked(query_id=query_id, marked_id=marked_id)
+        return self._call("find_marked", message, MarkedQuery)
 
     def report_spark_failure(self) -> Acknowledged:
         """Say goodbye because Spark did not start, which would end every other driver as well."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
+from headrace.model.checkpoint_messages import MarkedQuery
+from headrace.model.session import DriverLease
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sq_" + 31 * "0" + "1"
 NUMBERS = "CREATE STREAM numbers (n INT, even BOOLEAN) FROM json OPTIONS ('path' = '{input}')"
+QUERY_ID = f"sq_{1:032}"
+LEASE = DriverLease(f"se_{1:032}", 1)
 StartRun = Callable[..., "Run"]
 """Type of the fixture `start`."""
 
@@ -44,6 +48,11 @@ def make_desired(
     return DesiredQuery(
         id=QUERY_ID, name=command.name, job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1
     )
+
+
+def find_no_other(_query_id: str, _marked_id: str) -> MarkedQuery:
+    """Answer as a node does if the query that has marked a checkpoint has ended."""
+    return MarkedQuery(is_live=False)
 
 
 def finish(run: Run) -> None:

@@ -26,6 +26,7 @@ import urllib3
 
 from headrace.driver.bootstrap_file import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
+from headrace.model.checkpoint_messages import FindMarked, MarkedQuery
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
@@ -301,6 +302,15 @@ class NodeLink:
         """
         message = CarryOut(identities=identities, clears_sinks=True, done=done, failed=failed)
         return self._call("carry_out", message, Intents)
+
+    def find_marked(self, query_id: str, marked_id: str) -> MarkedQuery:
+        """Ask whether the query that has marked the checkpoint of another query is live.
+
+        A query that starts waits for the answer: the call gives up sooner than others.
+        """
+        message = FindMarked(query_id=query_id, marked_id=marked_id)
+        patience = min(_CALL_SECONDS, self.bootstrap.orphan_seconds)
+        return self._call("find_marked", message, MarkedQuery, patience=patience)
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.

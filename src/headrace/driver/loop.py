@@ -33,6 +33,7 @@ from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
+from headrace.model.session import DriverLease
 
 _LOG = logging.getLogger("headrace.driver")
 _EXIT_SHARE = 0.3
@@ -63,7 +64,8 @@ class Loop:
         self._fatal_error: HeadraceError | None = None
         starter = RunStarter(
             self._clone_for_stream,
-            epoch=link.bootstrap.epoch,
+            DriverLease(link.bootstrap.session_id, link.bootstrap.epoch),
+            link.find_marked,
             announce_writes=link.announce_writes,
             find_streams=link.find_streams,
         )

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
+HADOOP_PATH = "org.apache.hadoop.fs.Path"
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Java classes by JVM and full name."""
 _SINGLETONS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -51,6 +52,13 @@ class Py4JBridge:
             if isinstance(java_class, JavaClass):
                 self._classes[name] = java_class
         return java_class
+
+    def location_of(self, uri: Any) -> str:
+        """Return the location that a java.net.URI names, as Hadoop's Path writes it.
+
+        The text of the URI itself has `%20` for a space, which Path would take literally.
+        """
+        return str(self.type(HADOOP_PATH)(uri).toString())
 
     def some(self, value: Any) -> Any:
         """Return a Scala Option that holds the value."""

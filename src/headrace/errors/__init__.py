@@ -111,6 +111,7 @@ from headrace.errors.statements import (
 )
 from headrace.errors.streams import (
     CheckpointInUse,
+    CheckpointMarkerInvalid,
     CheckpointOfOtherSink,
     CheckpointTakenOver,
     DefinitionExists,
@@ -142,6 +143,7 @@ __all__ = [
     "CatalogError",
     "CatalogMismatch",
     "CheckpointInUse",
+    "CheckpointMarkerInvalid",
     "CheckpointOfOtherSink",
     "CheckpointTakenOver",
     "ChunkNotFound",

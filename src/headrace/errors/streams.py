@@ -42,6 +42,12 @@ class CheckpointTakenOver(Conflict):
     code = "checkpoint_taken_over"
 
 
+class CheckpointMarkerInvalid(Conflict):
+    """The file that names the query of a checkpoint is damaged, or of a newer version."""
+
+    code = "checkpoint_marker_invalid"
+
+
 class CheckpointOfOtherSink(Conflict):
     """The checkpoint belongs to a query that wrote to another place."""
 

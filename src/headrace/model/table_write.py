@@ -17,7 +17,8 @@ class TableWrite(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     location: _Path
-    """URI of the table's directory. Two writes can conflict only if their locations are equal."""
+    """Identity of the place of the table's directory. Two writes can conflict only if these are
+    equal."""
     table: _Path | None = None
     """Quoted name of the table within its catalog; None for a directory that is no table."""
     overwrite: bool

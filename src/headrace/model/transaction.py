@@ -31,6 +31,8 @@ class Staged(BaseModel):
     """Name of the table within the catalog, in lower case."""
     location: IndexedText | None = None
     """URI of the LOCATION in which the table's files are published, if there is one."""
+    place: IndexedText | None = None
+    """Identity of the place of the LOCATION. One transaction at a time publishes in a place."""
     record: JsonObject
     """Record of the catalog implementation."""
     commits_natively: bool = False

@@ -119,6 +119,12 @@ def identify(location: str, *, base: str | None = None, default_fs: str | None =
     return _shorten(f"{scheme}://{authority}{parts.path.rstrip('/')}")
 
 
+def lower_scheme(location: str) -> str:
+    """Return a location with its scheme in lower case, as file systems list their files."""
+    match = _URI.fullmatch(location)
+    return location if match is None else match["scheme"].lower() + location[match.end("scheme") :]
+
+
 def is_relative(location: str) -> bool:
     """Return whether a location depends on the working directory of its reader."""
     return _split(location).is_relative

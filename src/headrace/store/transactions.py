@@ -117,7 +117,8 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
             catalog=new.staged.catalog,
             identity=new.staged.identity,
             target=new.staged.target,
-            location=new.staged.location,
+            # A driver of an earlier version names no place.
+            location=new.staged.place or new.staged.location,
             staged=new.staged,
             staged_epoch=new.staged_epoch,
             shares_target=new.staged.shares_target,

@@ -199,24 +199,6 @@ def test_two_live_queries_with_one_name_conflict(node: InProcessNode, session: s
     assert other["id"] in response.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    "spelling", ["/data/wal", "/data//wal/", "file:///data/wal", "file:/data/wal"]
-)
-def test_two_live_queries_with_one_checkpoint_conflict(
-    node: InProcessNode, session: str, spelling: str
-) -> None:
-    save = "SAVE STREAM t TO noop IDENTIFIED BY {} OPTIONS ('checkpointLocation' = '{}')"
-    node.submit(save.format("wal_one", "/data/wal"), session=session)
-    response = node.http.post(
-        "/api/v1/statements",
-        json={"statement": save.format("wal_two", spelling), "session": session},
-    )
-
-    assert response.status_code == 409
-    assert response.json()["code"] == "checkpoint_in_use"
-    assert "adhoc.wal_one" in response.json()["detail"]
-
-
 def test_a_sink_of_files_does_not_continue_the_batches_of_another_place(
     node: InProcessNode, session: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,25 @@ def test_a_ctas_creates_a_complete_table_in_every_format(
     assert (list_tables(spark), list_directories(spark)) == (["t"], ["t"])
 
 
+@pytest.mark.parametrize("external", [False, True], ids=["managed", "external"])
+def test_a_ctas_creates_a_complete_table_in_a_directory_with_a_space(
+    spark: SparkSession, link: JournalLink, tmp_path: Path, external: bool
+) -> None:
+    spark.sql(f"CREATE DATABASE spaced LOCATION '{tmp_path}/with space é'")
+    # In the in-memory catalog, Spark itself loses the partitions of a managed table there.
+    clause = f"PARTITIONED BY (k) LOCATION '{tmp_path}/ex ternal%'" if external else ""
+    text = f"CREATE TABLE spaced.t USING parquet {clause} AS {ROWS}"
+    try:
+        run = CtasRun(spark, text, link)
+        assert (run.rows, run.plan.atomic, link.steps) == ([], True, WRITTEN)
+        assert checksum(spark, "spaced.t") == expected_checksum(spark)
+        assert fetch_rows(spark, "SELECT count(*) FROM spaced.t WHERE k = 1") == [(33,)]
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert names == (["ex ternal%"] if external else []) + ["with space é"]
+    finally:
+        spark.sql("DROP DATABASE spaced CASCADE")
+
+
 def test_comment_and_properties_of_the_statement_are_kept(
     spark: SparkSession, link: JournalLink
 ) -> None:
@@ -98,6 +118,23 @@ def test_a_copied_transaction_property_proves_nothing(
     own = dict(fetch_rows(spark, "SHOW TBLPROPERTIES v"))["headrace.txn"]
     assert own.startswith("tx_")
     assert own != copied
+
+
+def test_statements_that_spell_a_location_differently_publish_in_one_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    spellings = ["{}/a b", "{}/x/../a b/", "FILE:{}/link/a b", "file://{}//link/./a b"]
+    places = set()
+    for number, spelling in enumerate(spellings):
+        link, location = JournalLink(), spelling.format(tmp_path)
+        CtasRun(spark, f"CREATE TABLE t{number} LOCATION '{location}' AS SELECT 1 AS id", link)
+        spark.sql(f"DROP TABLE t{number}")
+        shutil.rmtree(tmp_path / "a b")
+        assert link.staged is not None
+        places.add(link.staged.place)
+
+    assert places == {f"file:{tmp_path}/a b"}
 
 
 @pytest.mark.parametrize("clause", ["", "PARTITIONED BY (k)"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.driver.streams.conftest import numbers
-from tests.support.streams import make_desired
+from tests.support.streams import LEASE, find_no_other, make_desired
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.job import JobRows
@@ -53,7 +53,9 @@ def start_job(
             changes["checkpoint"] = checkpoint
         spec = desired.spec.model_copy(update=changes)
         started.append(
-            RunStarter(clone_session, epoch=1).start(desired.model_copy(update={"spec": spec}))
+            RunStarter(clone_session, LEASE, find_no_other).start(
+                desired.model_copy(update={"spec": spec})
+            )
         )
         return started[-1]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.streams import NUMBERS, StartRun, make_desired
+from tests.support.streams import LEASE, NUMBERS, StartRun, find_no_other, make_desired
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.materialized_view import NameScope
@@ -65,11 +66,16 @@ def start(
         conf: dict[str, str] | None = None,
         scope: NameScope | None = None,
         last_batch: int | None = None,
+        folder: Path = tmp_path,
+        find_marked: Any = find_no_other,
+        **changes: Any,
     ) -> SparkRun:
-        desired = make_desired(text, definitions, tmp_path, conf or {})
+        desired = make_desired(text, definitions, folder, conf or {})
         spec = desired.spec.model_copy(update={"scope": scope})
-        starter = RunStarter(clone, epoch=epoch, announce_writes=announced.append)
-        update = {"spec": spec, "last_batch": last_batch}
+        starter = RunStarter(
+            clone, replace(LEASE, epoch=epoch), find_marked, announce_writes=announced.append
+        )
+        update = {"spec": spec, "last_batch": last_batch, **changes}
         started.append(starter.start(desired.model_copy(update=update)))
         return started[-1]
 

@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from tests.support.results import Writer
-from tests.support.streams import make_desired
+from tests.support.streams import LEASE, find_no_other, make_desired
 
 from headrace.driver.output.constant_projection import compute_constant_rows
 from headrace.driver.streams.spark_run import RunStarter
@@ -28,7 +28,7 @@ def test_the_row_that_a_new_query_returns_needs_no_job(
     spark: SparkSession, numbers: str, tmp_path: Path, writer: Writer
 ) -> None:
     supervisor = Supervisor(
-        start_run=RunStarter(spark.newSession, epoch=1).start,
+        start_run=RunStarter(spark.newSession, LEASE, find_no_other).start,
         read_conf=dict,
         on_change=lambda: None,
     )

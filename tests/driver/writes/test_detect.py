@@ -80,17 +80,21 @@ def test_statements_that_write_to_no_table_of_files_are_not_found(
         assert find(spark, template.format(**names)) == [], template
 
 
-def test_a_table_and_its_directory_are_one_target(
-    spark: SparkSession, database: str, tmp_path: Path
+@pytest.mark.parametrize("name", ["plain", "with space é", "a%20b"])
+def test_a_table_and_its_directory_are_one_target_however_it_is_spelled(
+    spark: SparkSession, database: str, tmp_path: Path, name: str
 ) -> None:
-    spark.sql(f"CREATE TABLE e (id BIGINT) USING parquet LOCATION '{tmp_path}'")
+    (tmp_path / "link").symlink_to(tmp_path)
+    spark.sql(f"CREATE TABLE e (id BIGINT) USING parquet LOCATION '{tmp_path}/{name}'")
     texts = [
         "INSERT OVERWRITE e VALUES (1)",
-        f"INSERT INTO parquet.`{tmp_path}/` VALUES (1)",
-        f"INSERT OVERWRITE DIRECTORY '{tmp_path}' USING parquet SELECT 1",
+        f"INSERT INTO parquet.`{tmp_path}/{name}/` VALUES (1)",
+        f"INSERT OVERWRITE DIRECTORY '{tmp_path}/x/../{name}' USING parquet SELECT 1",
+        f"INSERT INTO parquet.`FILE:{tmp_path}/link/{name}` VALUES (1)",
+        f"INSERT OVERWRITE DIRECTORY 'file://{tmp_path}//link/{name}' USING parquet SELECT 1",
     ]
     assert {location for text in texts for location, *_ in find(spark, text)} == {
-        f"file:{tmp_path}"
+        f"file:{tmp_path}/{name}"
     }
 
 

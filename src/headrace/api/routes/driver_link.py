@@ -32,6 +32,7 @@ from headrace.control.driver_link.renewals import is_plain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.driver_link.waiting_polls import WaitingPoll
 from headrace.errors import InvalidRequest, ReportTooLarge
+from headrace.model.checkpoint_messages import FindMarked
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
@@ -109,6 +110,7 @@ CALLS: dict[str, LinkCall] = {
     ),
     "find_streams": _call(FindStreams, DriverLinkService.find_streams),
     "carry_out": _call(CarryOut, lambda link, *call: link.views.carry_out(*call)),
+    "find_marked": _call(FindMarked, lambda link, *call: link.checkpoints.find_marked(*call)),
     "goodbye": _call(Goodbye, DriverLinkService.goodbye),
 }
 """The calls of the link, by the last segment of the path."""

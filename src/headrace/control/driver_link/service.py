@@ -15,6 +15,7 @@ from functools import partial
 from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.assignments import assign_again, claim_next_assignment
+from headrace.control.driver_link.checkpoints import CheckpointMarks
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.moved_links import Polled, move_link
 from headrace.control.driver_link.outcomes import (
@@ -113,6 +114,7 @@ class DriverLinkService:
         self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
         self.views = ViewWrites(context)
+        self.checkpoints = CheckpointMarks(context)
         self._token_hashes: OrderedDict[DriverLease, str] = OrderedDict()
         """Hashes by driver; the last entry belongs to the most recent call."""
         self._lock = threading.Lock()

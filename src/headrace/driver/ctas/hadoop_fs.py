@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
+from headrace.storage.places import identify, lower_scheme
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 """Spark's writer of files that appear complete or not at all, on any file system."""
+_FILE_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
 class HadoopFiles:
@@ -27,6 +30,10 @@ class HadoopFiles:
         """Return the complete URI of a location, with its scheme."""
         path, system = self.resolve(location)
         return str(system.makeQualified(path).toString())
+
+    def identify(self, location: str) -> str:
+        """Return the identity of the place of a location, by which writers are compared."""
+        return identify(self.qualify(location))
 
     def exists(self, location: str) -> bool:
         path, system = self.resolve(location)
@@ -49,7 +56,7 @@ class HadoopFiles:
         """Remove the entries of a directory whose names begin with one of the prefixes."""
         path, system = self.resolve(location)
         for prefix in prefixes:
-            pattern = self._jvm.type("org.apache.hadoop.fs.Path")(path, f"{prefix}*")
+            pattern = self._jvm.type(HADOOP_PATH)(path, f"{prefix}*")
             # None if the directory does not exist.
             for entry in system.globStatus(pattern) or []:
                 system.delete(entry.getPath(), True)
@@ -99,26 +106,58 @@ class HadoopFiles:
 
     def resolve(self, location: str) -> tuple[Any, Any]:
         """Return Hadoop's Path and FileSystem of a location."""
-        path = self._jvm.type("org.apache.hadoop.fs.Path")(self.to_hadoop(location))
+        path = self._jvm.type(HADOOP_PATH)(self.to_hadoop(location))
         return path, path.getFileSystem(self._conf)
 
     def to_hadoop(self, location: str) -> str:
         """Return a location as Hadoop has to read it.
 
+        Hadoop accepts a scheme in upper case, but lists the files there under one in lower case.
         Hadoop's client of S3 has the scheme `s3a`. Some distributions, for example Amazon EMR, have
         a client of their own for `s3`.
         """
+        location = lower_scheme(location)
         scheme, separator, rest = location.partition("://")
         if scheme != "s3" or not separator or self._conf.get("fs.s3.impl") is not None:
             return location
         return f"s3a://{rest}"
 
+    def read_text(self, location: str, *, max_bytes: int | None = None) -> str | None:
+        """Return the text of a file, or None if it does not exist.
+
+        A file that is larger than `max_bytes`, or something else than a file, has the text "".
+        """
+        path, system = self.resolve(location)
+        if not system.exists(path):
+            return None
+        status = system.getFileStatus(path)
+        is_too_large = max_bytes is not None and status.getLen() > max_bytes
+        if is_too_large or not status.isFile():
+            return ""
+        stream = system.open(path)
+        try:
+            return str(self._jvm.type("org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def create(self, location: str, text: str) -> bool:
+        """Write a text to a new file in one step. Return False if the file exists already."""
+        try:
+            self._write_atomic(location, text, overwrites=False)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() != _FILE_EXISTS:
+                raise
+            return False
+        return True
+
     def replace(self, location: str, text: str) -> None:
         """Write a text to a file in one step: a reader sees the old file or the new one."""
+        self._write_atomic(location, text, overwrites=True)
+
+    def _write_atomic(self, location: str, text: str, *, overwrites: bool) -> None:
         path, _system = self.resolve(location)
         manager = self._jvm.singleton(_CHECKPOINT_FILES).create(path.getParent(), self._conf)
         manager.mkdirs(path.getParent())
-        overwrites = True
         stream = manager.createAtomic(path, overwrites)
         try:
             stream.write(bytearray(text.encode()))

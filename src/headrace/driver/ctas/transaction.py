@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError, StatementFailed, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Transact
 from headrace.model.transaction import Staged
+from headrace.storage.places import identify
 
 _LOG = logging.getLogger("headrace.driver")
 _COMMIT_RETRY_PAUSES = (0.5, 2.0, 5.0)
@@ -255,12 +256,14 @@ class TransactionHook(StatementHook):
         return self._catalog.identity()
 
     def _describe_staging(self) -> Staged:
+        location = self._table.location
         return Staged(
             kind=self._catalog.kind,
             catalog=self._catalog.catalog,
             identity=self._catalog_identity,
             target=self._target,
-            location=self._table.location,
+            location=location,
+            place=None if location is None else identify(location),
             record=self._table.to_record(),
             commits_natively=self._table.commits_natively,
             shares_target=self._table.shares_target,

@@ -91,12 +91,12 @@ class V1Catalog:
             # A metastore knows lower case only. A session that distinguishes cases keeps capitals.
             path = path.sibling(path.table.lower())
         try:
-            return str(self._catalog.defaultTablePath(self.identifier(path)).toString())
+            return self._jvm.location_of(self._catalog.defaultTablePath(self.identifier(path)))
         except AnalysisException as error:
             if error.getCondition() != "SCHEMA_NOT_FOUND":
                 raise
         database = self._catalog.getDefaultDBPath(path.namespace[0])
-        return f"{database.toString()}/{path.table}"
+        return f"{self._jvm.location_of(database)}/{path.table}"
 
     def find_files(self, path: TablePath) -> TableFiles | None:
         """Return where the files of an existing table are, if Spark or Hive writes them directly.
@@ -111,14 +111,15 @@ class V1Catalog:
             return None
         is_hive = not provider.isDefined() or provider.get().lower() == "hive"
         return TableFiles(
-            location=str(location.get().toString()),
+            location=self._jvm.location_of(location.get()),
             has_hive_partitions=is_hive and not metadata.partitionColumnNames().isEmpty(),
         )
 
     def find_format(self, path: TablePath) -> tuple[str, str]:
         """Return the format, in lower case, and the URI of an existing table with a format."""
         metadata = self._catalog.getTableMetadata(self.identifier(path))
-        return str(metadata.provider().get()).lower(), str(metadata.location().toString())
+        location = self._jvm.location_of(metadata.location())
+        return str(metadata.provider().get()).lower(), location
 
     def managed_location(self, path: TablePath) -> str | None:
         """Return the URI of a managed table, or None if there is no managed table of that name."""
@@ -138,7 +139,7 @@ class V1Catalog:
         # Spark omits tables that were dropped since they were listed.
         tables = self._jvm.list_of(self._catalog.getTablesByName(identifiers))
         managed = [table for table in tables if table.tableType().name() == "MANAGED"]
-        return [str(table.location().toString()) for table in managed]
+        return [self._jvm.location_of(table.location()) for table in managed]
 
     def publish(self, path: TablePath, target: TablePath) -> None:
         """Rename a table that no query has read yet. Raises like `rename`.
@@ -178,7 +179,7 @@ class V1Catalog:
     ) -> None:
         """Change the catalog's locations of the partitions, and optionally of the table itself.
 
-        This moves no files.
+        The new location is beside the old one, or contains it. This moves no files.
         """
         external, database = self._catalog.externalCatalog(), path.namespace[0]
         metadata = self._catalog.getTableMetadata(self.identifier(path))
@@ -201,12 +202,13 @@ class V1Catalog:
 
     def _relocate_partition(self, partition: Any, old_location: str, new_location: str) -> Any:
         storage = partition.storage()
+        # Change only the directory of the table: Spark's in-memory catalog has encoded the rest of
+        # the URI twice.
         location = str(storage.locationUri().get().toString())
-        # Compare the last component only: file:/p and file:///p are the same location.
-        inner = location.partition(f"/{old_location.rpartition('/')[2]}/")[2]
-        uri = self._jvm.type("java.net.URI")(
-            f"{new_location.rstrip('/')}/{inner}" if inner else location
-        )
+        old_parent, _, old_name = old_location.rpartition("/")
+        new_name = "" if new_location == old_parent else new_location.rpartition("/")[2] + "/"
+        moved = location.replace(f"/{old_name}/", f"/{new_name}", 1)
+        uri = self._jvm.type("java.net.URI")(moved)
         relocated_storage = storage.copy(
             self._jvm.some(uri),
             storage.inputFormat(),

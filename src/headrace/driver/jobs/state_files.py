@@ -96,14 +96,7 @@ class StateFiles:
 
     def read_text(self, location: str) -> str | None:
         """Return the text of a file; None if it does not exist."""
-        path, system = self._files.resolve(location)
-        if not system.exists(path):
-            return None
-        stream = system.open(path)
-        try:
-            return str(self._jvm.type("org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return self._files.read_text(location)
 
     def write_text(self, location: str, text: str) -> None:
         """Write a file in one step: readers see the old text or the new one."""

@@ -20,6 +20,7 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import find_later_run, has_ended_by_itself
 from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.batch_run import start_batch
+from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked
 from headrace.driver.streams.checkpoints import check_checkpoint
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
 from headrace.driver.streams.file_sink import check_file_log
@@ -40,6 +41,7 @@ from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
 from headrace.model.messages import AnnounceWrites, FoundStreams
+from headrace.model.session import DriverLease
 from headrace.model.stream_query import DesiredQuery, QueryProgress
 
 _LOG = logging.getLogger("headrace.driver.streams")
@@ -177,8 +179,9 @@ class RunStarter:
     def __init__(
         self,
         clone_session: Callable[[], SparkSession],
+        lease: DriverLease,
+        find_marked: FindMarked,
         *,
-        epoch: int,
         announce_writes: Callable[[AnnounceWrites], None] = lambda _message: None,
         find_streams: FindStreams = lambda _names: FoundStreams(),
     ) -> None:
@@ -186,7 +189,8 @@ class RunStarter:
 
         Args:
             clone_session: Returns a session like that of the statements.
-            epoch: Epoch of the driver.
+            lease: Session and epoch of the driver.
+            find_marked: Asks the node about the query that has marked a checkpoint.
             announce_writes: Notes the tables of files to which a query will write, so that later
                 drivers remove what this one stages in them.
             find_streams: Finds the streams that a temporary view of the session reads.
@@ -194,7 +198,8 @@ class RunStarter:
         self._announce_writes = announce_writes
         self._find_streams = find_streams
         self._clone_session = clone_session
-        self._epoch = epoch
+        self._epoch = lease.epoch
+        self._claims = CheckpointClaims(lease, find_marked)
 
     def start(self, desired: DesiredQuery) -> Run:
         """Start a run, which continues from the checkpoint. Raises RunFailed."""
@@ -213,6 +218,7 @@ class RunStarter:
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
             check_checkpoint(session, desired)
+            self._claims.claim(session, desired)
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
                 query = start_refresh(session, desired, command, errors)

@@ -133,7 +133,9 @@ class WriteDetector:
         kind = plan_class_name(target)
         if kind == "CatalogStorageFormat":
             uri = target.locationUri()
-            return self._directory_write(str(uri.get()), overwrite) if uri.isDefined() else None
+            if uri.isEmpty():
+                return None
+            return self._directory_write(self._jvm.location_of(uri.get()), overwrite)
         if kind == _IDENTIFIER_CLAUSE:
             names = self._evaluate_identifier(target)
         elif kind == "UnresolvedIdentifier":
@@ -188,4 +190,4 @@ class WriteDetector:
         return TableWrite(location=self._normalize(location), table=None, overwrite=overwrite)
 
     def _normalize(self, location: str) -> str:
-        return self._files.qualify(location).rstrip("/")
+        return self._files.identify(location)

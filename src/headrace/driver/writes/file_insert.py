@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.parameters import frame_of_plan
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge, plan_class_name
 from headrace.driver.writes.staged_rows import StagedRows, WriteMode, static_path
 
 # Class names of Spark's commands.
@@ -27,7 +27,7 @@ class FileInsert(StagedRows):
 
     def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
         jvm, command = Py4JBridge(session), self.command
-        path = jvm.type("org.apache.hadoop.fs.Path")
+        path = jvm.type(HADOOP_PATH)
         none, keeps_existing = jvm.none(), False
         staged = jvm.type(f"org.apache.spark.sql.execution.datasources.{SPARK_FORMAT}")(
             path(location, self.folder) if self.folder else location,

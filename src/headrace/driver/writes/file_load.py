@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.parameters import empty_frame
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
 from headrace.driver.writes.staged_files import StagedFiles
 from headrace.driver.writes.staged_rows import StagedRows, static_path
 
@@ -74,7 +74,7 @@ def describe_file_load(session: SparkSession, command: Any) -> FileLoad | None:
 def _qualify(jvm: Py4JBridge, path: str, is_local: bool) -> str:
     """Return the URI of a path, as Spark's LoadDataCommand resolves it."""
     command = jvm.singleton("org.apache.spark.sql.execution.command.LoadDataCommand")
-    hadoop_path, uri = jvm.type("org.apache.hadoop.fs.Path"), jvm.type("java.net.URI")
+    hadoop_path, uri = jvm.type(HADOOP_PATH), jvm.type("java.net.URI")
     system = jvm.type("java.lang.System")
     if is_local:
         root, folder = "file:///", str(system.getProperty("user.dir"))

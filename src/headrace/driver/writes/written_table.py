@@ -111,9 +111,7 @@ class WrittenTable:
         utils.updateTableStats(self._jvm.session, metadata)
 
     def _qualify(self, uri: Any) -> str:
-        # Hadoop's Path does not decode the text of a URI.
-        path = self._jvm.type("org.apache.hadoop.fs.Path")(uri)
-        return self._files.qualify(str(path.toString())).rstrip("/")
+        return self._files.qualify(self._jvm.location_of(uri)).rstrip("/")
 
     def _parse(self, path: str) -> Any:
         """Return Spark's partition spec of a path, e.g. `k=1/j=2`."""
