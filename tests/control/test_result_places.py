@@ -206,8 +206,8 @@ def test_a_statement_may_choose_a_location_only_below_an_allowed_one(
 def test_a_result_location_with_a_password_is_refused_without_showing_it(
     start_node: StartNode,
 ) -> None:
-    node = start_node(results={"allowed": ["s3a://bucket/results"]})
-    body = {"statement": "SELECT 1", "result_location": "s3a://key:hunter2@bucket/results/a"}
+    node = start_node(results={"allowed": ["/shared"]})
+    body = {"statement": "SELECT 1", "result_location": "s3a://key:hunter2@bucket/a"}
     response = node.http.post("/api/v1/statements", json=body)
 
     assert (response.status_code, response.json()["code"]) == (400, "invalid_location")

@@ -10,6 +10,7 @@ from tests.driver.jobs.conftest import StartJob
 from tests.support.streams import finish, read_rows
 from tests.support.waiting import wait_until
 
+from headrace.driver.streams.checkpoint_marker import MARKER
 from headrace.driver.streams.supervised_query import RunFailed
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def test_the_rows_of_a_batch_job_are_written_once(
     assert sorted(row["n"] for row in read_rows(spark.read.parquet(str(tmp_path / "default")))) == [
         *(0, 1, 2)
     ]
-    assert [path.name for path in checkpoint.iterdir() if path.suffix != ".crc"] == ["_finished"]
+    files = {path.name for path in checkpoint.iterdir() if path.suffix != ".crc"}
+    assert files == {"_finished", MARKER}
     finish(start_job(save, code=ROWS, checkpoint=str(tmp_path / "another")))
     assert spark.read.parquet(str(tmp_path / "default")).count() == 6
 
@@ -82,7 +84,7 @@ def test_a_failed_write_is_repeated(start_job: StartJob, tmp_path: Path) -> None
         )
 
     assert not caught.value.is_permanent
-    assert not checkpoint.exists()
+    assert not (checkpoint / "_finished").exists()
 
 
 def test_a_batch_run_stops_when_it_is_asked_to(
@@ -96,5 +98,5 @@ def test_a_batch_run_stops_when_it_is_asked_to(
     run.stop()
 
     assert run.find_new_epoch() is None
-    assert not checkpoint.exists()
+    assert not (checkpoint / "_finished").exists()
     wait_until(lambda: not tracker.getActiveJobsIds(), what="the job of the write has ended")

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
 from sqlalchemy import text
 from tests.support.store import running_session
 
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.store import jobs, stream_queries
-from headrace.store.database import Database
+from headrace.store import jobs, migrate, stream_queries
+from headrace.store.database import Database, Tx
 
-BEFORE = "0009"
+BEFORE, STEP = "0009", "0010"
 OLD_SCHEMA = (
     f"UPDATE alembic_version SET version_num = '{BEFORE}'",
     "DROP INDEX jobs_live_state_place",
     "ALTER TABLE jobs DROP COLUMN state_place",
     "CREATE UNIQUE INDEX jobs_live_place ON jobs (state_location, name_key) WHERE ended_at IS NULL",
 )
+
+
+def _run_step(tx: Tx) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
+    config.attributes["connection"] = tx.connection
+    command.upgrade(config, STEP)
 
 
 def test_stored_locations_become_identities(store: Database) -> None:
@@ -46,8 +57,7 @@ def test_stored_locations_become_identities(store: Database) -> None:
             jobs.insert_job(tx, "ada", name, location, state_place=location, actor="ada")
         for statement in OLD_SCHEMA:
             tx.execute(text(statement))
-
-    store.migrate()
+        _run_step(tx)
 
     with store.read() as tx:
         queries = [stream_queries.get(tx, f"sq_{number}") for number in range(len(written))]

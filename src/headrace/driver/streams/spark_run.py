@@ -218,12 +218,14 @@ class RunStarter:
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
             check_checkpoint(session, desired)
-            self._claims.claim(session, desired)
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
+                self._claims.claim(session, desired)
                 query = start_refresh(session, desired, command, errors)
             else:
                 rows = self._open_rows(session, desired, command)
+                # Only now: a query that cannot be analysed leaves nothing in the checkpoint.
+                self._claims.claim(session, desired)
                 if not rows.isStreaming:
                     self._announce(desired, session)
                     return start_batch(rows, desired, command)
