@@ -78,6 +78,8 @@ class FakeLink:
     def report_start(self, _statement_id: str, _read_age: Callable[[], float]) -> None:
         self.calls.append("started")
 
+    def find_marked(self, *_names: str) -> None: ...
+
     def report_end(self, ended: Ended) -> None:
         self.calls.append(f"ended {ended.state}")
 

@@ -92,6 +92,11 @@ class _RecordingLink:
     def announce_writes(self, _message: Message) -> None:
         """Accept the tables of a query."""
 
+    def find_marked(self, *_names: str) -> None:
+        """Find nothing: no streaming query runs."""
+
+    find_streams = find_marked
+
     def poll(
         self,
         _in_flight: list[str],
