@@ -304,7 +304,7 @@ def test_a_check_uses_temporary_views_and_functions(checker: Checker) -> None:
 @pytest.mark.parametrize(
     ("statement", "line", "column"),
     [
-        ("-- A table.\nCREATE TABLE t (\n  at TIMESTAMP(3))", 3, 15),
+        ("-- A table.\nCREATE TABLE t (\n  at TIMESTAMP(3))", 3, 6),
         ("INSERT INTO t VALUES (1)", None, None),
     ],
 )
