@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import tomllib
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,4 +51,38 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert caught.value.message == (
         "A driver needs packages that are not installed: no_such_package, no_such.module."
     )
-    assert caught.value.hint == install_command("spark") == "pip install 'headrace[spark]'"
+    assert caught.value.hint == install_command("spark")
+    assert "[spark]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "requirement"),
+    [
+        (None, "headrace[all]"),
+        ("file://{folder}/h-1.whl", "{folder}/h-1.whl[all]"),
+        ("file://{folder}/a%20b/h-1.whl", "{folder}/a b/h-1.whl[all]"),
+        ("file://{folder}/gone/h-1.whl", "h-1.whl[all]"),
+        ("file://{folder}", "{folder}[all]"),
+        ("https://example/h-1.whl", "headrace[all] @ https://example/h-1.whl"),
+    ],
+)
+def test_an_extra_is_installed_from_where_headrace_was_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str | None, requirement: str
+) -> None:
+    """An index may have no package of this name, or the package of another project."""
+    (tmp_path / "h-1.whl").touch()
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "h-1.whl").touch()
+    record = url and json.dumps({"url": url.format(folder=tmp_path)})
+    installed = SimpleNamespace(read_text=lambda _name: record)
+    monkeypatch.setattr(metadata, "distribution", lambda _name: installed)
+
+    words = shlex.split(install_command("all"))
+
+    assert words == ["pip", "install", requirement.format(folder=tmp_path)]
+
+
+def test_no_message_names_the_package_of_an_index() -> None:
+    sources = sorted((Path(__file__).parents[1] / "src").rglob("*.py"))
+
+    assert [str(file) for file in sources if "pip install 'headrace" in file.read_text()] == []

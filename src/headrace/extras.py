@@ -1,14 +1,18 @@
 """The extras of this package: which packages each one installs, and which are missing.
 
-A package is looked up, but not imported. `pip install headrace` without extras installs the light
-client, which needs none of these packages.
+A package is looked up, but not imported. An installation without extras is the light client, which
+needs none of these packages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import shlex
+from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from headrace.errors import PackagesMissing
 from headrace.process_start import ModuleHidden
@@ -28,8 +32,20 @@ EXTRAS = {
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f"pip install 'headrace[{extra}]'"
+    """Return the command that installs an extra, from where Headrace itself was installed.
+
+    The installer records the wheel or the clone that it has installed (PEP 610). It records nothing
+    for a package of an index.
+    """
+    url = _installed_from()
+    if url is None:
+        return f"pip install {shlex.quote(f'headrace[{extra}]')}"
+    if not url.startswith("file:"):
+        return f"pip install {shlex.quote(f'headrace[{extra}] @ {url}')}"
+    source = Path(unquote(urlsplit(url).path))
+    # The file may have been deleted since, for example in an image.
+    name = source if source.exists() else source.name
+    return f"pip install {shlex.quote(f'{name}[{extra}]')}"
 
 
 def find_missing(extra: str) -> list[str]:
@@ -37,16 +53,16 @@ def find_missing(extra: str) -> list[str]:
     return [name for name in EXTRAS[extra] if not _is_installed(name)]
 
 
-def require_extra(extra: str, user: str, *, hint: str | None = None) -> None:
+def require_extra(extra: str, user: str, *, hint: Callable[[], str] | None = None) -> None:
     """Raise PackagesMissing if a package of an extra is not installed.
 
     Args:
         user: What needs the packages, for the message, for example "A node".
-        hint: Fix to suggest; default: the command that installs the extra.
+        hint: Returns the fix to suggest; default: the command that installs the extra.
     """
     missing = find_missing(extra)
     if missing:
-        raise packages_missing(missing, user, hint=hint or install_command(extra))
+        raise packages_missing(missing, user, hint=hint() if hint else install_command(extra))
 
 
 def packages_missing(modules: Iterable[str], user: str, *, hint: str) -> PackagesMissing:
@@ -54,6 +70,21 @@ def packages_missing(modules: Iterable[str], user: str, *, hint: str) -> Package
     return PackagesMissing(
         f"{user} needs packages that are not installed: {', '.join(modules)}.", hint=hint
     )
+
+
+def _installed_from() -> str | None:
+    """Return the URL of the wheel or clone of this installation; None if it is from an index."""
+    # Only an error needs this module, and its import would slow down each command.
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+
+    try:
+        record = distribution("headrace").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    if not record:
+        return None
+    url: str = json.loads(record)["url"]
+    return url
 
 
 def _is_installed(name: str) -> bool:

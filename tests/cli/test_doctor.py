@@ -10,6 +10,7 @@ from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
 from headrace.cli import doctor
+from headrace.extras import install_command
 
 
 def test_a_working_installation_passes_all_checks(
@@ -50,7 +51,7 @@ def test_the_light_client_passes_with_a_node_and_names_a_fix_without_one(
     assert without_node.returncode == 2
     lines = without_node.stdout.splitlines()
     assert [line[0] for line in lines] == ["✗", " ", "!", " "]
-    assert lines[1] == "    fix: pip install 'headrace[all]', or name a node with HEADRACE_SERVER"
+    assert lines[1] == f"    fix: {install_command('all')}, or name a node with HEADRACE_SERVER"
     assert lines[3] == "    fix: name a node with HEADRACE_SERVER or --server"
 
 

@@ -150,22 +150,22 @@ def test_the_light_client_imports_its_modules(light_client: Installation, folder
 @pytest.mark.parametrize(
     ("arguments", "fix"),
     [
-        (["sql", "SELECT 1"], "pip install 'headrace[all]', or name a node with --server"),
-        (["serve"], "pip install 'headrace[server]'"),
-        (["serve", "--background"], "pip install 'headrace[server]'"),
-        (["session", "new"], "pip install 'headrace[all]', or name a node with --server"),
+        (["sql", "SELECT 1"], "pip install '{wheel}[all]', or name a node with --server"),
+        (["serve"], "pip install '{wheel}[server]'"),
+        (["serve", "--background"], "pip install '{wheel}[server]'"),
+        (["session", "new"], "pip install '{wheel}[all]', or name a node with --server"),
         (["statement", "list"], "name a node with --server"),
-        (["doctor"], "pip install 'headrace[all]', or name a node with HEADRACE_SERVER"),
+        (["doctor"], "pip install '{wheel}[all]', or name a node with HEADRACE_SERVER"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_the_light_client_names_what_to_install(
-    light_client: Installation, folder: Path, arguments: list[str], fix: str
+    light_client: Installation, wheel: Path, folder: Path, arguments: list[str], fix: str
 ) -> None:
     run = light_client.run("headrace", *arguments, cwd=folder)
 
     assert run.returncode in {2, 3}
-    assert fix in run.stdout + run.stderr
+    assert fix.format(wheel=wheel) in run.stdout + run.stderr
     assert "Traceback" not in run.stderr
     assert "ModuleNotFoundError" not in run.stdout + run.stderr
     assert list(folder.iterdir()) == []
@@ -174,34 +174,39 @@ def test_the_light_client_names_what_to_install(
 @pytest.mark.parametrize(
     ("module", "arguments", "fix"),
     [
-        ("headrace.api", [], "pip install 'headrace[server]'"),
-        ("headrace.control.host.class_archive", [], "pip install 'headrace[spark]'"),
+        ("headrace.api", [], "pip install '{wheel}[server]'"),
+        ("headrace.control.host.class_archive", [], "pip install '{wheel}[spark]'"),
         ("headrace.driver", [], "headrace serve"),
     ],
 )
 def test_a_program_of_the_light_client_names_what_to_install(
-    light_client: Installation, folder: Path, module: str, arguments: list[str], fix: str
+    light_client: Installation,
+    wheel: Path,
+    folder: Path,
+    module: str,
+    arguments: list[str],
+    fix: str,
 ) -> None:
     run = light_client.run("python", "-m", module, *arguments, cwd=folder)
 
     assert run.returncode in {1, 2}
-    assert fix in run.stderr
+    assert fix.format(wheel=wheel) in run.stderr
     assert "Traceback" not in run.stderr
 
 
 def test_a_node_without_spark_names_the_extra_for_its_drivers(
-    install: Callable[[str], Installation], folder: Path
+    install: Callable[[str], Installation], wheel: Path, folder: Path
 ) -> None:
     variables = {"HEADRACE_SERVER": "embedded", "HEADRACE_EMBEDDED__LINGER": "0s"}
     run = install("[server]").run("headrace", "sql", "SELECT 1", cwd=folder, **variables)
 
     assert run.returncode == 1
-    assert "pip install 'headrace[spark]'" in run.stderr
+    assert f"pip install '{wheel}[spark]'" in run.stderr
     wait_until(lambda: not processes_of(folder / ".headrace"), what="the node has ended")
 
 
 def test_a_node_without_a_driver_of_postgresql_names_the_extra(
-    install: Callable[[str], Installation], folder: Path
+    install: Callable[[str], Installation], wheel: Path, folder: Path
 ) -> None:
     variables = {"HEADRACE_STORE__URL": "postgresql://127.0.0.1:1/x"}
     server = install("[server]")
@@ -209,5 +214,5 @@ def test_a_node_without_a_driver_of_postgresql_names_the_extra(
         run = server.run("headrace", *arguments, cwd=folder, **variables)
 
         assert run.returncode == 2
-        assert "pip install 'headrace[postgres]'" in run.stdout + run.stderr
+        assert f"pip install '{wheel}[postgres]'" in run.stdout + run.stderr
         assert "Traceback" not in run.stderr

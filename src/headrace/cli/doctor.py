@@ -80,7 +80,7 @@ def _check_host(context: CommandContext) -> list[Json]:
     if run.returncode != 0:
         last_line = run.stderr.strip().rpartition("\n")[2]
         message = f"the checks of this host ended with an error: {last_line}"
-        fix = "reinstall Headrace: pip install --force-reinstall 'headrace[all]'"
+        fix = f"reinstall Headrace: {install_command('all')} --force-reinstall"
         checks.append(_check("host", "failed", message, fix))
         if context.terminal.debug:
             context.terminal.warn(run.stderr)

@@ -25,7 +25,7 @@ def require_node_packages() -> None:
     require_extra(
         "server",
         "A node on this host",
-        hint=f"install them with {install_command('all')}, or name a node with --server",
+        hint=lambda: f"install them with {install_command('all')}, or name a node with --server",
     )
 
 

@@ -14,11 +14,6 @@ from headrace.cli.parent_home import report_parent_home
 from headrace.extras import install_command, require_extra
 from headrace.home import HomeLayout
 
-_INSTALL_HINT = (
-    f"install them with {install_command('server')}, or with {install_command('all')} if drivers "
-    "run on this host"
-)
-
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")
@@ -55,7 +50,7 @@ def serve(
     Requests need a token: HEADRACE_TOKEN, or the file `token` in the home, which the node creates.
     """
     with command_context(home=home, debug=debug) as context:
-        require_extra("server", "A node", hint=_INSTALL_HINT)
+        require_extra("server", "A node", hint=_install_hint)
         report_parent_home(context.config, context.terminal.notice)
         flags = ["--embedded"] if embedded else []
         if no_auth:
@@ -71,6 +66,13 @@ def serve(
         sys.stdout.flush()
         program = node_command(*flags)
         os.execv(program[0], program)  # noqa: S606 - the node replaces this process
+
+
+def _install_hint() -> str:
+    return (
+        f"install them with {install_command('server')}, or with {install_command('all')} if"
+        " drivers run on this host"
+    )
 
 
 def _start_in_background(context: CommandContext, flags: list[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from headrace.control.host import health_checks
 from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
 from headrace.control.host.java import JavaHome
-from headrace.extras import EXTRAS
+from headrace.extras import EXTRAS, install_command
 from headrace.settings import load
 from headrace.store.database import Database
 
@@ -86,7 +86,7 @@ class TestResults:
         result = run_check("results", load())
         assert_failed_with_fix(result)
         assert "no_such_package" in result.found
-        assert result.fix == "pip install 'headrace[emr]'"
+        assert result.fix == install_command("emr")
 
     def test_an_unknown_scheme_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", "nowhere://x")

@@ -14,6 +14,7 @@ import pytest
 
 from headrace.control.host.java import JavaHome, find_java, main
 from headrace.errors import JavaMissing
+from headrace.extras import install_command
 
 SPARK_OPTION = "--add-modules=jdk.incubator.vector"
 
@@ -108,7 +109,7 @@ def test_the_error_names_every_checked_java_and_what_to_install(
     assert "Java 25.0.1" in caught.value.message
     assert "PATH" in caught.value.message
     assert "does not start" in caught.value.message
-    assert "headrace[java]" in (caught.value.hint or "")
+    assert install_command("java") in (caught.value.hint or "")
 
 
 def test_the_program_reports_a_host_without_java(

@@ -25,7 +25,7 @@ from headrace.control.launchers import bootstrap_files, temporary_folders
 from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
-from headrace.extras import EXTRAS
+from headrace.extras import EXTRAS, install_command
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.profiles import Profile
@@ -72,7 +72,7 @@ def test_a_driver_without_pyspark_is_refused_with_the_extra_to_install(
     with pytest.raises(PackagesMissing) as caught:
         launcher.start(make_request(tmp_path, Profile()))
 
-    assert caught.value.hint == "pip install 'headrace[spark]'"
+    assert caught.value.hint == install_command("spark")
 
 
 def test_a_kill_ends_the_driver_and_all_processes_that_it_started(

@@ -15,6 +15,7 @@ from headrace.control.launchers.spark_submit_command import (
     find_spark_home,
 )
 from headrace.errors import LaunchFailed
+from headrace.extras import install_command
 from headrace.profiles import Profile
 from headrace.spark_properties import format_properties
 
@@ -82,4 +83,4 @@ def test_a_missing_spark_is_reported_with_the_package_to_install(
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(LaunchFailed) as raised:
         find_spark_home(Profile(backend="spark-submit"))
-    assert "headrace[spark]" in str(raised.value.hint)
+    assert install_command("spark") in str(raised.value.hint)

@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from headrace.api.auth import DOCS_PATH, OPENAPI_PATH
 from headrace.api.http.api_route import ApiRoute
 from headrace.errors import NotFound
+from headrace.extras import install_command
 
 _FILES = {
     "swagger-ui-bundle.js": "text/javascript",
@@ -103,6 +104,6 @@ def _folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise NotFound(
             "The page needs the package fastapi-offline.",
-            hint="Install it on the node: pip install 'headrace[server]'.",
+            hint=f"Install it on the node: {install_command('server')}.",
         )
     return Path(spec.submodule_search_locations[0]) / "static"

@@ -27,6 +27,7 @@ from typing import BinaryIO
 from headrace.control.host.child_environment import CHILD_UMASK, child_environment
 from headrace.control.host.java import JavaHome, find_java
 from headrace.errors import HeadraceError
+from headrace.extras import install_command
 from headrace.private_files import open_private_log
 from headrace.settings import load
 
@@ -161,7 +162,7 @@ def main() -> int:
         return 1
     if archive is None:
         sys.stderr.write(
-            "There is no archive without PySpark (pip install 'headrace[spark]'), or with the "
+            f"There is no archive without PySpark ({install_command('spark')}), or with the "
             "setting class_archives off.\n"
         )
         return 1

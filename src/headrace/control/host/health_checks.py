@@ -193,7 +193,7 @@ CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
 _DEFAULT_FIXES = {
     "settings": "correct the setting in the environment or in headrace.toml",
     "java": "set JAVA_HOME to Java 17 or 21",
-    "spark": "pip install 'headrace[spark]'",
+    "spark": "install the extra spark of Headrace again",
     "store": "check the setting store.url, and that the database is running",
     "catalog": "set catalog.kind to managed or external",
     "results": "check the setting results.location, and the credentials for it",

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from headrace.control.host.child_environment import child_environment
 from headrace.errors import JavaMissing
+from headrace.extras import install_command
 from headrace.home import cache_folder
 
 SUPPORTED = (17, 21)
@@ -97,7 +98,7 @@ def find_java(environ: Mapping[str, str] = os.environ, wrappers: Path | None = N
     reasons = f" Checked: {'; '.join(rejected)}." if rejected else ""
     raise JavaMissing(
         f"Spark needs Java 17 or 21, and neither was found.{reasons}",
-        hint="Set JAVA_HOME to Java 17 or 21, or install the extra: pip install 'headrace[java]'",
+        hint="Set JAVA_HOME to Java 17 or 21, or install the extra: " + install_command("java"),
     )
 
 

@@ -30,6 +30,7 @@ from xml.sax.saxutils import escape
 
 from headrace.control.host.child_environment import CHILD_UMASK
 from headrace.control.host.orphaned_metastores import FOLDER_OPTION, kill_orphaned_metastores
+from headrace.extras import install_command
 from headrace.file_locks import exclusive_lock
 from headrace.private_files import create_private_folder, write_private
 
@@ -259,7 +260,7 @@ def _spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SystemExit(
-            "The metastore needs PySpark, which is not installed: pip install 'headrace[spark]'"
+            f"The metastore needs PySpark, which is not installed: {install_command('spark')}"
         )
     return Path(spec.origin).parent
 

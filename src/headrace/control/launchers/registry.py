@@ -22,6 +22,7 @@ from headrace.control.launchers.base import (
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
+from headrace.extras import install_command
 from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 from headrace.settings import Settings
@@ -129,7 +130,7 @@ def _emr_serverless_launcher(settings: Settings, profile: str) -> Launcher:
     """Return the launcher of EMR Serverless, for the profile that needs it."""
     requirement = f"Setting 'profiles.{profile}.backend': emr-serverless needs"
     if importlib.util.find_spec("boto3") is None:
-        raise InvalidSetting(f"{requirement} boto3 on the node: pip install 'headrace[emr]'.")
+        raise InvalidSetting(f"{requirement} boto3 on the node: {install_command('emr')}.")
     if local_path(settings.results_location) is not None:
         raise InvalidSetting(
             f"{requirement} a results.location that its drivers can reach, for example"

@@ -15,6 +15,7 @@ from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.driver_package import DriverPackage
 from headrace.control.launchers.kubernetes import pod_name, pod_namespace
 from headrace.errors import LaunchFailed
+from headrace.extras import install_command
 from headrace.profiles import Profile
 
 YARN = "yarn"
@@ -32,7 +33,7 @@ def find_spark_home(profile: Profile) -> Path:
         raise LaunchFailed(
             "The backend spark-submit needs Spark, but PySpark is not installed on this node and"
             " the profile does not set SPARK_HOME.",
-            hint="pip install 'headrace[spark]', or set SPARK_HOME in the env of the profile",
+            hint=f"{install_command('spark')}, or set SPARK_HOME in the env of the profile",
         )
     return Path(package.origin).parent
 
