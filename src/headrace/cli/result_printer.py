@@ -16,7 +16,6 @@ from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.verb import describe_verb
 from headrace.model.lifecycle import StatementState
-from headrace.model.session import SessionKind
 
 _EXIT_CODES = {
     StatementState.SUCCESS: 0,
@@ -34,7 +33,8 @@ def exit_code(statement: Json) -> int:
     A statement that a node has refused itself has the exit code of the command that does the same:
     `STOP STREAM q` that of `headrace stream stop q`.
     """
-    if statement.get("kind") == SessionKind.LOCAL and statement.get("error"):
+    # SessionKind is not imported: it would bring pydantic into every command.
+    if statement.get("kind") == "local" and statement.get("error"):
         return exit_code_of(statement["error"]["code"])
     return _EXIT_CODES[StatementState(statement["state"])]
 
