@@ -121,6 +121,43 @@ def test_architecture_md_lists_every_package_and_module() -> None:
     assert missing == []
 
 
+def test_the_tree_of_architecture_md_names_existing_modules_only() -> None:
+    assert sorted(_modules_of_the_tree() - {_path(file) for file in SOURCES}) == []
+
+
+def test_the_tree_of_architecture_md_names_every_module_of_nodes_and_drivers() -> None:
+    """A module of `store`, `model` or `cli` has a name that says what it holds."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    missing = [
+        _path(file)
+        for file in SOURCES
+        if _path(file.parent) in {"api", "control", "driver", "errors", "storage"}
+        and not file.stem.startswith("__")
+        and f" {file.name} " not in page
+        and f"`{file.name}`" not in page
+    ]
+
+    assert missing == []
+
+
+def _modules_of_the_tree() -> set[str]:
+    """Return the paths of the modules that the tree of ARCHITECTURE.md names."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    tree = page[page.index("src/headrace/\n") : page.index("Outside `src/`")]
+    modules, folders = set(), [""]
+    for margin, name in re.findall(r"^([│ ]*[├└]── )([\w.]+/?)", tree, re.MULTILINE):
+        folders = folders[: len(margin) // 4]
+        if name.endswith("/"):
+            folders.append(f"{folders[-1]}{name}")
+        elif name.endswith(".py"):
+            modules.add(f"{folders[-1]}{name}")
+    return modules
+
+
+def _path(file: Path) -> str:
+    return file.relative_to(PACKAGE).as_posix()
+
+
 def test_imports_follow_the_contracts() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     run = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, check=False)
