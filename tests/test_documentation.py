@@ -1,4 +1,4 @@
-"""The documentation names only files and headings that exist."""
+"""The documentation names only files, settings and codes that exist, and what the code does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from headrace.driver.ctas.catalogs import load_implementations
+from headrace.driver.writes import detect, dml
+from headrace.model.stream_query import EndReason
+from headrace.model.waiting_for import WaitCode
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -89,3 +94,165 @@ def test_the_pages_that_the_code_names_exist() -> None:
     }
 
     assert [(file, name) for file, name in sorted(names) if not (ROOT / name).exists()] == []
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text below a heading of a page, up to the next heading of its level."""
+    level = heading.partition(" ")[0]
+    text = (ROOT / page).read_text()
+    return re.split(rf"^{level} ", text[text.index(f"\n{heading}\n") + 1 :], flags=re.MULTILINE)[1]
+
+
+def first_column(text: str) -> list[str]:
+    """Return the names in code spans of the first column of the tables of a text."""
+    cells = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+def test_the_guide_lists_every_reason_for_which_a_statement_waits() -> None:
+    table = section("docs/guides/sessions.md", "## Why a statement waits")
+
+    assert [name for name in first_column(table) if name != "code"] == list(WaitCode)
+
+
+def test_the_page_of_lifecycles_lists_every_end_of_a_streaming_query() -> None:
+    table = section("docs/explanation/lifecycles.md", "## Stream")
+
+    assert set(EndReason) <= set(first_column(table))
+
+
+STATEMENTS_ALONE = {
+    "LoadData": "LOAD DATA",
+    "InsertIntoDir": "of a directory",
+    "TruncateTable": "TRUNCATE TABLE",
+    "TruncatePartition": "TRUNCATE TABLE",
+    "AddPartitions": "ALTER TABLE … ADD PARTITION",
+    "DropPartitions": "ALTER TABLE … DROP PARTITION",
+    "RenamePartitions": "ALTER TABLE … PARTITION … RENAME TO PARTITION",
+    "SetTableLocation": "ALTER TABLE … SET LOCATION",
+    "DropTable": "DROP TABLE",
+    "RenameTable": "ALTER TABLE … RENAME",
+}
+ATOMIC_STATEMENTS = {
+    "InsertIntoStatement": "INSERT",
+    "LoadData": "LOAD DATA",
+    "DeleteFromTable": "DELETE",
+    "UpdateTable": "UPDATE",
+    "MergeIntoTable": "MERGE",
+}
+ATOMIC_CATALOGS = {
+    "IcebergCatalog": "Iceberg",
+    "DeltaCatalog": "Delta",
+    "JdbcCatalog": "PostgreSQL",
+}
+
+
+def test_the_guide_names_every_statement_that_has_a_table_to_itself() -> None:
+    guide = (ROOT / "docs/guides/concurrent-writes.md").read_text()
+
+    assert set(detect._EXCLUSIVE) == set(STATEMENTS_ALONE)
+    assert [words for words in STATEMENTS_ALONE.values() if words not in guide] == []
+
+
+def test_the_guide_names_every_atomic_statement_and_catalog() -> None:
+    table = section("docs/guides/atomic-tables.md", "## Change rows atomically")
+    catalogs = {implementation.__name__ for implementation in load_implementations().values()}
+
+    assert set(dml._DML) == set(ATOMIC_STATEMENTS)
+    assert catalogs == set(ATOMIC_CATALOGS)
+    names = [*ATOMIC_STATEMENTS.values(), *ATOMIC_CATALOGS.values()]
+    assert [name for name in names if name not in table] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_says_that_an_insert_is_not_atomic_as_a_rule(page: Path) -> None:
+    """The rule has exceptions, which only the guide to atomic tables lists."""
+    denied = re.compile(r"An? `?INSERT`?[^.|]*(is not|never) (atomic|repeated)")
+
+    assert denied.findall(page.read_text()) == []
+
+
+def test_the_codes_of_troubleshooting_exist_with_the_status_that_the_page_gives() -> None:
+    guide = (ROOT / "docs/guides/troubleshooting.md").read_text()
+    reference = (ROOT / "docs/reference/errors.md").read_text()
+    codes = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", reference, re.MULTILINE))
+    other_codes = re.findall(r"`(\w+)`", section("docs/reference/errors.md", "## Other codes"))
+    named = re.findall(r"`([a-z]+_[a-z_]+)`(?: \((\d{3})\))?", "\n".join(first_cells(guide)))
+
+    assert named
+    assert [code for code, _ in named if code not in {*codes, *other_codes}] == []
+    assert [code for code, status in named if status and codes[code] != status] == []
+
+
+def first_cells(text: str) -> list[str]:
+    return re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+
+
+_REFERENCE = (ROOT / "docs/reference/settings.md").read_text()
+_KEYS = set(re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \|", _REFERENCE, re.MULTILINE))
+_DEFAULTS = dict(
+    re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \| [^|]+ \| `([^|`]+)` \|", _REFERENCE, re.MULTILINE)
+)
+_PYTHON_MODULES = {"http.client"}
+_UNITS = {
+    **dict.fromkeys(("s", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "": 1,
+}
+
+
+def amount(text: str) -> int:
+    """Return a duration in seconds, a size in bytes, or a number: `5 s`, `256 MiB`, `10,000`."""
+    number, unit = re.fullmatch(r"([\d,]+) ?(\w*)", text).groups()  # type: ignore[union-attr]
+    return int(number.replace(",", "")) * _UNITS[unit]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_on_a_page_exist(page: Path) -> None:
+    sections = "|".join(sorted({key.partition(".")[0] for key in _KEYS}))
+    if page.name == "CHANGELOG.md":
+        pytest.skip("it names settings of earlier versions")
+    named = re.findall(rf"`((?:{sections})\.[a-z_]+)`", page.read_text())
+
+    files = re.compile(r".*\.(toml|ya?ml|json|md|py|log|db|lock)")
+    known = _KEYS | _PYTHON_MODULES
+    assert [key for key in named if key not in known and not files.fullmatch(key)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_defaults_of_settings_on_a_page_are_true(page: Path) -> None:
+    """A page writes a default after the name of the setting: `lease.renew` (5 s)."""
+    if page.name == "CHANGELOG.md":
+        pytest.skip("it names settings of earlier versions")
+    written = re.findall(r"`([a-z_]+\.[a-z_]+)` \(([\d,]+(?: \w+)?)\)", page.read_text())
+
+    wrong = [
+        (key, text, _DEFAULTS[key])
+        for key, text in written
+        if amount(text) != amount(_DEFAULTS[key])
+    ]
+    assert wrong == []
+
+
+def test_the_terminal_of_the_readme_is_a_part_of_the_recording() -> None:
+    readme = (ROOT / "README.md").read_text()
+    recording = (ROOT / "docs/tutorial/recording.txt").read_text()
+    terminal = readme.split("```text\n")[1].partition("```")[0]
+
+    assert terminal.startswith("$ ")
+    assert terminal in recording
+
+
+def test_the_make_targets_on_a_page_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        (str(page.relative_to(ROOT)), target)
+        for page in PAGES
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    }
+
+    assert [(page, target) for page, target in sorted(named) if target not in targets] == []
