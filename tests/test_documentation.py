@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from headrace.driver.ctas.catalogs import load_implementations
 from headrace.driver.writes import detect, dml
-from headrace.model.stream_query import EndReason
+from headrace.model.lifecycle import StreamState
+from headrace.model.stream_action import Answer, StreamAction, answer_action
+from headrace.model.stream_query import EndReason, StreamQuery, Wanted
 from headrace.model.waiting_for import WaitCode
 
 ROOT = Path(__file__).parents[1]
@@ -119,6 +123,38 @@ def test_the_page_of_lifecycles_lists_every_end_of_a_streaming_query() -> None:
     table = section("docs/explanation/lifecycles.md", "## Stream")
 
     assert set(EndReason) <= set(first_column(table))
+
+
+STOPPING_QUERIES = {
+    " for a stop": (Wanted.STOPPED, EndReason.STOPPED),
+    " for a pause": (Wanted.PAUSED, None),
+    ", a pause that was taken back": (Wanted.RUNNING, None),
+    " for a restart": (Wanted.RESTARTED, EndReason.RESTARTED),
+    " because its session, job or view ends": (Wanted.STOPPED, EndReason.SESSION_CLOSED),
+}
+"""Rows of the table of actions on a query that is `stopping`."""
+
+
+def test_the_table_of_actions_on_streaming_queries_is_true() -> None:
+    guide = section("docs/guides/streams.md", "## Watch and control a query")
+    rows = re.findall(r"^\| (`[a-z_]+`.*?) \| (.*?) \| (.*?) \|$", guide, re.MULTILINE)
+    described = set()
+    for states, acting, in_force in rows:
+        names, _, situation = states.rpartition("`")
+        for state in re.findall(r"\w+", names):
+            wanted, reason = STOPPING_QUERIES.get(situation, (Wanted.RUNNING, None))
+            query = cast(
+                "StreamQuery",
+                SimpleNamespace(state=StreamState(state), wanted=wanted, end_reason=reason),
+            )
+            answers = {action: answer_action(query, action) for action in StreamAction}
+            for cell, answer in ((acting, Answer.ACTS), (in_force, Answer.IN_FORCE)):
+                shown = set(re.findall(r"`(\w+)`", cell))
+                assert shown == {a for a in answers if answers[a] is answer}, states
+            described.add((state, situation))
+
+    assert {state for state, _ in described} == set(StreamState)
+    assert {situation for _, situation in described} == {"", *STOPPING_QUERIES}
 
 
 STATEMENTS_ALONE = {
