@@ -59,7 +59,7 @@ def test_every_response_matches_the_openapi_document(
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr
-    assert "Tested: 39" in process.stdout, process.stdout
+    assert "Tested: 41" in process.stdout, process.stdout
 
 
 def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None:
@@ -79,6 +79,8 @@ def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None
         "GET /api/v1/streams",
         "GET /api/v1/streams/{stream}",
         "POST /api/v1/streams/{stream}/{action}",
+        "GET /api/v1/recovery",
+        "POST /api/v1/recovery",
         "GET /api/v1/transactions",
         "GET /api/v1/transactions/{transaction}",
         "GET /api/v1/statements",

@@ -89,8 +89,8 @@ def test_an_allowed_host_that_is_not_a_host_is_refused_at_start(name: str) -> No
 def test_a_request_with_two_host_headers_is_refused(hosts: AllowedHosts) -> None:
     headers = [(b"host", b"evil.example"), (b"host", b"localhost:8040")]
     with pytest.raises(InvalidRequest, match="several Host headers"):
-        check_request(hosts, headers, SERVER)
+        check_request(hosts, (), headers, SERVER)
 
 
 def test_a_program_that_sends_no_header_of_a_browser_is_served(hosts: AllowedHosts) -> None:
-    check_request(hosts, [], SERVER)
+    check_request(hosts, (), [], SERVER)

@@ -52,9 +52,9 @@ def test_a_renewal_goes_before_submits_that_wait(start_node: StartNode) -> None:
     with ThreadPoolExecutor(6) as pool:
         with node.database.write("test", precedence=Precedence.LEASES):
             submits = [pool.submit(node.submit, session=session_id) for _ in range(5)]
-            wait_until(lambda: queue.waiting >= 5, what="the submits wait")
+            wait_until(lambda: len(queue._gates[Precedence.OTHERS]) >= 5, what="the submits wait")
             renewal = pool.submit(driver.renew)
-            wait_until(lambda: queue.waiting >= 6, what="the renewal waits")
+            wait_until(lambda: queue._gates[Precedence.LEASES], what="the renewal waits")
         assert renewal.result().applied
         created = [submit.result()["created_at"] for submit in submits]
     session = node.http.get(f"/api/v1/sessions/{session_id}").json()

@@ -11,7 +11,7 @@ from tests.support.store import INLINE, new_statement, running_session
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Statement
-from headrace.store import sessions, statement_transitions, statements
+from headrace.store import lease_renewals, sessions, statement_transitions, statements
 from headrace.store.database import Database
 
 
@@ -100,7 +100,7 @@ def test_a_driver_with_a_lost_lease_cannot_change_anything(store: Database) -> N
             assert not sessions.transition(
                 tx, lease.session_id, state, actor="zombie", epoch=stale.epoch
             )
-        assert sessions.renew(tx, stale, 60) is None
+        assert lease_renewals.renew(tx, stale, 60) is None
         assert not sessions.set_handle(tx, stale, {"pid": 1})
     with store.read() as tx:
         statement, session = statements.get(tx, statement_id), sessions.get(tx, lease.session_id)

@@ -19,6 +19,7 @@ from headrace.model.session import DriverLease, FencedDriver
 from headrace.model.snapshot import Snapshot
 from headrace.store import (
     events,
+    lease_renewals,
     sessions,
     snapshots,
     statement_transitions,
@@ -65,7 +66,7 @@ def test_a_fenced_driver_cannot_change_anything(store: Database) -> None:
     assert _fence(store, lease) is None
     assert _fence(store, _next_epoch(lease)) is None
     with store.write("test") as tx:
-        assert sessions.renew(tx, lease, 60) is None
+        assert lease_renewals.renew(tx, lease, 60) is None
         assert sessions.token_hash(tx, lease) is None
         assert statement_transitions.claim_next(tx, lease) is None
         assert not sessions.set_handle(tx, lease, {"pid": 8})
@@ -137,10 +138,10 @@ def test_a_driver_with_other_work_is_not_fenced_for_one_statement(store: Databas
     assert _fence(store, lease, only_if_alone_with=stuck) is None
     with store.write("test") as tx:
         assert statement_transitions.transition(tx, neighbour, StatementState.SUCCESS, actor="test")
-        sessions.renew(tx, lease, 60, streams=1)
+        lease_renewals.renew(tx, lease, 60, streams=1)
     assert _fence(store, lease, only_if_alone_with=stuck) is None
     with store.write("test") as tx:
-        sessions.renew(tx, lease, 60, streams=0)
+        lease_renewals.renew(tx, lease, 60, streams=0)
         still = statements.get(tx, waiting)
     # A waiting statement does not count as other work.
     assert still is not None
