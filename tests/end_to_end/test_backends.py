@@ -85,7 +85,7 @@ def test_a_session_runs_on_a_cluster(
     name = f"headrace-{session}-1"
     assert name in cluster.applications()
     assert node.rows("SELECT 1", session) == [[1]]
-    assert node.rows("SET spark.headrace.odd", session) == [["spark.headrace.odd", ODD]]
+    assert node.rows("SET spark.test.odd", session) == [["spark.test.odd", ODD]]
     shuffled = "SELECT id % 3 AS k, count(*) FROM range(0, 300000, 1, 3) GROUP BY k ORDER BY k"
     assert node.rows(shuffled, session) == [["0", "100000"], ["1", "100000"], ["2", "100000"]]
     # The executors write the parts of this result.

@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 
 from headrace.control.host.metastore import Metastore
 from headrace.home import HomeLayout
+from headrace.model.transaction import MANAGED_CATALOG_KEY
 from headrace.store.waiting_statements import CHUNK
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
@@ -64,7 +65,9 @@ class Catalog:
         self._metastore = Metastore(
             HomeLayout.at(home), warehouse=self.warehouse, linger_seconds=5.0
         )
-        self.conf = self._metastore.ensure()
+        conf = self._metastore.ensure()
+        # The nodes use it as an external catalog. Only a node itself names a managed catalog.
+        self.conf = {key: conf[key] for key in conf if key != MANAGED_CATALOG_KEY}
 
     def conf_over(self, network: Network) -> dict[str, str]:
         """Return the configuration that reaches the metastore from the hosts of a network."""

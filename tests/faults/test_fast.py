@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,10 @@ _SCENARIOS = {
 @pytest.fixture
 def lane(tmp_path: Path) -> Iterator[ChaosLane]:
     """Yield a lane with one node on SQLite."""
-    catalog = Catalog(tmp_path / "catalog")
-    lane = ChaosLane(tmp_path / "lane", catalog, read_points(), number=1, kind=_KIND)
-    yield lane
-    lane.close()
-    catalog.close()
+    with closing(Catalog(tmp_path / "catalog")) as catalog:
+        folder = tmp_path / "lane"
+        with closing(ChaosLane(folder, catalog, read_points(), number=1, kind=_KIND)) as lane:
+            yield lane
 
 
 @pytest.mark.spark

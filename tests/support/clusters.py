@@ -14,7 +14,7 @@ from tests.support.yarn import YarnCluster
 
 Profiles = dict[str, dict[str, Any]]
 ODD = r"C:\new = größer: #1!"
-"""Value with characters that a Java properties file must escape, in `spark.headrace.odd`."""
+"""Value with characters that a Java properties file must escape, in `spark.test.odd`."""
 _LOOPBACK = "127.0.0.1"
 # The JVM's second compiler does not pay off for programs this short.
 _SHORT_LIVED_JVM = {
@@ -95,7 +95,7 @@ def as_settings(profiles: Profiles) -> dict[str, str]:
 
 def _small_conf() -> dict[str, str]:
     return {
-        "spark.headrace.odd": ODD,
+        "spark.test.odd": ODD,
         "spark.executor.memory": "600m",
         "spark.sql.shuffle.partitions": "4",
         **{f"spark.executorEnv.{name}": value for name, value in _SHORT_LIVED_JVM.items()},
