@@ -63,13 +63,15 @@ def test_batch_rows_go_to_other_sinks(start_job: StartJob, sink: str) -> None:
         ("SAVE STREAM job TO csv PARTITIONED ON (x)", "PARTITIONED ON names the column x"),
     ],
 )
-def test_batch_rows_that_a_sink_cannot_take_fail_for_good(
-    start_job: StartJob, save: str, message: str
+def test_batch_rows_that_a_sink_cannot_take_are_refused_before_anything_is_written(
+    start_job: StartJob, tmp_path: Path, save: str, message: str
 ) -> None:
+    checkpoint = tmp_path / "run"
     with pytest.raises(RunFailed, match=message) as caught:
-        finish(start_job(save, code=ROWS))
+        start_job(save, code=ROWS, checkpoint=str(checkpoint))
 
     assert caught.value.is_permanent
+    assert not checkpoint.exists()
 
 
 def test_a_failed_write_is_repeated(start_job: StartJob, tmp_path: Path) -> None:

@@ -105,5 +105,5 @@ class BatchRun:
 
 
 def start_batch(rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> BatchRun:
-    """Start to write the rows of a batch frame, unless an earlier run has written them."""
+    """Start to write rows that `check_batch` returned, unless an earlier run has written them."""
     return BatchRun(rows, desired, command)

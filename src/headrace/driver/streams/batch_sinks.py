@@ -39,12 +39,11 @@ def check_batch(frame: DataFrame, spec: QuerySpec, command: SaveStream) -> DataF
     return prepare_rows(frame, target)
 
 
-def write_batch(frame: DataFrame, desired: DesiredQuery, command: SaveStream) -> None:
-    """Append the rows of a batch frame to the sink of a query.
+def write_batch(rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> None:
+    """Append rows, as `check_batch` returns them, to the sink of a query.
 
     Raises InvalidStream and the errors of Spark.
     """
-    rows = check_batch(frame, desired.spec, command)
     target = find_target(desired.spec, command)
     provider = target.provider
     if provider in {"table", "iceberg"}:

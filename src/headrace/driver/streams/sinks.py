@@ -100,15 +100,18 @@ def check_sink(session: SparkSession, provider: str) -> None:
     check_provider(session, provider, SINKS, hint=hint)
 
 
-def start_query(
+def prepare_query(
     frame: DataFrame,
     desired: DesiredQuery,
     command: SaveStream,
     errors: BatchErrors,
     *,
     epoch: int,
-) -> StreamingQuery:
-    """Start a query that writes the rows of a streaming frame.
+) -> Callable[[], StreamingQuery]:
+    """Check a query that writes the rows of a streaming frame, and return what starts it.
+
+    The checks change nothing outside of the session. What starts the query raises PySparkException
+    if Spark refuses the query.
 
     Args:
         errors: Keeps the error of a batch.
@@ -116,35 +119,48 @@ def start_query(
 
     Raises:
         InvalidStream: A column is missing, or the sink cannot take the rows.
-        PySparkException: Spark refuses the query.
+        PySparkException: Spark refuses the rows.
     """
     target = find_target(desired.spec, command)
     rows = prepare_rows(frame, target)
     check_trigger(rows, command.trigger)
+    session = rows.sparkSession
     if desired.spec.checkpoint is None:
         # Spark would keep a checkpoint that the next run could not use.
-        rows.sparkSession.conf.unset(_CHECKPOINTS)
-    provider = target.provider
-    if provider in {"table", "iceberg"}:
-        table = find_table(rows.sparkSession, command, target)
-        rows = table.prepare(rows, target.partitioned_on)
-        writer = _make_writer(rows, desired, command, target)
-        return table.start(writer, choose_mode(command, provider), errors)
+        session.conf.unset(_CHECKPOINTS)
+    if target.provider in {"table", "iceberg"}:
+        table = find_table(session, command, target)
+
+        def start_table() -> StreamingQuery:
+            ordered = table.prepare(rows, target.partitioned_on)
+            writer = _make_writer(ordered, desired, command, target)
+            return table.start(writer, choose_mode(command, target.provider), errors)
+
+        return start_table
     writer = _make_writer(rows, desired, command, target)
-    if provider == "jdbc":
-        planned = find_last_planned(rows.sparkSession, desired.spec)
-        sink = JdbcSink(target.options, desired, epoch, planned=planned)
-        sink.clear(rows.sparkSession)
-        query = writer.foreachBatch(errors.watch(sink.write)).start()
-        sink.bind(query.id)
-        return query
+    if target.provider == "jdbc":
+
+        def start_jdbc() -> StreamingQuery:
+            planned = find_last_planned(session, desired.spec)
+            sink = JdbcSink(target.options, desired, epoch, planned=planned)
+            sink.clear(session)
+            query = writer.foreachBatch(errors.watch(sink.write)).start()
+            sink.bind(query.id)
+            return query
+
+        return start_jdbc
+    if target.provider == "memory":
+        return lambda: _start_memory(writer, session, desired.name)
+    return writer.start
+
+
+def _start_memory(writer: DataStreamWriter, session: SparkSession, name: str) -> StreamingQuery:
     query = writer.start()
-    if provider == "memory":
-        try:
-            publish_memory_view(rows.sparkSession, desired.name)
-        except Exception:
-            query.stop()
-            raise
+    try:
+        publish_memory_view(session, name)
+    except Exception:
+        query.stop()
+        raise
     return query
 
 

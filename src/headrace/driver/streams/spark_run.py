@@ -20,6 +20,7 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import find_later_run, has_ended_by_itself
 from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.batch_run import start_batch
+from headrace.driver.streams.batch_sinks import check_batch
 from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked
 from headrace.driver.streams.checkpoints import check_checkpoint
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
@@ -29,10 +30,10 @@ from headrace.driver.streams.named_streams import FindStreams, NamedStreams
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.scheduling import use_stream_pool
 from headrace.driver.streams.session_views import create_views
-from headrace.driver.streams.sinks import start_query
+from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
-from headrace.driver.streams.view_refresh import start_refresh
+from headrace.driver.streams.view_refresh import prepare_refresh
 from headrace.driver.writes.detect import WriteDetector
 from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
 from headrace.grammar.clauses import qualified_name_to_sql
@@ -220,16 +221,18 @@ class RunStarter:
             check_checkpoint(session, desired)
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
-                self._claims.claim(session, desired)
-                query = start_refresh(session, desired, command, errors)
+                start = prepare_refresh(session, desired, command, errors)
             else:
                 rows = self._open_rows(session, desired, command)
-                # Only now: a query that cannot be analysed leaves nothing in the checkpoint.
-                self._claims.claim(session, desired)
                 if not rows.isStreaming:
+                    rows = check_batch(rows, desired.spec, command)
+                    self._claims.claim(session, desired)
                     self._announce(desired, session)
                     return start_batch(rows, desired, command)
-                query = start_query(rows, desired, command, errors, epoch=self._epoch)
+                start = prepare_query(rows, desired, command, errors, epoch=self._epoch)
+            # Only now: a query that is refused leaves nothing in the checkpoint.
+            self._claims.claim(session, desired)
+            query = start()
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError, HeadraceError) as error:

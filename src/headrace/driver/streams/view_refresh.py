@@ -12,6 +12,7 @@ Three kinds of queries keep a view fresh:
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -42,20 +43,23 @@ _BATCH_VIEW = "headrace_batch"
 _LOGGED_FORMATS = {"delta", "iceberg"}
 
 
-def start_refresh(
+def prepare_refresh(
     session: SparkSession,
     desired: DesiredQuery,
     command: CreateMaterializedView,
     errors: BatchErrors,
-) -> StreamingQuery:
-    """Start a run of the query of a view, in a session that has the views of its streams.
+) -> Callable[[], StreamingQuery]:
+    """Check the query of a view, and return what starts a run of it.
+
+    The session has the views of the streams of the query. What starts the run raises
+    PySparkException if Spark refuses the query.
 
     Args:
         errors: Keeps the error of a batch.
 
     Raises:
         InvalidStream: The rows of the view are gone, or its name belongs to another table.
-        PySparkException: Spark refuses the query.
+        PySparkException: Spark refuses the rows.
     """
     view = desired.spec.view
     assert view is not None
@@ -70,9 +74,7 @@ def start_refresh(
         def refresh(batch: DataFrame, _number: int) -> None:
             write_generation(open_query(batch.sparkSession, text, command), view, command)
 
-        return (
-            _prepare(ticks.writeStream, desired, view).foreachBatch(errors.watch(refresh)).start()
-        )
+        return _prepare(ticks.writeStream, desired, view).foreachBatch(errors.watch(refresh)).start
     writer = _prepare(frame.writeStream, desired, view)
     if _has_aggregation(frame):
         return (
@@ -80,9 +82,9 @@ def start_refresh(
             .foreachBatch(
                 errors.watch(lambda batch, _number: write_generation(batch, view, command))
             )
-            .start()
+            .start
         )
-    return _start_append(session, writer, view)
+    return _prepare_append(session, writer, view)
 
 
 def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMaterializedView) -> None:
@@ -187,20 +189,20 @@ def _prepare(
     return writer
 
 
-def _start_append(
+def _prepare_append(
     session: SparkSession, writer: DataStreamWriter, view: RefreshedView
-) -> StreamingQuery:
+) -> Callable[[], StreamingQuery]:
     path = path_of(view.rows)
     writer = writer.outputMode("append")
     if view.rows.storage is RowStorage.REPLACEMENT:
-        return writer.toTable(path.sql_name)
+        return lambda: writer.toTable(path.sql_name)
     table = _Generations(session, path, view).find_only()
     catalog = V1Catalog(session, Py4JBridge(session))
     provider, location = catalog.find_format(table)
     if provider in _LOGGED_FORMATS:
-        return writer.format(provider).toTable(table.sql_name)
+        return lambda: writer.format(provider).toTable(table.sql_name)
     # Readers of the table follow the log of this sink: a batch that runs again is there once.
-    return writer.format(provider).option("path", location).start()
+    return writer.format(provider).option("path", location).start
 
 
 def _has_aggregation(frame: DataFrame) -> bool:
