@@ -226,7 +226,7 @@ def test_a_stream_over_a_temporary_view_is_refused_by_its_name(
     [
         ("CREATE STREAM s (a intt) FROM json OPTIONS ('path' = '/x')", 'data type "INTT"'),
         ("CREATE STREAM s AS SELECT nosuch FROM numbers", "`nosuch` cannot be resolved"),
-        ("SAVE STREAM nosuch TO noop", "`nosuch` cannot be found"),
+        ("SAVE STREAM nosuch TO noop", "`nosuch` is neither a stream that you have defined"),
         (
             "CREATE STREAM s (a INT) FROM avro OPTIONS ('path' = '/x')",
             "the jars of org.apache.spark:spark-avro_2.13 are missing",
