@@ -46,6 +46,11 @@ def job(node: NodeProcess, tmp_path: Path, request: pytest.FixtureRequest) -> Co
 def test_a_rollback_continues_with_the_state_of_the_old_version(
     reader: str, job: CountingJob
 ) -> None:
+    job.manifest["flinkProperties"] = {
+        "state.backend": "rocksdb",
+        "state.backend.incremental": True,
+        "state.checkpoints.num-retained": 1,
+    }
     job.replace_file()
     job.deploy()
     job.wait_for_count(reader, 10)
@@ -63,6 +68,8 @@ def test_a_rollback_continues_with_the_state_of_the_old_version(
     current = job.show()["current"]
     assert current["version"] == 3
     assert old_sql in current["manifest"]
+    # Only the RocksDB of the translated properties writes changelogs.
+    assert list((job.folder / "state" / "checkpoints" / job.name).rglob("state/*/*/*.changelog"))
 
 
 def test_a_version_that_fails_leaves_the_old_one_running(
@@ -199,7 +206,8 @@ def test_the_rows_of_a_batch_job_are_written_once_per_clean_start(
         assert node.result(ended["id"])["rows"] == [[str(count)]]
 
     wait_for_rows(3)
-    assert job.deploy()["decision"] == "resume-latest"
+    assert job.deploy()["decision"] == "none"
+    assert job.act("start", clean=False)["state"] == "applied"
     wait_for_rows(3)
     assert job.act("start", clean=True)["state"] == "applied"
     wait_for_rows(6)

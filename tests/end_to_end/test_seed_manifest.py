@@ -42,6 +42,9 @@ flinkProperties:
   restart-strategy.fixed-delay.attempts: '2147483647'
   restart-strategy.fixed-delay.delay: 60s
   state.backend: rocksdb
+  state.backend.incremental: 'true'
+  state.checkpoints.dir: s3://some-s3-bucket/flink-sql-runner/checkpoints/query-unique-name/
+  state.checkpoints.num-retained: '3'
 """
 DEFINITIONS = """\
 CREATE STREAM `kafka`.`some-kafka-input-table`
@@ -140,7 +143,9 @@ def test_the_manifest_of_the_seed_deploys(
 
     assert applied["state"] == "applied"
     assert [each["decision"] for each in planned["jobs"]] == ["start-clean"]
-    assert any("state.backend" in note for note in planned["notes"])
+    # The other properties have a counterpart on Spark.
+    [note] = planned["notes"]
+    assert "`state.checkpoints.dir` is ignored" in note
     assert {row["column_b"] for row in rows} == {0, 2}
     assert list(rows[0]) == ["column_a", "column_b", "column_c", "record_time", *METADATA_COLUMNS]
     assert rows[0]["__query_name"] == "query-unique-name"

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+STATE_STORE = "spark.sql.streaming.stateStore"
+PROVIDER = f"{STATE_STORE}.providerClass"
+STATE_STORES = {
+    "hdfs": {PROVIDER: HDFS},
+    "rocksdb": {PROVIDER: ROCKSDB},
+    # What the properties of Flink become. One is the smallest number of batches.
+    "rocksdb-changelog": {
+        PROVIDER: ROCKSDB,
+        f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.minBatchesToRetain": "1",
+    },
+}
 
 
 class Aggregation:
@@ -28,8 +39,9 @@ class Aggregation:
         (folder / "input").mkdir()
         self._files = 0
 
-    def use_provider(self, provider: str) -> None:
-        self._spark.conf.set(PROVIDER, provider)
+    def configure(self, conf: dict[str, str]) -> None:
+        for key, value in conf.items():
+            self._spark.conf.set(key, value)
 
     def add_file(self) -> None:
         self._files += 1
@@ -73,26 +85,27 @@ def saved(spark: SparkSession, aggregation: Aggregation, tmp_path: Path) -> Path
     return tmp_path / "sp1"
 
 
-@pytest.mark.parametrize("provider", [HDFS, ROCKSDB], ids=["hdfs", "rocksdb"])
+@pytest.mark.parametrize("conf", STATE_STORES.values(), ids=STATE_STORES)
 def test_a_restored_run_continues_with_the_state(
-    spark: SparkSession, aggregation: Aggregation, tmp_path: Path, provider: str
+    spark: SparkSession, aggregation: Aggregation, tmp_path: Path, conf: dict[str, str]
 ) -> None:
     from headrace.driver.jobs.savepoints import restore_savepoint, take_savepoint
 
-    aggregation.use_provider(provider)
-    aggregation.add_file()
-    first = aggregation.run(tmp_path / "run1")
+    aggregation.configure(conf)
+    for _batch in range(3):
+        aggregation.add_file()
+        first = aggregation.run(tmp_path / "run1")
     content = take_savepoint(spark, _take(tmp_path))
     restore_savepoint(spark, _restore(tmp_path))
     aggregation.add_file()
     restored = aggregation.run(tmp_path / "run2")
     clean = aggregation.run(tmp_path / "run3")
 
-    assert first == {"0": 5, "1": 5}
-    assert restored == {"0": 10, "1": 10}
-    assert clean == {"0": 10, "1": 10}
+    assert first == {"0": 15, "1": 15}
+    assert restored == {"0": 20, "1": 20}
+    assert clean == {"0": 20, "1": 20}
     assert content.is_clean
-    assert content.last_batches == {"": 0}
+    assert content.last_batches == {"": 2}
     assert content.files > 3
 
 
