@@ -84,7 +84,7 @@ class _Log:
 
 
 class _Client:
-    """A client that reads a stream, or does not until it is told to."""
+    """A client that reads a stream, or waits until the test lets it read."""
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:
         self.received = b""

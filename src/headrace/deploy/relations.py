@@ -67,7 +67,7 @@ def order_relations(statements: Iterable[str]) -> OrderedRelations:
 
 
 def _sort(relations: list[_Relation]) -> list[str]:
-    """Return the texts, each after those it mentions. A cycle is left to Spark."""
+    """Return the texts, each after those it mentions. Spark reports a cycle."""
     ordered: dict[int, str] = {}
     begun = set[int]()
     for first in range(len(relations)):

@@ -52,7 +52,7 @@ class WriterQueue:
         self._gates: dict[Precedence, deque[threading.Lock]] = {
             each: deque() for each in Precedence
         }
-        """One locked gate for each waiting writer. Whoever frees a turn releases a gate."""
+        """One locked gate for each waiting writer. The writer that frees a turn releases a gate."""
         self._passed = dict.fromkeys(Precedence, 0)
         """Turns that earlier classes have had while each class waited."""
         self._is_exclusive = turns == 1

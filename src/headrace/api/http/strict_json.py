@@ -109,7 +109,7 @@ def has_more_values(body: bytes, limit: int) -> bool:
 def refuse_duplicate_keys(body: bytes) -> None:
     """Raise DuplicateKey if an object of a JSON text has a key twice.
 
-    Any other error of the text is left to the parser that reads its values.
+    The parser that reads the values reports any other error of the text.
     """
     with suppress(ValueError, RecursionError):
         json.loads(body, object_pairs_hook=_build_object)

@@ -169,7 +169,7 @@ def _spark_type(pa: Any, type_: Any, spark: Any) -> DataType:
     """Return the Spark type of an Arrow type.
 
     Args:
-        spark: The type in Spark's JSON, which tells intervals of months from integers.
+        spark: The type in Spark's JSON, which distinguishes intervals of months from integers.
 
     Raises:
         NotImplementedError: Spark has no such type, or no function that makes its values.

@@ -14,7 +14,7 @@ class CheckpointMarks:
     """Serves the call `find_marked`.
 
     A driver reads in a checkpoint which query has marked it. Only the store says whether that query
-    is live: the driver, and whoever can write to the checkpoint, are strangers.
+    is live: the driver, and every writer to the checkpoint, are strangers.
     """
 
     def __init__(self, context: NodeContext) -> None:

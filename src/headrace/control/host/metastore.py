@@ -147,7 +147,7 @@ class Metastore:
                 process.wait(timeout=_STOP_SECONDS)
 
     def load_catalog_id(self) -> str:
-        """Return the id of the catalog, which tells whether two nodes use the same one."""
+        """Return the id of the catalog. Nodes with equal ids use the same catalog."""
         create_private_folder(self.folder)
         with exclusive_lock(self.folder / "start.lock"):
             return self._read_catalog_id()

@@ -39,11 +39,11 @@ class HostIdentity:
         return asdict(self)
 
     def to_process_record(self) -> dict[str, Any]:
-        """Return what tells where a process id is valid, as earlier versions can read it."""
+        """Return where a process id is valid, in the form of earlier versions."""
         return {name: value for name, value in asdict(self).items() if name != "network_namespace"}
 
     def to_place(self) -> dict[str, str | None]:
-        """Return what tells the machine and its containers apart, over all boots."""
+        """Return what distinguishes the machine from its containers, over all boots."""
         return {
             "machine": self.machine,
             "pid_namespace": self.pid_namespace,

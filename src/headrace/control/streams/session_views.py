@@ -10,7 +10,7 @@ from headrace.model.snapshot import SessionView, Snapshot
 def order_views(snapshot: Snapshot, names: Iterable[str]) -> list[SessionView]:
     """Return the views of a session with these names, each after the views that it reads.
 
-    A name of something else is skipped. So is a view of which the snapshot has no query.
+    A name of something else is skipped. So is a view without a query in the snapshot.
     """
     by_name = {
         entry.name.casefold(): entry.view for entry in snapshot.views if entry.view is not None
