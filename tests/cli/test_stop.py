@@ -1,4 +1,4 @@
-"""`headrace stop --drivers` ends what the home and its host run, whoever started it."""
+"""`headrace stop --drivers` ends all that the home and its host run."""
 
 from __future__ import annotations
 

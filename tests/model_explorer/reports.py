@@ -132,7 +132,7 @@ def add_sent(
 
 
 def mark_delivered(sent: tuple[Sent, ...], arrived: Sent) -> tuple[Sent, ...]:
-    """Return the reports that were sent, one of which has arrived."""
+    """Return the sent reports, with the given report marked as delivered."""
     return tuple(replace(each, delivered=True) if each == arrived else each for each in sent)
 
 

@@ -55,8 +55,8 @@ def renew(tx: Tx, lease: DriverLease, seconds: float, *, streams: int = 0) -> Se
 def renew_all(tx: Tx, leases: Sequence[DriverLease], seconds: float) -> list[DriverLease]:
     """Renew leases of drivers without running queries, and return those that are renewed.
 
-    A lease is left out if it is lost, or if another transaction has locked its session: to wait for
-    one lock while it holds others could block both transactions.
+    A lost lease is not renewed, nor is the lease of a session that another transaction has locked:
+    waiting for one lock while holding others could block both transactions.
     """
     query = select(sessions.c.id, sessions.c.epoch).where(
         sessions.c.id.in_([lease.session_id for lease in leases]),

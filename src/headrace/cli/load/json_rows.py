@@ -53,8 +53,8 @@ def _read_values(source: FileSource, stream: TextIO, misfits: Misfits) -> Iterat
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text. Numbers keep their digits.
 
-    Raises NotJsonError for other texts, and if an object has a name twice, of which the json module
-    would drop the first.
+    Raises NotJsonError for other texts, and for an object with two equal names: the json module
+    would drop the first of their values.
     """
     try:
         return json.loads(

@@ -9,8 +9,8 @@ from headrace.driver.streams.batch_run import FINISHED
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.model.stream_query import DesiredQuery
 
-_MARKERS = ("metadata", FINISHED)
-"""Files of which every checkpoint has one, from the start of its first run."""
+_FIRST_FILES = ("metadata", FINISHED)
+"""Every checkpoint has one of these files from the start of its first run."""
 
 
 def check_checkpoint(session: SparkSession, desired: DesiredQuery) -> None:
@@ -22,7 +22,7 @@ def check_checkpoint(session: SparkSession, desired: DesiredQuery) -> None:
     if checkpoint is None or desired.last_batch is None:
         return
     files = HadoopFiles(session)
-    if not any(files.exists(f"{checkpoint.rstrip('/')}/{name}") for name in _MARKERS):
+    if not any(files.exists(f"{checkpoint.rstrip('/')}/{name}") for name in _FIRST_FILES):
         raise InvalidStream(
             f"The query has committed batch {desired.last_batch}, and its checkpoint {checkpoint}"
             " does not exist any more. Start it as a new query with another checkpoint, or restore"

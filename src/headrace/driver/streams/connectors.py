@@ -32,7 +32,7 @@ _PROVIDER_TYPES = (
     "org.apache.spark.sql.sources.CreatableRelationProvider",
     "org.apache.spark.sql.execution.datasources.FileFormat",
 )
-"""The types of which Spark's `DataSource` expects one."""
+"""Spark's `DataSource` expects a class of one of these types."""
 
 
 def check_connector(session: SparkSession, provider: str) -> None:
