@@ -181,6 +181,20 @@ def find_last_batches(tx: Tx, owner: str, places: Collection[str]) -> dict[str, 
     return {row.name: row.batch for row in tx.execute(query)}
 
 
+def find_committed(tx: Tx, owner: str, places: Collection[str]) -> set[str]:
+    """Return those of these checkpoints, by the identities of their places, that have a batch."""
+    query = (
+        select(stream_queries.c.checkpoint)
+        .where(
+            stream_queries.c.owner == owner,
+            stream_queries.c.checkpoint.in_(places),
+            stream_queries.c.last_batch.is_not(None),
+        )
+        .distinct()
+    )
+    return set(tx.execute(query).scalars())
+
+
 def page(
     tx: Tx, *, owner: str, live: bool, before: str | None = None, limit: int
 ) -> list[StreamQuery]:

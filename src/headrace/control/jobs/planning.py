@@ -200,20 +200,20 @@ def _find_finished(
     tx: Tx, owner: str, live: Iterable[Job], versions: Mapping[str, JobVersion]
 ) -> set[str]:
     """Return the ids of the stopped jobs whose queries read no stream and have ended."""
-    finished = set()
+    checkpoints: dict[str, set[str]] = {}
     for job in live:
         version = versions.get(job.version_id or "")
         if version is None or job.run is None or job.state is not JobState.STOPPED:
             continue
         # Only the plan of a streaming query is summarized.
-        if version.spec.summaries:
-            continue
-        places = JobPlaces(identity_of(job), job.name)
-        checkpoints = [places.checkpoint_of(job.run, query) for query in version.spec.queries]
-        batches = stream_queries.find_last_batches(tx, owner, checkpoints)
-        if len(batches) == len(version.spec.queries):
-            finished.add(job.id)
-    return finished
+        if not version.spec.summaries:
+            places = JobPlaces(identity_of(job), job.name)
+            queries = version.spec.queries
+            checkpoints[job.id] = {places.checkpoint_of(job.run, query) for query in queries}
+    if not checkpoints:
+        return set()
+    committed = stream_queries.find_committed(tx, owner, set().union(*checkpoints.values()))
+    return {job_id for job_id, places in checkpoints.items() if places <= committed}
 
 
 def _read_current_versions(tx: Tx, job_ids: list[str]) -> dict[str, JobVersion]:
