@@ -48,7 +48,7 @@ def test_an_emr_profile_needs_boto3_on_the_node(
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     assert backends(tmp_path) == ["local", "spark-submit"]
-    with pytest.raises(InvalidSetting, match=r"'profiles\.big\.backend'.*'headrace\[emr\]'"):
+    with pytest.raises(InvalidSetting, match=r"'profiles\.big\.backend'.*pip install .*\[emr\]"):
         backends(tmp_path, profiles={"big": EMR_PROFILE}, results=S3_RESULTS)
 
 
