@@ -153,7 +153,7 @@ def test_a_second_node_is_refused_and_stop_ends_the_first(home: Path) -> None:
         assert second.returncode == 2
         assert second.stderr == (
             f'headrace: Process {node.pid}, started by "headrace serve", still serves the home '
-            f"{home}. Stop it now with headrace stop, or choose another home with --home.\n"
+            f"{home}. (Stop it now with headrace stop, or choose another home with --home.)\n"
         )
         stopped = run([*COMMAND, "stop"])
         assert (stopped.returncode, stopped.stdout) == (0, "")

@@ -40,6 +40,17 @@ def test_status_lists_live_sessions_and_their_drivers(
     ]
 
 
+def test_status_calls_the_pool_and_warm_drivers_by_their_purpose(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    node._add_session({"profile": "big"})["warm"] = True
+    node._add_session({})["pool"] = True
+    lines = headrace("status").stdout.splitlines()
+    names = ["pool of profile default", "warm driver of profile big"]
+    assert lines[-2] == f"sessions  {', '.join(f'{name} (running)' for name in names)}"
+    assert lines[-1] == f"drivers   {', '.join(f'process 4711 ({name})' for name in names)}"
+
+
 def test_status_of_a_node_without_a_record_in_the_store(
     node: ScriptedNode, headrace: RunHeadrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     completed = create(archive)
     assert completed.returncode == 0, completed.stderr
     assert "ERROR" not in completed.stderr
+    assert "Traceback" not in completed.stderr
     return archive
 
 

@@ -14,6 +14,7 @@ from headrace.extras import install_command, require_extra
 from headrace.home import HomeLayout
 from headrace.node_file import NodeFile, read_node_file
 from headrace.private_files import open_private_log
+from headrace.time_text import describe_duration
 
 _START_TIMEOUT = 120.0
 _POLL_INTERVAL = 0.02
@@ -81,7 +82,7 @@ def _wait_until_ready(
             raise _start_error(process.returncode, layout.node_log, log_offset)
         time.sleep(_POLL_INTERVAL)
     raise NodeUnreachable(
-        f"The node of {layout.path} was not ready within {_START_TIMEOUT:g} s.",
+        f"The node of {layout.path} was not ready within {describe_duration(_START_TIMEOUT)}.",
         hint=f"see the log of the node: {layout.node_log}",
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from headrace.errors import InvalidSetting, NodeUnreachable
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
+from headrace.time_text import describe_duration
 
 _LOCK_TIMEOUT = 120.0
 
@@ -30,7 +31,8 @@ def acquire_commands_lock(layout: HomeLayout) -> int:
     descriptor = _lock(layout, layout.commands_lock, shared=True)
     if descriptor is None:
         raise NodeUnreachable(
-            f"The previous node of {layout.path} has not stopped within {_LOCK_TIMEOUT:g} s.",
+            f"The previous node of {layout.path} has not stopped within"
+            f" {describe_duration(_LOCK_TIMEOUT)}.",
             hint="end it with headrace stop, or choose another home with --home",
         )
     return descriptor
@@ -46,7 +48,7 @@ def start_lock(layout: HomeLayout) -> Iterator[None]:
     descriptor = _lock(layout, layout.start_lock, shared=False)
     if descriptor is None:
         raise NodeUnreachable(
-            f"The node of {layout.path} has been starting for {_LOCK_TIMEOUT:g} s.",
+            f"The node of {layout.path} has been starting for {describe_duration(_LOCK_TIMEOUT)}.",
             hint=f"see the log of the node: {layout.node_log}",
         )
     try:

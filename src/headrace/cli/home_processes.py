@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from headrace.client.http import Json
@@ -32,13 +34,20 @@ def end_home_processes(home: Path) -> Json:
     return report
 
 
-def describe_processes(processes: list[Json]) -> str:
-    """Return processes as text: `driver process 12 (session se_…), metastore process 13`."""
-    return ", ".join(
-        f"{process['kind']} process {process['pid']}"
-        + (f" (session {process['session_id']})" if process["session_id"] else "")
-        for process in processes
-    )
+def describe_processes(processes: list[Json], names: Mapping[str, str] | None = None) -> str:
+    """Return processes as text: `driver process 12 (session se_…), metastore process 13`.
+
+    Args:
+        names: Names of sessions, by their ids. A session without an entry is shown as its id.
+    """
+    return ", ".join(map(partial(_describe_process, names or {}), processes))
+
+
+def _describe_process(names: Mapping[str, str], process: Json) -> str:
+    text, session = f"{process['kind']} process {process['pid']}", process["session_id"]
+    if not session:
+        return text
+    return f"{text} ({names.get(session, f'session {session}')})"
 
 
 def _run(module: str, home: Path, *arguments: str) -> str:

@@ -40,6 +40,15 @@ _VERSION_COLUMNS = (
     ListColumn(title="FROM", text=lambda item: item["from_state"], flexible=True),
 )
 _SAVEPOINT_FIELDS = ("id", "version", "state", "files", "bytes", "is_clean", "created_at")
+_SAVEPOINT_COLUMNS = (
+    ListColumn(title="ID", text=lambda item: item["id"]),
+    ListColumn(title="VERSION", text=lambda item: item["version"], right=True),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
+    ListColumn(title="FILES", text=lambda item: item["files"], right=True),
+    ListColumn(title="BYTES", text=lambda item: item["bytes"], right=True),
+    ListColumn(title="CLEAN", text=lambda item: item["is_clean"]),
+)
 
 _name_argument = click.argument("name", metavar="JOB")
 _savepoint_option = click.option(
@@ -222,4 +231,4 @@ def _write_job(terminal: Terminal, item: Json, output_format: OutputFormat | Non
         terminal.out.write(f"\n{current['manifest'].rstrip()}\n")
     if savepoints:
         terminal.out.write("\n")
-        write_items(terminal, savepoints, _SAVEPOINT_FIELDS, OutputFormat.TABLE)
+        write_items(terminal, savepoints, _SAVEPOINT_FIELDS, OutputFormat.TABLE, _SAVEPOINT_COLUMNS)

@@ -1,7 +1,8 @@
 """Output of API objects, such as sessions: compact lists on a terminal, else the formats of rows.
 
-Lists on a terminal are for people: short ids, ages, times in the zone of the terminal. Pipes and
-all other formats have whole ids, and times as the API writes them.
+Output on a terminal is for people: lists have short ids and ages, pages for one object have times
+in the zone of the terminal. Pipes and all other formats have whole ids, and times as the API writes
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from dataclasses import dataclass
 from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
 from headrace.cli.output.text import to_text
-from headrace.cli.readable import format_local_time, is_time_field, shorten_ids, style_of_state
+from headrace.cli.readable import (
+    format_age_of,
+    format_local_time,
+    is_time_field,
+    shorten_ids,
+    style_of_state,
+)
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Json
 from headrace.errors import InvalidRequest
@@ -129,7 +136,7 @@ def _make_column(field: str) -> ListColumn:
 
     def read(item: Json) -> object:
         value = item.get(field)
-        return format_local_time(value) if is_time_field(field) and value else value
+        return format_age_of(value) if is_time_field(field) and value else value
 
     return ListColumn(title=field.replace("_", " ").upper(), text=read, flexible=True)
 

@@ -10,7 +10,7 @@ from headrace.cli import options
 from headrace.cli.command import command_context
 from headrace.cli.listing import ListColumn, write_items
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import format_age_of, parse_instant
+from headrace.cli.readable import format_age_of, format_remaining, parse_instant
 from headrace.cli.references import resolve_node
 from headrace.client.http import Json
 
@@ -22,8 +22,7 @@ def _describe_lease(node: Json) -> str | None:
     until = parse_instant(node.get("lease_until"))
     if until is None or node["state"] == "gone":
         return None
-    seconds = (until - datetime.now(UTC)).total_seconds()
-    return f"{seconds:.0f} s" if seconds > 0 else "expired"
+    return format_remaining(node["lease_until"]) if until > datetime.now(UTC) else "expired"
 
 
 _LIST_COLUMNS = (

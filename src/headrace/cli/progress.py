@@ -6,9 +6,9 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from headrace.cli.durations import format_age
 from headrace.client.http import Json
 from headrace.printable import escape_controls
+from headrace.time_text import describe_duration
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -73,7 +73,7 @@ class ProgressLine:
 
 def describe_progress(statement: Json, session_state: str | None, elapsed: float) -> str:
     """Return one line with state, seconds since the submit, and progress or why it waits."""
-    parts = [statement["state"], format_age(elapsed)]
+    parts = [statement["state"], describe_duration(int(elapsed))]
     if isinstance(reason := statement.get("waiting_for"), dict):
         parts.append(str(reason["text"]).rstrip("."))
     elif statement["state"] == "waiting" and session_state in _WAIT_REASONS:

@@ -1,4 +1,8 @@
-"""Ids, times and states of API objects for people."""
+"""Ids, times and states of API objects for people.
+
+On a terminal, a list shows times as lengths: how old an object is, how long it has run, how long a
+lease or a pause still lasts. A page for one object shows instants in the zone of the terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from headrace.cli.durations import format_duration, format_short_age
 from headrace.client.http import Json
+from headrace.time_text import describe_duration
 
 _ID = re.compile(r"[a-z]{2}_[0-9a-f]{32}")
 _SHORTEST_ID = 13
@@ -33,7 +37,7 @@ def shorten_ids(texts: Sequence[str]) -> list[str]:
 
 def is_time_field(name: str) -> bool:
     """Return whether a field of an API object is an instant."""
-    return name.endswith(("_at", "_until", "_time"))
+    return name in {"at", "since"} or name.endswith(("_at", "_until", "_since", "_time"))
 
 
 def parse_instant(value: object) -> datetime | None:
@@ -51,18 +55,40 @@ def format_local_time(value: object) -> str:
 
 
 def format_age_of(value: object) -> str | None:
-    """Return the time since an instant of the API in one unit; None for null."""
+    """Return the time since an instant of the API, in whole seconds; None for null."""
     instant = parse_instant(value)
     if instant is None:
         return None
-    return format_short_age((datetime.now(UTC) - instant).total_seconds())
+    return describe_duration(int((datetime.now(UTC) - instant).total_seconds()))
+
+
+def format_remaining(value: object) -> str | None:
+    """Return the time until an instant of the API, in whole seconds; None for null.
+
+    The result for an instant that has passed is `0 s`.
+    """
+    instant = parse_instant(value)
+    if instant is None:
+        return None
+    return describe_duration(round((instant - datetime.now(UTC)).total_seconds()))
 
 
 def format_elapsed(item: Json) -> str | None:
     """Return the time from the creation of an object to its end, or to now: `1.5 s`."""
     created = parse_instant(item.get("created_at"))
     ended = parse_instant(item.get("ended_at")) or datetime.now(UTC)
-    return None if created is None else format_duration(max(0.0, (ended - created).total_seconds()))
+    return None if created is None else describe_duration((ended - created).total_seconds())
+
+
+def describe_session(session: Json) -> str:
+    """Return the name of a session, or what it is for, or its id."""
+    if session["name"]:
+        return str(session["name"])
+    if session.get("warm"):
+        return f"warm driver of profile {session['profile']}"
+    if session.get("pool"):
+        return f"pool of profile {session['profile']}"
+    return str(session["id"])
 
 
 def style_of_state(state: str) -> str:

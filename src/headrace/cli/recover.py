@@ -13,6 +13,7 @@ from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.readable import describe_session
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 from headrace.grammar.masking import MASK
@@ -124,7 +125,7 @@ def _describe_progress(client: Client, transaction: Json) -> str:
     process = f"process {pid}, " if pid else ""
     return (
         f"Transaction {transaction['id']} of {transaction['target']} is in progress in the driver"
-        f" of session {session['name'] or session['id']} ({process}{session['state']})."
+        f" of session {describe_session(session)} ({process}{session['state']})."
     )
 
 

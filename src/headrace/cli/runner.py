@@ -23,6 +23,7 @@ from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.parse import ParsedStatement, parse
 from headrace.model.lifecycle import StatementState
+from headrace.time_text import describe_duration
 
 _FIRST_WAIT = 1.0
 """Seconds that a submit waits for the end. Short, because signals do not interrupt a submit."""
@@ -196,10 +197,10 @@ class ScriptRunner:
         timeout = self._options.fields.get("timeout" if ran else "queue_timeout")
         if timeout is None:
             return None
-        if ran:
-            return f"Cancelled after {parse_seconds(timeout, '--timeout'):g} s (--timeout)."
-        seconds = parse_seconds(timeout, "--queue-timeout")
-        return f"Not started within {seconds:g} s (--queue-timeout)."
+        flag, event = (
+            ("--timeout", "Cancelled after") if ran else ("--queue-timeout", "Not started within")
+        )
+        return f"{event} {describe_duration(parse_seconds(timeout, flag))} ({flag})."
 
     def _close_session(self) -> None:
         """Close a private session, unless one of its statements continues to run."""

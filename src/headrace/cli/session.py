@@ -11,7 +11,7 @@ from headrace.cli import options
 from headrace.cli.command import command_context
 from headrace.cli.listing import ListColumn, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import format_age_of, format_elapsed
+from headrace.cli.readable import describe_session, format_age_of, format_elapsed
 from headrace.cli.references import resolve_session
 from headrace.client.http import Json
 from headrace.errors import SessionEnded
@@ -21,9 +21,9 @@ _LIST_FIELDS = ("id", "name", "state", "busy", "profile", "owner", "created_at",
 
 
 def _describe_name(session: Json) -> str | None:
-    """Return the name of a session. The session for statements without a session has none."""
-    name: str | None = session["name"]
-    return "(pool)" if name is None and session.get("pool") else name
+    """Return the name of a session or what it is for; None if there is only an id."""
+    name = describe_session(session)
+    return None if name == session["id"] else name
 
 
 def _describe_state(session: Json) -> str:

@@ -14,7 +14,7 @@ from headrace.cli.home_processes import describe_processes, list_home_processes
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.parent_home import report_parent_home
-from headrace.cli.readable import format_local_time
+from headrace.cli.readable import describe_session, format_local_time
 from headrace.client.http import Client, Json
 from headrace.errors import HeadraceError
 from headrace.home import HomeLayout
@@ -97,12 +97,12 @@ def _describe_node(client: Client) -> Json:
         for state in _LIVE_STATES
         for session in client.sessions(state=state, limit=_PAGE)["items"]
     ]
-    fields = ("id", "name", "state", "busy", "profile", "created_at")
+    fields = ("id", "name", "pool", "warm", "state", "busy", "profile", "created_at")
     return {
         "version": health["version"],
         "since": record["started_at"] if record is not None else None,
         "sessions": [
-            {name: session[name] for name in fields} | {"driver_pid": _driver_pid(session)}
+            {name: session.get(name) for name in fields} | {"driver_pid": _driver_pid(session)}
             for session in sessions
         ],
     }
@@ -133,7 +133,8 @@ def _print(context: CommandContext, item: Json) -> None:
             ("drivers", ", ".join(_explain_drivers(item["sessions"])) or "none"),
         ]
     if item["processes"]:
-        lines.append(("runs", describe_processes(item["processes"])))
+        names = {session["id"]: describe_session(session) for session in item["sessions"]}
+        lines.append(("runs", describe_processes(item["processes"], names)))
     if item["error"] is not None:
         lines.append(("error", item["error"]))
     for name, value in lines:
@@ -162,12 +163,12 @@ def _explain_time(context: CommandContext, instant: str | None) -> str | None:
 
 def _explain_session(session: Json) -> str:
     busy = ", busy" if session["busy"] else ""
-    return f"{session['name'] or session['id']} ({session['state']}{busy})"
+    return f"{describe_session(session)} ({session['state']}{busy})"
 
 
 def _explain_drivers(sessions: list[Json]) -> list[str]:
     return [
-        f"process {session['driver_pid']} ({session['name'] or session['id']})"
+        f"process {session['driver_pid']} ({describe_session(session)})"
         for session in sessions
         if session["driver_pid"] is not None
     ]

@@ -19,6 +19,7 @@ from headrace.errors import EXIT_FAILED, NodeUnreachable
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
 from headrace.node_file import NodeFile, find_running_node, request_end
+from headrace.time_text import describe_duration
 
 _STOP_SECONDS = 60.0
 _START_SECONDS = 60.0
@@ -112,7 +113,7 @@ def _await_end(layout: HomeLayout) -> None:
     descriptor = lock_file(layout.node_lock, shared=True, timeout=_STOP_SECONDS)
     if descriptor is None:
         raise NodeUnreachable(
-            f"The node of {layout.path} has not stopped within {_STOP_SECONDS:g} s.",
+            f"The node of {layout.path} has not stopped within {describe_duration(_STOP_SECONDS)}.",
             hint=f"see its log, for example {layout.node_log}",
         )
     os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -15,17 +14,24 @@ from headrace.cli.interrupts import Interrupted, Interrupts
 from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.styled import StyledText
-from headrace.cli.readable import format_age_of
+from headrace.cli.readable import format_age_of, format_remaining
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
+from headrace.time_text import describe_duration
 
-_FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "next_try", "error")
+_FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "retry_at", "error")
 
 
 def _describe_name(query: Json) -> str:
     """Return the name of a query, with its scope if that is a job."""
     scope = query.get("scope", "adhoc")
     return str(query["name"]) if scope == "adhoc" else f"{scope}.{query['name']}"
+
+
+def _describe_retry(query: Json) -> str | None:
+    """Return when a query starts again after a failure, for example `in 42 s`."""
+    remaining = format_remaining(query["retry_at"])
+    return None if remaining is None else f"in {remaining}"
 
 
 _LIST_COLUMNS = (
@@ -36,8 +42,23 @@ _LIST_COLUMNS = (
     ListColumn(title="BATCH", text=lambda item: item["last_batch"], right=True),
     ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
     ListColumn(title="FAILURES", text=lambda item: item["failures"] or None, right=True),
-    ListColumn(title="RETRY", text=lambda item: item["next_try"], right=True),
+    ListColumn(title="RETRY", text=_describe_retry, right=True),
     ListColumn(title="ERROR", text=lambda item: item["error"], flexible=True),
+)
+
+
+def _format_batch_time(batch: Json) -> str:
+    return describe_duration(batch["milliseconds"] / 1000)
+
+
+_BATCH_FIELDS = ("batch", "at", "input_rows", "input_rate", "process_rate", "milliseconds")
+_BATCH_COLUMNS = (
+    ListColumn(title="BATCH", text=lambda item: item["batch"], right=True),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["at"]), right=True),
+    ListColumn(title="TIME", text=_format_batch_time, right=True),
+    ListColumn(title="ROWS", text=lambda item: item["input_rows"], right=True),
+    ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
+    ListColumn(title="PROCESSED/S", text=lambda item: item["process_rate"], right=True),
 )
 _WATCH_SECONDS = 1.0
 _CLEAR = StyledText("\x1b[H\x1b[J")
@@ -172,17 +193,8 @@ def summarize(query: Json) -> Json:
     return {
         **query,
         "input_rate": None if last is None else round(float(last["input_rate"]), 1),
-        "next_try": format_countdown(query["retry_at"]),
         "error": None if error is None else error["message"].partition("\n")[0],
     }
-
-
-def format_countdown(retry_at: str | None, *, now: datetime | None = None) -> str | None:
-    """Return the time until an instant in words, for example `in 42 s`; None for None."""
-    if retry_at is None:
-        return None
-    remaining = datetime.fromisoformat(retry_at) - (now or datetime.now(UTC))
-    return f"in {max(0.0, remaining.total_seconds()):.0f} s"
 
 
 def _write_query(terminal: Terminal, query: Json, output_format: OutputFormat | None) -> None:
@@ -192,13 +204,13 @@ def _write_query(terminal: Terminal, query: Json, output_format: OutputFormat | 
     batches = query.pop("progress")
     error = query.pop("last_error")
     shown: dict[str, Any] = dict(query)
-    shown["next_try"] = format_countdown(query["retry_at"])
+    if terminal.out.isatty():
+        shown["next_try"] = _describe_retry(query)
     shown["last_error"] = None if error is None else error["message"]
     write_object(terminal, shown, None)
     if batches:
         terminal.out.write("\n")
-        fields = ("batch", "at", "input_rows", "input_rate", "process_rate", "milliseconds")
-        write_items(terminal, batches[-10:], fields, OutputFormat.TABLE)
+        write_items(terminal, batches[-10:], _BATCH_FIELDS, OutputFormat.TABLE, _BATCH_COLUMNS)
 
 
 def _write_once_or_watch(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from headrace.errors import InvalidSetting, NodeUnreachable
+from headrace.time_text import describe_duration
 
 BLOCK = 256 * 1024
 """Largest number of bytes in a block of a streamed body."""
@@ -275,7 +276,8 @@ class _Outage:
         if not self._is_reported and self._seconds >= min(_REPORT_SECONDS, self._longest / 2):
             self._is_reported = True
             self._report(
-                f"Node unreachable, retrying for up to {self._longest:g} s: {address} ({reason})"
+                f"Node unreachable, retrying for up to {describe_duration(self._longest)}:"
+                f" {address} ({reason})"
             )
         time.sleep(random.uniform(self._pause, 2 * self._pause))  # noqa: S311 - not a secret
         self._pause = min(1.25 * self._pause, 0.5)
@@ -283,7 +285,7 @@ class _Outage:
     def end(self) -> None:
         """Report the end of an outage that was reported."""
         if self._is_reported:
-            self._report(f"The node responds again, after {self._seconds:.0f} s.")
+            self._report(f"The node responds again, after {describe_duration(self._seconds)}.")
 
 
 def _read_response(response: http.client.HTTPResponse) -> HttpResponse:

@@ -31,17 +31,23 @@ _DATABASE_KEYS = (
 _NAMED_CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+\.(uri|url|warehouse)")
 
 
-def identify_catalog(settings: Settings, metastore: Metastore | None) -> CatalogRecord:
+def identify_catalog(
+    settings: Settings, metastore: Metastore | None, *, creates: bool = True
+) -> CatalogRecord:
     """Return the catalog that the drivers of a node with these settings use.
 
     A catalog that only the drivers know, for example from their `hive-site.xml`, has no key and
     cannot be compared.
+
+    Args:
+        creates: Whether to create the id of a managed catalog that is new. Otherwise it is empty.
     """
     if metastore is not None:
         folder, host = metastore.folder.resolve(), this_host()
+        catalog_id = metastore.load_catalog_id() if creates else metastore.find_catalog_id()
         return CatalogRecord(
             kind="managed",
-            keys={"id": metastore.load_catalog_id()},
+            keys={"id": catalog_id or ""},
             place={"folder": str(folder), **host.to_place()},
             description=f"the managed Hive metastore in {folder} on the host {host.name}",
         )
@@ -72,13 +78,42 @@ def claim_catalog(tx: Tx, settings: Settings, own: CatalogRecord, *, node_id: st
     if recorded is None:
         catalog_record.put(tx, own)
         return
-    users = catalog_record.find_users(tx, node_id)
+    _check_claim(tx, settings, own, recorded)
     if own.is_same_as(recorded):
-        is_moved = own.place != recorded.place
-        if is_moved and users and recorded.node_id != node_id:
-            raise _refuse_copy(own, recorded, users)
-        if is_moved or own.keys.keys() - recorded.keys.keys():
+        if own.place != recorded.place or own.keys.keys() - recorded.keys.keys():
             catalog_record.put(tx, own.merged_into(recorded))
+        return
+    _LOG.warning("the catalog of the store was %s; from now on it is %s", *_describe(recorded, own))
+    catalog_record.put(tx, own)
+
+
+def predict_replacement(tx: Tx, settings: Settings, own: CatalogRecord) -> tuple[str, str] | None:
+    """Return that a node would replace the catalog of the store, and how to keep that catalog.
+
+    Nothing changes. Return None if the store has the catalog of the node, or has no record yet.
+
+    Raises:
+        CatalogMismatch: The node would refuse to start.
+    """
+    recorded = catalog_record.get(tx) if catalog_record.has_table(tx) else None
+    if recorded is None:
+        return None
+    _check_claim(tx, settings, own, recorded)
+    if own.is_same_as(recorded):
+        return None
+    theirs, ours = _describe(recorded, own)
+    return (
+        f"{ours}; the store has {theirs}, which the next node of this home replaces",
+        _same_catalog_hint(own, recorded),
+    )
+
+
+def _check_claim(tx: Tx, settings: Settings, own: CatalogRecord, recorded: CatalogRecord) -> None:
+    """Raise CatalogMismatch if a node with this catalog may not use the store."""
+    users = catalog_record.find_users(tx, own.node_id)
+    if own.is_same_as(recorded):
+        if own.place != recorded.place and users and recorded.node_id != own.node_id:
+            raise _refuse_copy(own, recorded, users)
         return
     dependents = catalog_record.find_dependents(tx)
     # The tables of a catalog in memory end with their drivers in any case.
@@ -87,8 +122,6 @@ def claim_catalog(tx: Tx, settings: Settings, own: CatalogRecord, *, node_id: st
     )
     if users or not is_replaceable:
         raise _refuse(own, recorded, users, dependents)
-    _LOG.warning("the catalog of the store was %s; from now on it is %s", *_describe(recorded, own))
-    catalog_record.put(tx, own)
 
 
 def _refuse(

@@ -15,6 +15,7 @@ from headrace.model.statement import CancelReason
 from headrace.store import sessions, statement_transitions, transactions
 from headrace.store.database import Tx
 from headrace.store.timeouts import timed_out
+from headrace.time_text import describe_duration
 
 _LOG = logging.getLogger("headrace.expiry")
 _BATCH = 100
@@ -42,14 +43,22 @@ class Expiry:
             idle = sessions.idle(tx, _BATCH)
         for session in idle:
             with isolate_errors(f"session {session.id} is idle and could not be closed"):
-                self._close(session, f"idle for {session.idle_seconds:g} s", if_idle=True)
+                self._close(
+                    session,
+                    f"idle for {describe_duration(session.idle_seconds or 0)}",
+                    if_idle=True,
+                )
 
     def _close_aged(self) -> None:
         with self._database.read() as tx:
             aged = sessions.aged(tx, _BATCH)
         for session in aged:
             with isolate_errors(f"session {session.id} exceeds its ttl and could not be closed"):
-                self._close(session, f"older than {session.ttl_seconds:g} s", if_idle=False)
+                self._close(
+                    session,
+                    f"older than {describe_duration(session.ttl_seconds or 0)}",
+                    if_idle=False,
+                )
 
     def _time_out_late(self) -> None:
         with self._database.read() as tx:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from headrace.control.context import NodeContext
 from headrace.errors import NodeNotReady, StoreUnavailable
 from headrace.store.notifications import LAUNCH
+from headrace.time_text import describe_duration
 
 _LOG = logging.getLogger("headrace.tasks")
 _MISSED_SWEEPS = 5
@@ -85,7 +86,8 @@ class PeriodicTasks:
         seconds = read_boot_clock() - self._ended_at
         if seconds > max(self._lease_seconds, _MISSED_SWEEPS * self._interval):
             raise NodeNotReady(
-                f"The background work of this node has made no progress for {seconds:.0f} s.",
+                f"The background work of this node has made no progress for"
+                f" {describe_duration(seconds)}.",
                 hint="Read the log of the node; restart the node if it is stuck.",
             )
 

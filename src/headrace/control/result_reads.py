@@ -19,6 +19,7 @@ from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.model.statement import Statement
 from headrace.results.read_limits import run_within
+from headrace.time_text import describe_duration
 
 _THREADS = 8
 _HELD_THREADS = 32
@@ -81,7 +82,7 @@ class _HeldReads:
         except TimeoutError:
             raise ResultsUnavailable(
                 "Other reads from the driver of this session have not ended within"
-                f" {self._seconds:g} s.",
+                f" {describe_duration(self._seconds)}.",
                 hint="Try again later, or submit the statement again with the disposition stored.",
             ) from None
         future = self._pool.submit(

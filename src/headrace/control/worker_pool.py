@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from headrace.errors import ResultsUnavailable
+from headrace.time_text import describe_duration
 
 _LOG = logging.getLogger("headrace.node")
 _MAX_ABANDONED = 32
@@ -82,7 +83,7 @@ class WorkerPool:
 
     def _timeout_error(self) -> ResultsUnavailable:
         return ResultsUnavailable(
-            f"The {self._storage} did not answer within {self._seconds:g} s.",
+            f"The {self._storage} did not answer within {describe_duration(self._seconds)}.",
             hint=f"Check the {self._storage}, then try again.",
         )
 

@@ -36,7 +36,9 @@ _STATEMENTS = (
 
 def main(arguments: list[str]) -> int:
     """Create the archive unless it exists or another process creates it. Returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Py4J logs, as information of the root logger too, that calls end with the JVM at its exit.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    _LOG.setLevel(logging.INFO)
     archive = Path(arguments[0])
     create_private_folder(archive.parent)
     lock = lock_file(archive.with_suffix(".lock"))

@@ -16,6 +16,7 @@ from headrace.driver.output.held_results import HeldResults
 from headrace.driver.spark import Spark
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.errors import DriverLost, HeadraceError
+from headrace.time_text import describe_duration
 
 _STOP_SECONDS = 1.0
 
@@ -74,7 +75,7 @@ class JvmMonitor:
             self._last_check = now
             if self._silent_seconds > self._timeout:
                 raise DriverLost(
-                    f"The JVM of the driver has not answered for {self._timeout:g} s"
+                    f"The JVM of the driver has not answered for {describe_duration(self._timeout)}"
                     " (lease.jvm_timeout)."
                 )
             return self._streams

@@ -70,6 +70,7 @@ from headrace.model.view_messages import (
     Intents,
     NewView,
 )
+from headrace.time_text import describe_duration
 
 _LOG = logging.getLogger("headrace.link")
 POLL_SECONDS = 45.0
@@ -361,7 +362,9 @@ class NodeLink:
                 # The node is up and waits for its store: this driver is not orphaned.
                 deadline = time.monotonic() + patience
             if time.monotonic() > deadline:
-                raise NoNodeAnswers(f"No node has answered {name!r} for {patience:g} s.")
+                raise NoNodeAnswers(
+                    f"No node has answered {name!r} for {describe_duration(patience)}."
+                )
             time.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
             backoff = min(backoff * 2, _LONGEST_BACKOFF_SECONDS)
 

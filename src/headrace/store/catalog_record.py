@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Column, Integer, Table, Text, delete, exists, insert, select
+from sqlalchemy import JSON, Column, Integer, Table, Text, delete, exists, insert, inspect, select
 
 from headrace.model.catalog import CatalogRecord
 from headrace.store.clock import Instant, clock
@@ -37,6 +37,11 @@ def get(tx: Tx) -> CatalogRecord | None:
     query = select(table.kind, table["keys"], table.place, table.description, table.node_id)
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else CatalogRecord(**row)
+
+
+def has_table(tx: Tx) -> bool:
+    """Return whether a node of this version has created or migrated the store."""
+    return inspect(tx.connection).has_table(store_catalog.name)
 
 
 def put(tx: Tx, catalog: CatalogRecord) -> None:

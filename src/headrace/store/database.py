@@ -133,8 +133,18 @@ class Database:
         self._write_counts: Counter[str] = Counter()
 
     @classmethod
-    def open(cls, url: str, *, pool_size: int = 10, connect_timeout: float = 5.0) -> Self:
+    def open(
+        cls,
+        url: str,
+        *,
+        pool_size: int = 10,
+        connect_timeout: float = 5.0,
+        only_reads: bool = False,
+    ) -> Self:
         """Open `sqlite:///path` or `postgresql://…`. A PostgreSQL server is not contacted yet.
+
+        Args:
+            only_reads: Open an existing SQLite file even if a node serves it, for `read` alone.
 
         Raises:
             InvalidSetting: The URL is not valid.
@@ -145,7 +155,7 @@ class Database:
         parsed = _parse(url)
         if parsed.drivername == "sqlite":
             path = sqlite.path_from_url(parsed)
-            lock = sqlite.prepare_file(path)
+            lock = None if only_reads else sqlite.prepare_file(path)
             readers, writer = sqlite.create_engines(
                 path, pool_size=pool_size, timeout=connect_timeout
             )

@@ -31,9 +31,10 @@ class FileLock:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
             raise StoreInUse(
-                f"Process {holder} still serves the store {path}. A SQLite file serves one node at "
-                "a time. Stop that node with headrace stop in its home, choose another home with "
-                "--home, or use a PostgreSQL store for several nodes."
+                f"Process {holder} serves the store {path}. A SQLite file serves one node at a"
+                " time.",
+                hint="Stop that node with headrace stop in its home, choose another home with"
+                " --home, or use a PostgreSQL store for several nodes.",
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)

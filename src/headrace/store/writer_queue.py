@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 from headrace.errors import StoreUnavailable
+from headrace.time_text import describe_duration
 
 _LONGEST_SERIES = 8
 """Number of turns of earlier classes in succession after which a waiting writer has its turn."""
@@ -96,7 +97,7 @@ class WriterQueue:
                     self._gates[precedence].remove(gate)
                     raise StoreUnavailable(
                         f"The store is locked or overloaded: no turn to write came within"
-                        f" {seconds:g} s."
+                        f" {describe_duration(seconds)}."
                     )
             # The turn came just after the time was over: this thread holds it.
         return max(seconds - (time.monotonic() - start), 0.0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from tests.support.waiting import wait_until
 
+from headrace.control.host import class_archive
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import JavaHome
 
@@ -134,6 +137,37 @@ def test_archives_that_were_not_used_for_a_month_are_deleted(
 
     assert not unused.exists()
     assert used.exists()
+
+
+JVM_OUTPUT = "Traceback (most recent call last):\n  py4j: Answer from Java side is empty\n"
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_what_the_jvm_prints_is_shown_only_if_there_is_no_archive(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, exit_code: int
+) -> None:
+    program = f"import sys; sys.stderr.write({JVM_OUTPUT!r}); sys.exit({exit_code})"
+    popen = subprocess.Popen
+
+    def start(_command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", program], **options)
+
+    monkeypatch.setenv("HEADRACE_CLASS_ARCHIVES", str(folder))
+    monkeypatch.setattr(class_archive, "find_java", lambda: JAVA)
+    monkeypatch.setattr(sys, "argv", ["class_archive"])
+    folder.mkdir()
+    log = ClassArchives(folder).find(JAVA)
+    assert log is not None
+    log.with_suffix(".log").write_text("of an earlier day\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", start)
+        assert class_archive.main() == exit_code
+
+    shown = capfd.readouterr().err
+    assert (JVM_OUTPUT in shown) == bool(exit_code)
+    assert ("was not created" in shown) == bool(exit_code)
+    assert "of an earlier day" not in shown
+    assert JVM_OUTPUT in log.with_suffix(".log").read_text()
 
 
 def test_without_a_folder_there_are_no_archives() -> None:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
+from tests.support.store import new_session, new_statement
 
+from headrace.control.catalog_claim import identify_catalog
 from headrace.control.host import health_checks
 from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
 from headrace.control.host.java import JavaHome
+from headrace.control.host.metastore import Metastore
 from headrace.extras import EXTRAS, install_command
+from headrace.home import HomeLayout
+from headrace.model.catalog import CatalogRecord
 from headrace.settings import load
+from headrace.store import catalog_record
 from headrace.store.database import Database
 
 
@@ -153,3 +160,125 @@ def test_the_result_of_every_check_has_the_name_of_the_check() -> None:
     for name in CHECKS:
         if name != "java":  # the check of Java starts a JVM and has its own tests
             assert run_check(name, settings).name == name
+
+
+class TestAdvice:
+    """A fault has a fix. What works has none, also in its text."""
+
+    ADVICE = re.compile(
+        r"\b(stop|set|use|choose|check|run|start|make|install|change)\b", re.IGNORECASE
+    )
+
+    @pytest.mark.parametrize("uses_store", [False, True])
+    @pytest.mark.parametrize("exists", [False, True])
+    def test_what_works_is_shown_without_advice(
+        self, monkeypatch: pytest.MonkeyPatch, *, exists: bool, uses_store: bool
+    ) -> None:
+        java = JavaHome(Path("/opt/java"), "17.0.9", "PATH")
+        monkeypatch.setattr(health_checks, "find_java", lambda: java)
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.setenv("HEADRACE_HTTP__PORT", "0")
+        settings = load()
+        database = None
+        if exists or uses_store:
+            database = Database.open(settings.store_url)
+            database.migrate()
+            Path(settings.results_location).mkdir()
+            if not uses_store:
+                database.close()
+        try:
+            results = [run_check(name, settings) for name in CHECKS]
+        finally:
+            if database is not None:
+                database.close()
+        assert {result.status for result in results} == {CheckStatus.OK}
+        assert [each.found for each in results if self.ADVICE.search(each.found)] == []
+        assert [each for each in results if each.fix is not None] == []
+
+    def test_a_result_cannot_have_a_fix_without_a_fault_or_a_fault_without_a_fix(self) -> None:
+        for status, fix in ((CheckStatus.OK, "stop it"), (CheckStatus.FAILED, None)):
+            with pytest.raises(AssertionError):
+                CheckResult("store", status, "found", fix)
+
+
+class TestCatalogOfTheStore:
+    """The catalog of this home is compared with the one that the store has recorded."""
+
+    def put_record(self, catalog: CatalogRecord, *, tables: bool = False) -> None:
+        database = Database.open(load().store_url)
+        database.migrate()
+        with database.write("test") as tx:
+            catalog_record.put(tx, catalog)
+        if tables:
+            new_statement(database, new_session(database), text="CREATE TABLE t AS SELECT 1 AS x")
+        database.close()
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> CatalogRecord:
+        """Return the managed catalog of another home of this host."""
+        folder = tmp_path / "other" / "metastore"
+        metastore = Metastore(
+            HomeLayout.at(tmp_path / "other"), warehouse="/w", linger_seconds=1, folder=folder
+        )
+        return identify_catalog(load(), metastore)
+
+    def test_a_home_without_a_catalog_yet_differs_from_that_of_the_store(
+        self, tmp_path: Path, other: CatalogRecord
+    ) -> None:
+        self.put_record(other, tables=True)
+        result = run_check("catalog", load())
+        assert_failed_with_fix(result)
+        assert str(tmp_path / "other" / "metastore") in result.found
+        assert str(tmp_path / "home" / "metastore") in result.found
+        assert f"Set catalog.folder to {tmp_path / 'other' / 'metastore'}" in (result.fix or "")
+        assert f'catalog.replaces = "{other.id}"' in (result.fix or "")
+        assert not (tmp_path / "home" / "metastore").exists()
+
+    def test_the_same_catalog_is_ok(
+        self, other: CatalogRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.put_record(other, tables=True)
+        monkeypatch.setenv("HEADRACE_CATALOG__FOLDER", str(tmp_path / "other" / "metastore"))
+        assert status("catalog") is CheckStatus.OK
+
+    def test_a_catalog_that_the_next_node_replaces_is_a_warning(
+        self, other: CatalogRecord, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.put_record(other)
+        result = run_check("catalog", load())
+        assert result.status is CheckStatus.WARNING
+        assert "which the next node of this home replaces" in result.found
+        assert "Set catalog.folder to" in (result.fix or "")
+        self.put_record(other, tables=True)
+        monkeypatch.setenv("HEADRACE_CATALOG__REPLACES", other.id)
+        assert status("catalog") is CheckStatus.WARNING
+
+    @pytest.mark.parametrize("kind", ["external", "memory"])
+    def test_another_kind_of_catalog_is_found(
+        self, other: CatalogRecord, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        self.put_record(other, tables=True)
+        monkeypatch.setenv("HEADRACE_CATALOG__KIND", kind)
+        assert_failed_with_fix(run_check("catalog", load()))
+
+    def test_the_store_of_a_running_node_is_compared(self, other: CatalogRecord) -> None:
+        self.put_record(other, tables=True)
+        serving = Database.open(load().store_url)
+        try:
+            assert_failed_with_fix(run_check("catalog", load()))
+        finally:
+            serving.close()
+
+    def test_a_store_without_a_record_or_from_an_older_version_is_ok(self) -> None:
+        database = Database.open(load().store_url)
+        assert status("catalog") is CheckStatus.OK
+        database.migrate()
+        database.close()
+        assert status("catalog") is CheckStatus.OK
+
+    def test_a_store_that_does_not_answer_is_the_finding_of_one_check(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HEADRACE_STORE__URL", "postgresql://127.0.0.1:1/x")
+        monkeypatch.setenv("HEADRACE_STORE__CONNECT_TIMEOUT", "1s")
+        assert status("catalog") is CheckStatus.OK

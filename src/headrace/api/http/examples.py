@@ -38,6 +38,7 @@ _SESSION: Json = {
     "ttl": None,
     "parallelism": 1,
     "pool": False,
+    "warm": False,
     "streams": 0,
     "epoch": 1,
     "lost": [],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
@@ -19,16 +19,12 @@ from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.session_options import CONF_OPTIONS
 from headrace.model.statement import CancelReason, Parameter
 from headrace.model.waiting_for import WaitCode
+from headrace.time_text import format_utc
 
 LONGEST_WAIT = timedelta(seconds=60)
 
 
-def format_instant(instant: datetime) -> str:
-    """Return an instant in UTC with microseconds, for example `2026-11-21T10:00:00.000000Z`."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-Instant = Annotated[datetime, PlainSerializer(format_instant, return_type=str)]
+Instant = Annotated[datetime, PlainSerializer(format_utc, return_type=str)]
 PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
 _OWN_KEYS = "|".join(map(re.escape, CONF_OPTIONS))
 Conf = Annotated[
@@ -298,6 +294,8 @@ class SessionBody(ResponseModel, SessionSpec):
     """Largest number of queries that run at once."""
     pool: bool
     """Whether it runs the statements of its owner that name no session."""
+    warm: bool
+    """Whether it keeps a driver ready for a session of the profile, and has no owner yet."""
     streams: int
     """Number of streaming queries that run in the driver."""
     epoch: int

@@ -106,6 +106,7 @@ def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
         ttl=_duration(session.ttl_seconds),
         parallelism=session.parallelism,
         pool=session.pool,
+        warm=session.warm,
         streams=session.streams,
         epoch=session.epoch,
         lost=list(map(mask_urls, session.lost)),

@@ -14,7 +14,7 @@ from headrace.cli.output.styled import StyledText
 from headrace.cli.output.text import cut, display_width, is_utf8, to_printable
 from headrace.cli.output.widths import fit_widths
 
-_NARROWEST = 8
+_NARROWEST = 5
 """Width below which no column is cut."""
 _GAP = 2
 """Spaces between two columns."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from headrace.cli.interrupts import Interrupts
 from headrace.cli.listing import write_object
 from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat, format_of_file
+from headrace.cli.readable import describe_session, format_local_time
 from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
 from headrace.cli.shell import catalog_commands, child_process
@@ -30,6 +31,7 @@ from headrace.cli.table_names import parse_name
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
+from headrace.time_text import describe_duration
 
 _TYPING_ERROR = 0.7
 """Likeness from which a command is what a user has meant to type."""
@@ -150,7 +152,7 @@ class CommandRunner:
         place = self._session.namespace
         shown = {
             "node": self._client.address,
-            "session": session["name"] or session["id"],
+            "session": describe_session(session),
             "owner": session.get("owner"),
             "database": place and str(place),
         }
@@ -223,8 +225,9 @@ class CommandRunner:
 
         def repeat(interrupts: Interrupts) -> int:
             while True:
-                now = time.strftime("%H:%M:%S")
-                self._terminal.info(f"{now} · every {pause} · Ctrl-C ends")
+                now = format_local_time(datetime.now(UTC).isoformat())
+                every = describe_duration(seconds)
+                self._terminal.info(f"{now} · every {every} · Ctrl-C ends")
                 printer = self._executor.printer(self._display, paged=False)
                 code = self._executor.run_interruptible([statement], printer, interrupts)
                 if code:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TextIO
 
-from headrace.cli.durations import format_duration
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.shell.pager import PagedStream
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
+from headrace.time_text import describe_duration
 
 _PHASES = (
     ("waiting", "created_at", "launched_at"),
@@ -82,10 +82,10 @@ def describe_phases(statement: Json) -> str:
     for name, begin, end in _PHASES:
         seconds = _seconds_between(statement.get(begin), statement.get(end))
         if seconds is not None:
-            parts.append(f"{name} {format_duration(seconds)}")
+            parts.append(f"{name} {describe_duration(seconds)}")
     total = _seconds_between(statement.get("created_at"), statement.get("ended_at"))
     if total is not None:
-        parts.append(f"total {format_duration(total)}")
+        parts.append(f"total {describe_duration(total)}")
     return "Time: " + " · ".join(parts)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from headrace.cli.output.text import to_printable
 from headrace.cli.queries import fetch_rows
+from headrace.cli.readable import describe_session
 from headrace.cli.session_option import SessionOption
 from headrace.client.http import Client, Json
 from headrace.errors import (
@@ -83,7 +84,7 @@ class ShellSession:
     def _use(self, session: Json) -> None:
         if has_session_ended(session):
             raise SessionEnded(
-                f"Session {to_printable(session['name'] or session['id'])} is {session['state']}.",
+                f"Session {to_printable(describe_session(session))} is {session['state']}.",
                 hint="choose another one, or create one with --create",
             )
         self.id, self.name, self.namespace = session["id"], session["name"], None

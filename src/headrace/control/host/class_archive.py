@@ -6,6 +6,7 @@ user. A JVM that cannot use an archive, for example because a session adds jars 
 starts without it.
 
 `python -m headrace.control.host.class_archive` creates the archive of this host and waits for it.
+What the JVM prints goes to a log, which the program shows if the archive was not created.
 """
 
 from __future__ import annotations
@@ -166,10 +167,24 @@ def main() -> int:
             "setting class_archives off.\n"
         )
         return 1
-    if not archive.exists():
-        sys.stderr.write(f"==> archiving Spark's classes in {archive}\n")
-        return _start_creation(archive, java, sys.stderr.buffer).wait()
-    return 0
+    return 0 if archive.exists() else _create_and_wait(archive, java)
+
+
+def _create_and_wait(archive: Path, java: JavaHome) -> int:
+    """Create an archive. Print its log if that fails. Return the exit code."""
+    log = archive.with_suffix(".log")
+    sys.stderr.write(f"==> archiving Spark's classes in {archive} (log: {log})\n")
+    try:
+        with open_private_log(log) as stream:
+            begin = stream.seek(0, os.SEEK_END)
+            code = _start_creation(archive, java, stream).wait()
+    except OSError as error:
+        sys.stderr.write(f"The archive cannot be created in {archive.parent}: {error}\n")
+        return 1
+    if code:
+        sys.stderr.write(log.read_bytes()[begin:].decode(errors="replace"))
+        sys.stderr.write(f"The archive was not created. The lines above are also in {log}.\n")
+    return code
 
 
 if __name__ == "__main__":

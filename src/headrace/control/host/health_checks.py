@@ -22,10 +22,12 @@ from pathlib import Path
 
 import psutil
 
+from headrace.control.catalog_claim import identify_catalog, predict_replacement
 from headrace.control.conf import check_profiles
 from headrace.control.host.java import find_java
+from headrace.control.host.metastore import Metastore
 from headrace.control.placement import find_unshared
-from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
+from headrace.errors import HeadraceError, InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.extras import find_missing, install_command
 from headrace.settings import Settings, load
 from headrace.storage import locations
@@ -57,6 +59,10 @@ class CheckResult:
     """Finding, for example the version of Java."""
     fix: str | None = None
     """Instruction for the user; None if the status is `ok`."""
+
+    def __post_init__(self) -> None:
+        """Check that advice is given for a fault, and only then."""
+        assert (self.fix is None) == (self.status is CheckStatus.OK), self.name
 
 
 def check_java(_settings: Settings) -> CheckResult:
@@ -97,7 +103,13 @@ def check_spark(_settings: Settings) -> CheckResult:
 
 
 def check_catalog(settings: Settings) -> CheckResult:
-    """Check that tables outlive the driver that created them."""
+    """Check that the catalog is that of the store, and that tables outlive their drivers.
+
+    Raises CatalogMismatch if a node with these settings would refuse to start.
+    """
+    replacement = _predict_replacement(settings)
+    if replacement is not None:
+        return CheckResult("catalog", CheckStatus.WARNING, *replacement)
     if settings.catalog.kind == "memory":
         return CheckResult(
             "catalog",
@@ -110,18 +122,52 @@ def check_catalog(settings: Settings) -> CheckResult:
     )
 
 
+def _predict_replacement(settings: Settings) -> tuple[str, str] | None:
+    """Compare the catalog with that of the store. Nothing is created, and no node is started.
+
+    Return None also if the store does not answer, which is the finding of another check.
+    """
+    file = _store_file(settings)
+    if file is not None and not file.exists():
+        return None
+    metastore = Metastore.of_settings(settings)
+    own = identify_catalog(settings, metastore, creates=False)
+    try:
+        database = _open_store(settings, only_reads=True)
+    except HeadraceError:
+        return None
+    try:
+        with database.read() as tx:
+            return predict_replacement(tx, settings, own)
+    except StoreUnavailable:
+        return None
+    finally:
+        database.close()
+
+
+def _store_file(settings: Settings) -> Path | None:
+    """Return the file of a SQLite store; None for any other store."""
+    url = settings.store_url
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+
+
+def _open_store(settings: Settings, *, only_reads: bool = False) -> Database:
+    return Database.open(
+        settings.store_url,
+        connect_timeout=settings.store.connect_timeout.total_seconds(),
+        only_reads=only_reads,
+    )
+
+
 def check_store(settings: Settings) -> CheckResult:
     """Check that the store can be opened, without creating a file or changing the schema."""
-    name, url = "store", settings.store_url
-    file = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+    name, file = "store", _store_file(settings)
     if file is not None and not file.exists():
         return _check_folder(name, _existing_parent(file), f"{file} (does not exist yet)")
     try:
-        database = Database.open(
-            url, connect_timeout=settings.store.connect_timeout.total_seconds()
-        )
+        database = _open_store(settings)
     except StoreInUse as error:
-        return CheckResult(name, CheckStatus.OK, f"in use by a node: {error.message}")
+        return CheckResult(name, CheckStatus.OK, error.message)
     try:
         database.ping()
     finally:

@@ -92,9 +92,10 @@ def _lock(layout: HomeLayout, file: Path, *, timeout: float = 0.0) -> int | None
 def _describe(layout: HomeLayout, node: NodeFile | None) -> StoreInUse:
     remedy = "Stop it now with headrace stop, or choose another home with --home."
     if node is None:
-        return StoreInUse(f"A node still serves the home {layout.path}. {remedy}")
+        return StoreInUse(f"A node still serves the home {layout.path}.", hint=remedy)
     end = " It stops some minutes after its last command." if node.embedded else ""
     return StoreInUse(
         f'Process {node.pid}, started by "{node.started_by}", still serves the home '
-        f"{layout.path}.{end} {remedy}"
+        f"{layout.path}.{end}",
+        hint=remedy,
     )

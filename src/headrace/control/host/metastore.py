@@ -25,6 +25,7 @@ import sys
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -37,6 +38,7 @@ from headrace.file_locks import exclusive_lock
 from headrace.home import HomeLayout
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 from headrace.private_files import create_private_folder, open_private_log, write_private
+from headrace.settings import Settings
 
 _LOG = logging.getLogger("headrace.metastore")
 _CONNECT_ATTEMPTS = 120
@@ -80,6 +82,19 @@ class Metastore:
         self._archives = archives or ClassArchives(None)
         self._lock_descriptor: int | None = None
         self._guard = threading.Lock()
+
+    @classmethod
+    def of_settings(cls, settings: Settings, archives: ClassArchives | None = None) -> Self | None:
+        """Return the metastore of the managed catalog; None for any other kind of catalog."""
+        if settings.catalog.kind != "managed":
+            return None
+        return cls(
+            settings.layout,
+            warehouse=settings.warehouse,
+            linger_seconds=settings.embedded.linger.total_seconds(),
+            archives=archives,
+            folder=settings.catalog.folder,
+        )
 
     @property
     def users_lock(self) -> Path:
@@ -152,12 +167,22 @@ class Metastore:
         with exclusive_lock(self.folder / "start.lock"):
             return self._read_catalog_id()
 
+    def find_catalog_id(self) -> str | None:
+        """Return the id of the catalog; None if no node has created it yet. Nothing is created."""
+        try:
+            return self._id_file.read_text().strip()
+        except FileNotFoundError:
+            return None
+
     def _read_catalog_id(self) -> str:
         """Return the id of the catalog. It stays with the metastore's data, whatever its port."""
-        file = self.folder / "catalog-id"
-        if not file.exists():
-            write_private(file, secrets.token_hex(16))
-        return file.read_text().strip()
+        if not self._id_file.exists():
+            write_private(self._id_file, secrets.token_hex(16))
+        return self._id_file.read_text().strip()
+
+    @property
+    def _id_file(self) -> Path:
+        return self.folder / "catalog-id"
 
     def _live_supervisor(self) -> SupervisorRecord | None:
         """Return the record of the supervisor if its process is alive, else None."""

@@ -15,6 +15,7 @@ from headrace.model.lifecycle import ChangeStep, JobState
 from headrace.settings import Settings
 from headrace.store import job_changes, jobs
 from headrace.store.database import Tx
+from headrace.time_text import describe_duration
 
 STOPPING = frozenset({JobAction.STOP, JobAction.DELETE})
 """Actions after which no query of the job runs."""
@@ -62,7 +63,7 @@ class StepEffects:
         if session_id is None and job_changes.seconds_in_step(tx, change.id) > limit:
             raise SessionConflict(
                 f"The session {wanted.name} has another configuration, and is still in use after"
-                f" {limit:g} s (jobs.proof_timeout).",
+                f" {describe_duration(limit)} (jobs.proof_timeout).",
                 hint="headrace stream list and headrace statement list show what uses it.",
             )
         return session_id

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
 from headrace.errors import BackendUnreachable, LaunchFailed
+from headrace.time_text import describe_duration
 
 if TYPE_CHECKING:
     import urllib3
@@ -64,8 +65,9 @@ def stop_application(cluster: ClusterManager, name: str) -> None:
             killed.add(application.id)
         if time.monotonic() > deadline:
             raise LaunchFailed(
-                f"The application {application.id} has not ended within {_STOP_SECONDS:g} s"
-                f" of being killed. Its state: {application.message}."
+                f"The application {application.id} has not ended within"
+                f" {describe_duration(_STOP_SECONDS)} of being killed."
+                f" Its state: {application.message}."
             )
         time.sleep(_POLL_SECONDS)
 

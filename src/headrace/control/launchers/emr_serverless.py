@@ -40,6 +40,7 @@ from headrace.home import HomeLayout
 from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 from headrace.storage import locations
+from headrace.time_text import describe_duration
 
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 _LIVE = ["SUBMITTED", "QUEUED", "PENDING", "SCHEDULED", "RUNNING", "CANCELLING"]
@@ -130,7 +131,7 @@ class EmrServerlessLauncher:
             if time.monotonic() > deadline:
                 raise LaunchFailed(
                     f"EMR Serverless has not ended {_describe_run(handle)} within"
-                    f" {_CANCEL_SECONDS:g} s of the cancel request: {status.message}"
+                    f" {describe_duration(_CANCEL_SECONDS)} of the cancel request: {status.message}"
                 )
             time.sleep(_POLL_SECONDS)
 

@@ -26,6 +26,7 @@ from headrace.control.launchers.base import DriverStatus
 from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.model.session import DriverLease
 from headrace.private_files import open_private_log
+from headrace.time_text import describe_duration
 
 _KILL_SECONDS = 20.0
 _POLL_SECONDS = 0.01
@@ -179,7 +180,8 @@ def kill(group: ProcessGroup) -> None:
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in remaining)
             raise LaunchFailed(
-                f"The driver processes {pids} have not ended within {_KILL_SECONDS:g} s of SIGKILL."
+                f"The driver processes {pids} have not ended within"
+                f" {describe_duration(_KILL_SECONDS)} of SIGKILL."
             )
         time.sleep(_POLL_SECONDS)
 

@@ -26,15 +26,7 @@ class LocalParts:
     def create(cls, settings: Settings, *, embedded: bool) -> LocalParts:
         """Return the parts for a home. Nothing is started or created."""
         archives = ClassArchives(settings.class_archive_folder)
-        metastore = None
-        if settings.catalog.kind == "managed":
-            metastore = Metastore(
-                settings.layout,
-                warehouse=settings.warehouse,
-                linger_seconds=settings.embedded.linger.total_seconds(),
-                archives=archives,
-                folder=settings.catalog.folder,
-            )
+        metastore = Metastore.of_settings(settings, archives)
         folder = _working_directory(settings, embedded=embedded)
         launcher = LocalLauncher(settings.layout, archives, folder)
         return cls(archives, metastore, launcher, folder)

@@ -30,6 +30,7 @@ from headrace.results.node_result import make_text_result
 from headrace.settings import Settings
 from headrace.store import definitions, stream_queries
 from headrace.store.database import Tx
+from headrace.time_text import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of queries that SHOW STREAMS lists."""
@@ -152,7 +153,7 @@ def _show_query(query: StreamQuery) -> ResultReport:
         "checkpoint": query.spec.checkpoint,
         "last_batch": None if query.last_batch is None else str(query.last_batch),
         "failures": str(query.failures),
-        "retry_at": None if query.retry_at is None else query.retry_at.isoformat(),
+        "retry_at": None if query.retry_at is None else format_utc(query.retry_at),
         "last_error": None if error is None else error.message,
         "statement": mask_statement(query.spec.text),
     }

@@ -36,6 +36,7 @@ from headrace.store import (
     views,
 )
 from headrace.store.database import Tx
+from headrace.time_text import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of views that SHOW MATERIALIZED VIEWS lists."""
@@ -110,7 +111,7 @@ def _describe(tx: Tx, view: MaterializedView) -> ResultReport:
         "query_state": None if query is None else query.state,
         "last_error": None if error is None else error.message,
         "last_statement": view.statement_id,
-        "created_at": view.created_at.isoformat(),
+        "created_at": format_utc(view.created_at),
         "statement": mask_statement(view.text),
     }
     return make_text_result(
@@ -138,7 +139,7 @@ def _describe_freshness(tx: Tx, view: MaterializedView, query: StreamQuery | Non
         last = stream_progress.read_last(tx, [query.id]).get(query.id)
         if last is not None:
             return last.at
-    return None if view.fresh_as_of is None else view.fresh_as_of.isoformat()
+    return None if view.fresh_as_of is None else format_utc(view.fresh_as_of)
 
 
 def _describe_generation(view: MaterializedView) -> str | None:
