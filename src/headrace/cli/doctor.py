@@ -31,7 +31,7 @@ _ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
 @options.home
 @options.debug
 def doctor(*, output: OutputFormat | None, home: str | None, debug: bool) -> None:
-    """Check Java, Spark, the store, the results location and the port; name a fix for each fault.
+    """Check Java, Spark, the store, its catalog, results and the port; name a fix for each fault.
 
     In the light client, which has no packages of a node, only the configured node is checked.
 
