@@ -66,6 +66,7 @@ MODULES = {
     "settings_sections",
     "spark_log",
     "spark_properties",
+    "time_text",
     "variables",
 }
 
