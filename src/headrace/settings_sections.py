@@ -202,7 +202,8 @@ class EmbeddedSettings(Section):
     linger: Duration = timedelta(minutes=5)
     """How long the node, its drivers and the metastore run after the last command."""
     warm: int = Field(default=1, ge=0)
-    """Number of drivers to keep ready, until `linger` after the last session of a script."""
+    """Number of drivers to keep ready, until `linger` after the last session of a script or of a
+    batch."""
 
 
 class StreamSettings(Section):

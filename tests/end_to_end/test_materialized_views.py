@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 ROWS = 1000
+PROFILES = {"default": {"warm": 1}, "other": {"conf": {"spark.sql.shuffle.partitions": "3"}}}
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +26,13 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         LEASE__DURATION="4s",
         LEASE__RENEW="1s",
         MATERIALIZED_VIEWS__GRACE="2s",
+        PROFILES=json.dumps(PROFILES),
     )
     yield process
+    # The warm drivers belong to no user, and would outlive the node.
+    stop = [sys.executable, "-m", "headrace.cli", "stop", "--drivers", "--home", str(process.home)]
+    subprocess.run(stop, check=True, capture_output=True)
+    process.http.close()
     process.close()
 
 
@@ -75,6 +84,36 @@ def refresh(node: NodeProcess, view: str, *, kill: bool) -> str:
         ended = node.statement(statement["id"], wait_timeout="60s")
     assert (ended["attempts"] > 1) == kill
     return str(ended["state"])
+
+
+def find_warm_drivers(node: NodeProcess) -> set[str]:
+    """Return the sessions whose drivers have warmed up, whether or not they have an owner yet."""
+    logs = (node.home / "logs").glob("se_*.log")
+    return {log.stem for log in logs if "warmed up in" in log.read_text(errors="replace")}
+
+
+def test_a_refresh_takes_a_warm_driver_unless_its_profile_is_another_one(
+    node: NodeProcess, session: str
+) -> None:
+    node.run("CREATE MATERIALIZED VIEW warm_view AS SELECT 1 AS a", session)
+    wait_until(lambda: find_warm_drivers(node) - {session}, seconds=120, what="a warm driver")
+    warm = find_warm_drivers(node) - {session}
+    refreshes = [node.run("REFRESH MATERIALIZED VIEW warm_view") for _ in range(2)]
+    other = node.session(profile="other")
+    node.http.delete(f"/api/v1/sessions/{other}")
+    cold = node.run("REFRESH MATERIALIZED VIEW warm_view", other)
+    assert node.run("DROP MATERIALIZED VIEW warm_view")["state"] == "success"
+
+    assert [each["state"] for each in (*refreshes, cold)] == ["success"] * 3
+    [used] = {each["session_id"] for each in refreshes}
+    assert used in warm
+    starts = [event for event in node.events(used) if event["to"] == "starting"]
+    assert len(starts) == 1
+    assert starts[0]["at"] < refreshes[0]["created_at"]
+    started = node.describe_session(cold["session_id"])
+    assert cold["session_id"] not in {other, *find_warm_drivers(node)}
+    assert started["profile"] == "other"
+    assert started["started_at"] > cold["created_at"]
 
 
 @pytest.mark.parametrize("refreshes", [2, pytest.param(10, marks=pytest.mark.matrix)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -20,7 +21,7 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
-from headrace.model.session import DriverLease, NewSession, Session, SessionKind
+from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import (
     nodes,
@@ -151,17 +152,12 @@ def new_session(
     state: SessionState = SessionState.NOT_STARTED,
     *,
     owner: str = OWNER,
-    name: str | None = None,
-    kind: SessionKind = SessionKind.INTERACTIVE,
-    parallelism: int = 1,
-    pool: bool = False,
+    **fields: Any,
 ) -> str:
-    """Insert a session in a state, at epoch 0. Return its id."""
+    """Insert a session in a state, at epoch 0, with fields of `NewSession`. Return its id."""
     session_id = new_id("se")
     with store.write("test") as tx:
-        new = NewSession(
-            id=session_id, owner=owner, name=name, kind=kind, parallelism=parallelism, pool=pool
-        )
+        new = NewSession(id=session_id, owner=owner, **fields)
         sessions.insert(tx, new, actor=owner)
         for step in SESSION_PATHS[state]:
             assert sessions.transition(tx, session_id, step, actor="test")
@@ -173,12 +169,10 @@ def running_session(
     *,
     owner: str = OWNER,
     lease_seconds: float = 60.0,
-    kind: SessionKind = SessionKind.INTERACTIVE,
-    parallelism: int = 1,
-    pool: bool = False,
+    **fields: Any,
 ) -> DriverLease:
     """Insert a session whose driver has reported `hello`. Return the driver's lease."""
-    session_id = new_session(store, owner=owner, kind=kind, parallelism=parallelism, pool=pool)
+    session_id = new_session(store, owner=owner, **fields)
     with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None

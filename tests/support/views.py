@@ -77,8 +77,11 @@ class ViewWriter:
         return statement
 
     def submit_refresh(self) -> tuple[str, ScriptedDriver]:
-        """Submit a REFRESH. Return the statement's id, and the driver that has claimed it."""
-        submitted = self.node.submit(f"REFRESH MATERIALIZED VIEW {self.name}")
+        """Submit a REFRESH. Return the statement's id, and the driver that has claimed it.
+
+        The driver serves this statement alone: other tests have statements in the pool session.
+        """
+        submitted = self.node.submit(f"REFRESH MATERIALIZED VIEW {self.name}", kind="batch")
         driver = self.node.launcher.connect_driver(submitted["session_id"])
         driver.hello()
         assert driver.claim().statement_id == submitted["id"]

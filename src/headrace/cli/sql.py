@@ -81,7 +81,7 @@ def _is_comment(argument: str) -> bool:
 @click.option(
     "--kind",
     type=click.Choice(["interactive", "batch"]),
-    help="batch: start a driver for each statement; the driver ends after the statement.",
+    help="batch: run each statement in a driver of its own, which ends after the statement.",
 )
 @click.option(
     "--timeout", metavar="DURATION", help="Cancel a statement that runs longer, e.g. 10m."

@@ -56,6 +56,15 @@ class SessionSpec(BaseModel):
         """Whether no warm driver fits: warm drivers are started with the profile alone."""
         return self != SessionSpec(profile=self.profile)
 
+    @property
+    def configures_driver(self) -> bool:
+        """Whether the driver process itself differs from one with the profile alone.
+
+        Current catalog and database are not part of the process: SQL can change both.
+        """
+        process = self.model_copy(update={"catalog": None, "database": None})
+        return process.needs_own_driver
+
 
 @dataclass(frozen=True, slots=True)
 class DriverLease:

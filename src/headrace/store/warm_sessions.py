@@ -50,7 +50,7 @@ def unnamed_ended_within(tx: Tx, profile: str, seconds: float) -> bool:
 
 
 def is_unnamed_live(tx: Tx, profile: str) -> bool:
-    """Return whether an interactive session lives that has no name, and is no pool session."""
+    """Return whether a session lives that runs statements, has no name, and is no pool session."""
     query = select(func.count()).where(*_is_unnamed(profile), sessions.c.ended_at.is_(None))
     return bool(tx.execute(query).scalar_one())
 
@@ -59,7 +59,7 @@ def _is_unnamed(profile: str) -> list[ColumnElement[bool]]:
     return [
         sessions.c.warm.is_(false()),
         sessions.c.pool.is_(false()),
-        sessions.c.kind == SessionKind.INTERACTIVE,
+        sessions.c.kind.in_([SessionKind.INTERACTIVE, SessionKind.BATCH]),
         sessions.c.name.is_(None),
         sessions.c.profile == profile,
     ]

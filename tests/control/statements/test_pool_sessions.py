@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.in_process_node import (
+    ARTIFACTS_ALLOWED,
     InProcessNode,
     StartNode,
     make_settings,
@@ -14,6 +16,7 @@ from tests.support.in_process_node import (
     watch_polls,
 )
 from tests.support.store import waits_for_lock
+from tests.support.views import ViewWriter
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import SessionState
@@ -67,6 +70,75 @@ def test_work_of_another_kind_has_a_session_of_its_own(node: InProcessNode, kind
     assert node.submit(kind=kind)["session_id"] != pool
 
 
+@pytest.mark.parametrize("named", [None, {}, {"catalog": "lake"}, {"database": "sales"}])
+def test_a_refresh_runs_in_the_driver_of_the_pool_session(
+    start_node: StartNode, named: dict[str, str] | None
+) -> None:
+    node = start_node()
+    view = ViewWriter(node).make()
+    session = None if named is None else node.session(**named)
+    pool = node.submit("DROP TABLE a")["session_id"]
+    driver = node.launcher.connect_driver(pool)
+    driver.hello()
+    claimed = driver.claim().statement_id
+    for _ in range(2):
+        refresh = node.submit(f"REFRESH MATERIALIZED VIEW {view.name}", session=session)
+        # It runs beside the other statements of the pool session.
+        assignment = driver.poll(in_flight=[claimed]).assignment
+        assert assignment is not None
+        assert (assignment.statement_id, assignment.isolated) == (refresh["id"], True)
+        view.write(driver, refresh["id"])
+        assert (refresh["session_id"], refresh["kind"]) == (pool, "batch")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"profile": "large"},
+        {"conf": {"spark.executor.memory": "1g"}},
+        {"jars": ["/a.jar"]},
+        {"files": ["/a.txt"]},
+        {"py_files": ["/a.py"]},
+        {"kind": "batch"},
+    ],
+)
+def test_a_refresh_that_needs_another_driver_has_a_session_of_its_own(
+    start_node: StartNode, fields: dict[str, Any]
+) -> None:
+    node = start_node(profiles={"default": {}, "large": {}}, conf_policy=ARTIFACTS_ALLOWED)
+    view = ViewWriter(node).make()
+    pool = node.submit("DROP TABLE a")["session_id"]
+    request = fields if "kind" in fields else {"session": node.session(**fields)}
+    refresh = node.submit(f"REFRESH MATERIALIZED VIEW {view.name}", **request)
+    own = node.describe_session(refresh["session_id"])
+    assert own["id"] not in {pool, request.get("session")}
+    assert (own["kind"], own["profile"]) == ("batch", fields.get("profile", "default"))
+
+
+def test_a_refresh_without_a_pool_session_takes_a_warm_driver_of_its_profile(
+    start_node: StartNode,
+) -> None:
+    node = start_node(
+        lease={"sweep": "50ms"}, profiles={"default": {"warm": 1}, "large": {"warm": 1}}
+    )
+    first, second = ViewWriter(node).make(), ViewWriter(node, profile="large").make()
+    wait_until(lambda: len(node.launcher.started) >= 4, what="warm drivers beside the two others")
+    warm = {handle["name"].split("-")[1] for handle in node.launcher.started}
+    warm -= {first.session, second.session}
+    for session in warm:
+        node.launcher.connect_driver(session).hello()
+    refreshes = [
+        node.submit(f"REFRESH MATERIALIZED VIEW {view.name}", session=session)
+        for view, session in ((first, None), (second, second.session))
+    ]
+    assert {each["session_id"] for each in refreshes} == warm
+    described = [node.describe_session(each["session_id"]) for each in refreshes]
+    assert [(each["profile"], each["pool"]) for each in described] == [
+        ("default", True),
+        ("large", False),
+    ]
+
+
 def test_a_pool_session_that_is_closing_is_replaced(start_node: StartNode) -> None:
     node = start_node()
     pool = node.submit()["session_id"]
@@ -75,17 +147,21 @@ def test_a_pool_session_that_is_closing_is_replaced(start_node: StartNode) -> No
     assert node.submit()["session_id"] != pool
 
 
+@pytest.mark.parametrize("is_refresh", [False, True])
 def test_a_submit_that_meets_the_end_of_the_pool_session_gets_another(
-    postgres_url: str, tmp_path: Path
+    postgres_url: str, tmp_path: Path, is_refresh: bool
 ) -> None:
     settings = make_settings(tmp_path, store={"url": postgres_url})
     with serve_node(settings) as node, ThreadPoolExecutor(1) as workers:
+        view = ViewWriter(node).make()
+        refresh = (f"REFRESH MATERIALIZED VIEW {view.name}", view.session)
+        statement = refresh if is_refresh else ("SELECT 1", None)
         pool = node.submit()["session_id"]
         node.launcher.connect_driver(pool).hello()
         with node.database.write("test") as tx:
             assert sessions.transition(tx, pool, SessionState.CLOSING, actor="test")
             # The submit still finds the pool session, and waits for its row.
-            submitted = workers.submit(node.submit)
+            submitted = workers.submit(node.submit, *statement)
             wait_until(lambda: waits_for_lock(node.database), what="the submit waits")
         assert submitted.result()["session_id"] != pool
 

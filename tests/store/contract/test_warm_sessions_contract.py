@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from tests.support.store import new_session, running_session
@@ -114,3 +115,29 @@ def test_a_failed_warm_session_is_reported_for_some_time(store: Database) -> Non
         assert warm_sessions.failed_recently(tx, "default", 60)
         assert not warm_sessions.failed_recently(tx, "other", 60)
         assert not warm_sessions.failed_recently(tx, "default", -1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({}, True),
+        ({"kind": SessionKind.BATCH}, True),
+        ({"kind": SessionKind.STREAMING}, False),
+        ({"name": "mine"}, False),
+        ({"pool": True}, False),
+        ({"warm": True}, False),
+        ({"spec": SessionSpec(profile="other")}, False),
+    ],
+)
+def test_only_sessions_of_scripts_and_batches_call_for_a_warm_driver_at_their_end(
+    store: Database, fields: dict[str, Any], counts: bool
+) -> None:
+    lease = running_session(store, **fields)
+    with store.write("test") as tx:
+        assert warm_sessions.is_unnamed_live(tx, "default") is counts
+        assert not warm_sessions.unnamed_ended_within(tx, "default", 60)
+        for state in (SessionState.CLOSING, SessionState.DEAD):
+            assert sessions.transition(tx, lease.session_id, state, actor="no_1")
+        assert not warm_sessions.is_unnamed_live(tx, "default")
+        assert warm_sessions.unnamed_ended_within(tx, "default", 60) is counts
+        assert not warm_sessions.unnamed_ended_within(tx, "default", -1)

@@ -94,10 +94,11 @@ class StatementRequest(RequestModel):
     statement: str = Field(examples=["SELECT 1 AS x"])
     """The SQL text of one statement."""
     session: str | None = None
-    """Id or name of a session. Without it, an interactive statement runs in the pool session of
-    its owner, in a Spark session of its own."""
+    """Id or name of a session. Without it, an interactive statement or a refresh of a view runs in
+    the pool session of its owner, in a Spark session of its own."""
     kind: RequestKind = "interactive"
-    """`batch` and `streaming` run in a session of that kind, configured like the named one."""
+    """`batch` and `streaming` run in a session of that kind, configured like the named one. `batch`
+    gives a refresh of a view a driver of its own."""
     timeout: Duration | None = None
     """Longest time that the statement may run."""
     queue_timeout: Duration | None = None

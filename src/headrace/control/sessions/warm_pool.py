@@ -3,8 +3,9 @@
 A caller who creates a session receives one of the pool, whose driver runs or is starting.
 
 An embedded node also keeps warm drivers of the default profile (`embedded.warm`), from the end of
-the first session without a name until `embedded.linger` after the last one. The next script of
-`headrace sql` is then fast. Single statements run in a pool session, and do not need them.
+the first session without a name until `embedded.linger` after the last one. The next script or
+batch of `headrace sql` is then fast. Single statements and refreshes run in a pool session, and do
+not need them.
 """
 
 from __future__ import annotations

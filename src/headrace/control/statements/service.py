@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.control.caller import Caller
@@ -37,6 +38,7 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
+    REFRESH_VIEW,
     NewStatement,
     Statement,
     StatementSpec,
@@ -78,9 +80,15 @@ class _Submit:
     session: str | None
     catalog: str | None
     reusable: bool
+    own_driver: bool
+    """Whether the caller has asked for the kind `batch`, and not only the text of the statement."""
     repeatable: RepeatableRequest | None
     statement_id: str | None
     awaited_by: str | None
+
+
+class _PoolSessionClosed(Exception):
+    """The pool session closed after it was chosen for a statement."""
 
 
 class Statements:
@@ -117,8 +125,8 @@ class Statements:
         A statement that a node executes itself has ended when this returns.
 
         Args:
-            session: Id or name of the session. None: an interactive statement runs in the pool
-                session of its owner, and any other in a session that is created for it.
+            session: Id or name of the session. None: an interactive statement and a refresh run in
+                the pool session of their owner, and any other in a session that is created for it.
             catalog: Current catalog of a session that is created; default: Spark's.
             reusable: Whether the caller submits further statements to the session, which is then
                 created for this statement.
@@ -146,6 +154,7 @@ class Statements:
         check_result_location(spec.result_request.location, self._settings.results.allowed)
         submission.check_statement(spec.text, parsed.command)
         view_submission.check_statement(spec.text, parsed.command)
+        own_driver = spec.kind is SessionKind.BATCH
         if parsed.command is not None:
             spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
         request = _Submit(
@@ -155,18 +164,18 @@ class Statements:
             session=session,
             catalog=catalog,
             reusable=reusable,
+            own_driver=own_driver,
             repeatable=repeatable,
             statement_id=statement_id,
             awaited_by=self._database.process if awaited else None,
         )
         while True:
-            try:
-                with self._database.write("statement.submit") as tx:
-                    return self._store(tx, request)
-            except SessionEnded:
-                if session is not None:
-                    raise
-                # The pool session closed after it was chosen. The next attempt chooses another.
+            # If the pool session closes after it was chosen, the next attempt chooses another.
+            with (
+                suppress(_PoolSessionClosed),
+                self._database.write("statement.submit") as tx,
+            ):
+                return self._store(tx, request)
 
     def _store(self, tx: Tx, request: _Submit) -> Statement:
         """Store a statement unless it is a repetition. Return the statement.
@@ -179,7 +188,7 @@ class Statements:
         if first is not None:
             return first
         is_local = spec.kind is SessionKind.LOCAL
-        session_id = self._choose_session(tx, request)
+        session_id, is_chosen_pool = self._choose_session(tx, request)
         if not is_local:
             check_waiting(tx, self._settings, owner)
         lock_sessions(tx, owner, parsed.command, session_id)
@@ -194,7 +203,12 @@ class Statements:
         )
         # A full queue does not refuse a statement that never waits in it.
         max_waiting = None if is_local else self._settings.statements.max_waiting
-        statement = statements.insert(tx, new, actor=owner, max_waiting=max_waiting)
+        try:
+            statement = statements.insert(tx, new, actor=owner, max_waiting=max_waiting)
+        except SessionEnded as error:
+            if is_chosen_pool:
+                raise _PoolSessionClosed from error
+            raise
         origin = None
         if request.session is not None and isinstance(parsed.command, SaveStream):
             origin = resolve_session(tx, owner, request.session)
@@ -321,25 +335,26 @@ class Statements:
         with self._database.read() as tx:
             return results.location_of(tx, statement.id)
 
-    def _choose_session(self, tx: Tx, request: _Submit) -> str:
-        """Return the id of the session for a statement.
+    def _choose_session(self, tx: Tx, request: _Submit) -> tuple[str, bool]:
+        """Return the id of the session for a statement, and whether it was chosen as the pool's.
 
         A batch or streaming statement gets a new session, configured like the named session, if
-        the named session is of another kind.
+        the named session is of another kind. A refresh runs in the pool session if that session has
+        the driver that the refresh needs.
         """
         owner, kind, reusable = request.caller.owner, request.spec.kind, request.reusable
         spec = SessionSpec(catalog=request.catalog)
         if request.session is not None:
             session_id = resolve_session(tx, owner, request.session)
             if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
-                return session_id
+                return session_id, False
             session = sessions.get(tx, session_id)
             assert session is not None
             if session.kind is kind:
-                return session_id
+                return session_id, False
             spec = session.spec
-        elif kind is SessionKind.INTERACTIVE and not reusable:
-            return choose_pool_session(tx, self._settings, owner)
+        if _runs_in_pool(request, spec):
+            return choose_pool_session(tx, self._settings, owner), True
         new = NewSession(
             id=new_id("se"),
             owner=owner,
@@ -351,9 +366,23 @@ class Statements:
         )
         if kind is SessionKind.LOCAL:
             sessions.insert(tx, new, actor=owner)
-            return new.id
+            return new.id, False
         check_sessions(tx, self._settings, owner)
-        return create_session(tx, self._settings, new)
+        return create_session(tx, self._settings, new), False
+
+
+def _runs_in_pool(request: _Submit, spec: SessionSpec) -> bool:
+    """Return whether a statement that needs a session runs in the pool session of its owner.
+
+    Args:
+        spec: Configuration of the session that the statement would get otherwise.
+    """
+    if request.parsed.keyword == REFRESH_VIEW:
+        # The names in the query of a view do not depend on the current catalog and database.
+        is_like_pool = spec.profile == SessionSpec().profile and not spec.configures_driver
+        return is_like_pool and not request.own_driver
+    is_interactive = request.spec.kind is SessionKind.INTERACTIVE
+    return request.session is None and is_interactive and not request.reusable
 
 
 def may_be_read_early(statement: Statement) -> bool:
