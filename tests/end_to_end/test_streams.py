@@ -7,11 +7,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
+from tests.support.lakes import lake_jars
 from tests.support.node import NodeProcess
+from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -32,8 +36,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="module")
 def session(node: NodeProcess) -> str:
-    """Return a streaming session, in which the queries of this file run."""
-    session_id = node.session(name="streams", kind="streaming")
+    """Return a streaming session, in which the queries of this file run.
+
+    Its driver reaches PostgreSQL, if the jar was downloaded.
+    """
+    jars = [str(jar) for jar in lake_jars("postgresql")]
+    session_id = node.session(name="streams", kind="streaming", jars=jars)
     node.wait_running(session_id)
     return session_id
 
@@ -247,3 +255,77 @@ def test_an_error_of_spark_fails_the_statement_and_starts_nothing(
     assert message in statement["error"]["message"]
     live = node.http.get("/api/v1/streams", params={"live": True}).json()["items"]
     assert [query["name"] for query in live] == []
+
+
+class Database:
+    """A database with the table `numbers`, to which queries write batches."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        name = postgres.new_database()
+        self._url = f"postgresql://postgres@127.0.0.1:{postgres.port}/{name}"
+        self.jdbc = f"jdbc:postgresql://127.0.0.1:{postgres.port}/{name}"
+        self.execute("CREATE TABLE numbers (n INT)")
+
+    def execute(self, text: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            cursor = connection.execute(text)
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def block_commits(self) -> Iterator[None]:
+        """Let batches stage their rows, and wait before their commit until the block ends."""
+        with psycopg.connect(self._url) as connection:
+            connection.execute("LOCK TABLE numbers IN ACCESS EXCLUSIVE MODE")
+            yield
+
+    def count_staged(self) -> list[object]:
+        """Return the number of rows in each table of a batch."""
+        query = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'headrace_batch_%'"
+        names = [name for (name,) in self.execute(query)]
+        return [self.execute(f"SELECT count(*) FROM {name}")[0][0] for name in names]
+
+    def count(self) -> tuple[object, ...]:
+        """Return the number of rows, and the number of different ones."""
+        return self.execute("SELECT count(*), count(DISTINCT n) FROM numbers")[0]
+
+
+def kill_in_batches(node: NodeProcess, session: str, database: Database, *queries: str) -> None:
+    """Start queries, and kill their driver when each has staged the ten rows of its batch."""
+    with database.block_commits():
+        for query in queries:
+            saved = node.run(f"SAVE STREAM numbers TO db IDENTIFIED BY {query}", session)
+            assert saved["state"] == "success", saved
+        expected = [10] * len(queries)
+        wait_until(lambda: database.count_staged() == expected, seconds=120, what="staged rows")
+        kill_driver(node, session)
+
+
+@pytest.mark.catalogs
+def test_no_staged_rows_stay_in_a_database_when_their_driver_is_killed(
+    node: NodeProcess, session: str, numbers: Numbers, postgres: Postgres
+) -> None:
+    database = Database(postgres)
+    options = f"'url' = '{database.jdbc}', 'dbtable' = 'numbers', 'user' = 'postgres'"
+    assert node.run(f"CREATE SINK db TO jdbc OPTIONS ({options})", session)["state"] == "success"
+    kill_in_batches(node, session, database, "continued", "stopped")
+    node.act_on_stream("stopped", "stop")
+    # The next driver runs one query again, and clears the sink of the other one.
+    wait_until(
+        lambda: (database.count(), database.count_staged()) == ((numbers.count,) * 2, []),
+        seconds=180,
+        what="the rows of one query, and no staged ones",
+        every=0.5,
+    )
+    assert node.stream("stopped")["state"] == "stopped"
+    node.act_on_stream("continued", "stop")
+    wait_until(lambda: node.stream("continued")["state"] == "stopped", what="no query runs")
+
+    kill_in_batches(node, session, database, "recovered")
+    node.act_on_stream("recovered", "stop")
+    wait_until(
+        lambda: node.stream("recovered")["state"] == "stopped", seconds=60, what="no query runs"
+    )
+    recover = [sys.executable, "-m", "headrace.cli", "recover"]
+    subprocess.run(recover, env=node.client_environment, check=True, capture_output=True)
+    assert database.count_staged() == []
+    assert database.count() == (numbers.count,) * 2
