@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.driver.jvm_start import JvmStart, remove_connection
+from headrace.driver.spark import Spark, SparkUnavailable
+from headrace.errors import DriverLost
+from headrace.model.messages import Bootstrap
 from headrace.spark_properties import properties_file
 
 CONF = {"spark.app.name": "a", "spark.my.password": "secret-value", "not.spark": "x"}
@@ -91,3 +94,35 @@ def test_a_missing_spark_is_an_error(home: Path) -> None:
         start.wait()
     assert not properties_file(home / "bootstrap.json").exists()
     assert list((home / "tmp").iterdir()) == []
+
+
+def make_bootstrap(folder: Path) -> Bootstrap:
+    return Bootstrap(
+        session_id="se_1",
+        epoch=1,
+        token=None,
+        nodes=[],
+        conf={},
+        results=str(folder),
+        inline_limit=2**20,
+        chunk_limit=2**20,
+        lease_seconds=1,
+        renew_seconds=1,
+        orphan_seconds=1,
+    )
+
+
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(128 + 9)"], ids=["itself", "a shell"]
+)
+def test_a_jvm_that_is_killed_while_it_starts_is_a_lost_driver(home: Path, end: str) -> None:
+    """The session may start another driver. If Spark refuses to start, that would be in vain."""
+    write_program(home, f"import os, signal, sys\n{end}")
+    with pytest.raises(DriverLost, match="killed by SIGKILL"):
+        Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))
+
+
+def test_a_jvm_that_ends_by_itself_has_refused_to_start(home: Path) -> None:
+    write_program(home, "raise SystemExit(1)")
+    with pytest.raises(SparkUnavailable, match="Spark did not start"):
+        Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -23,6 +24,8 @@ from headrace.spark_properties import properties_file, write_properties
 
 _POLL_SECONDS = 0.01
 _CONNECTION_VARIABLES = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+_SHELL_SIGNAL_BASE = 128
+"""A shell adds it to the number of the signal that has ended its program."""
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of the short-lived JVM in which spark-submit puts the command of the JVM together."""
 
@@ -90,6 +93,22 @@ class JvmStart:
         port, length = struct.unpack_from(">ii", content)
         secret = content[8 : 8 + length].decode()
         os.environ.update(zip(_CONNECTION_VARIABLES, (str(port), secret), strict=True))
+
+    def find_signal(self, *, exit_seconds: float) -> str | None:
+        """Return the name of the signal that has ended the JVM, or None if none has.
+
+        Args:
+            exit_seconds: How long to wait for the end of the process.
+        """
+        if self._process is None:
+            return None
+        try:
+            code = self._process.wait(timeout=exit_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        # The script spark-class exits like a shell if its own JVM is killed.
+        number = -code if code < 0 else code - _SHELL_SIGNAL_BASE
+        return signal.Signals(number).name if number in set(signal.Signals) else None
 
     def _remove_files(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -26,6 +26,8 @@ from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
 from headrace.spark_log import find_last_exception, read_tail
 
 _CATALOG = "spark.sql.catalogImplementation"
+_EXIT_SECONDS = 1.0
+"""A connection breaks before the process of the JVM has exited."""
 
 
 class SparkUnavailable(HeadraceError):
@@ -41,10 +43,14 @@ class Spark:
     _state_lock = threading.Lock()
 
     def __init__(self, bootstrap: Bootstrap, jvm: JvmStart | None = None) -> None:
-        """Start the session. Raises SparkUnavailable with Spark's own message.
+        """Start the session.
 
         Args:
             jvm: The JVM that starts; None: the JVM has started this process.
+
+        Raises:
+            SparkUnavailable: Spark refuses to start, with its own message.
+            DriverLost: The JVM was killed. Another driver may start.
         """
         self._conf = bootstrap.conf
         try:
@@ -57,6 +63,8 @@ class Spark:
             self._setting_rules = SettingRules(self.session, bootstrap.conf_rules)
             register_data_sources(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
+            if jvm is not None and not _comes_from_jvm(error):
+                _check_not_killed(jvm, error)
             raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
         self._jvm: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)
 
@@ -163,6 +171,18 @@ def _connect(jvm: JvmStart) -> None:
         SparkContext._gateway.proc = jvm.process  # type: ignore[union-attr]  # noqa: SLF001
     finally:
         remove_connection()
+
+
+def _comes_from_jvm(error: Exception) -> bool:
+    """Return whether the JVM has answered with the error."""
+    return isinstance(error, PySparkException | Py4JJavaError)
+
+
+def _check_not_killed(jvm: JvmStart, error: Exception) -> None:
+    """Raise DriverLost if a signal has ended the JVM: Spark itself would start."""
+    signal_name = jvm.find_signal(exit_seconds=_EXIT_SECONDS)
+    if signal_name is not None:
+        raise DriverLost(f"The JVM of the driver was killed by {signal_name}.") from error
 
 
 def _start_session(bootstrap: Bootstrap) -> SparkSession:
