@@ -3,6 +3,7 @@
 The names are public and survive the rename of a method:
 - `store link.ended`: the name that the code gives to a write transaction;
 - `link lease_renewal:renew`: the module of the driver that calls, and the call of the link;
+- `link function:find_streams`: a call that the driver makes through a function that it was given;
 - `launcher takeover:kill`: the module of the node that makes the call, and the launcher's method.
 A new write or call in the code is a new point. If a name occurs again, `#2` marks the second call.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 import headrace
 
 _SOURCE = Path(headrace.__file__).parent
+_LINK_MODULE = "headrace.driver.link"
 _LAUNCHER_CALLS = {"start", "find", "poll", "kill"}
 
 
@@ -39,13 +41,17 @@ class Point:
 
 def read_points() -> list[Point]:
     """Return all fault points, in the order of the code."""
-    link_calls = _read_link_calls()
+    link_methods = _read_link_methods()
+    link_calls = {name: method.call for name, method in link_methods.items()}
     collected: list[Point] = []
+    passed: set[str] = set()
     for file in sorted(_SOURCE.rglob("*.py")):
         module = ".".join(["headrace", *file.relative_to(_SOURCE).with_suffix("").parts])
         visitor = _CallVisitor(module, link_calls)
         visitor.visit(ast.parse(file.read_text()))
         collected += visitor.points
+        passed |= visitor.passed
+    collected += [link_methods[name].as_point() for name in sorted(passed)]
     return list(_number_points(collected))
 
 
@@ -54,6 +60,9 @@ class _CallVisitor(ast.NodeVisitor):
 
     def __init__(self, module: str, link_calls: dict[str, str]) -> None:
         self.points: list[Point] = []
+        self.passed: set[str] = set()
+        """Methods of the link that the module passes on as functions."""
+        self._called: set[ast.expr] = set()
         self._module = module
         self._link_calls = link_calls
 
@@ -66,7 +75,15 @@ class _CallVisitor(ast.NodeVisitor):
                     self._add("store", argument.value, call)
         self.generic_visit(node)
 
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        in_driver = self._module.startswith("headrace.driver.")
+        is_link = in_driver and _name_of(node.value) == "link" and node.attr in self._link_calls
+        if is_link and node not in self._called:
+            self.passed.add(node.attr)
+        self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> None:
+        self._called.add(node.func)
         method, owner = _method_name(node), _owner_name(node)
         in_driver = self._module.startswith("headrace.driver.")
         if in_driver and owner == "link" and method in self._link_calls:
@@ -90,17 +107,38 @@ def _method_name(node: ast.Call) -> str:
 
 def _owner_name(node: ast.Call) -> str:
     """Return `link` for `self._link.poll()` and for `link.poll()`."""
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    if isinstance(owner, ast.Attribute):
-        return owner.attr.lstrip("_")
-    return owner.id.lstrip("_") if isinstance(owner, ast.Name) else ""
+    return _name_of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
 
 
-def _read_link_calls() -> dict[str, str]:
-    """Return the methods of the driver's NodeLink, with the call of the link that each makes."""
+def _name_of(node: ast.expr) -> str:
+    """Return `link` for `self._link` and for `link`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr.lstrip("_")
+    return node.id.lstrip("_") if isinstance(node, ast.Name) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkMethod:
+    """A method of the driver's NodeLink."""
+
+    call: str
+    """The call of the link that it makes."""
+    first_line: int
+    last_line: int
+
+    def as_point(self) -> Point:
+        """Return the point of the calls that are made through a function."""
+        name = f"link function:{self.call}"
+        return Point(name, "link", _LINK_MODULE, self.first_line, self.last_line)
+
+
+def _read_link_methods() -> dict[str, _LinkMethod]:
+    """Return the methods of the driver's NodeLink that make a call of the link, by name."""
     tree = ast.parse((_SOURCE / "driver" / "link.py").read_text())
     return {
-        method.name: call.args[0].value
+        method.name: _LinkMethod(
+            call.args[0].value, method.lineno, method.end_lineno or method.lineno
+        )
         for method in ast.walk(tree)
         if isinstance(method, ast.FunctionDef)
         for call in ast.walk(method)

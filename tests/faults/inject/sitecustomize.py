@@ -42,14 +42,18 @@ class _Plan:
                 self._logged = set()
             return self._content
 
-    def find_point(self, kind, frame):
-        """Return the name of the point whose lines contain the current line of a frame."""
-        module, line = frame.f_globals.get("__name__"), frame.f_lineno
-        if module == "__main__" and frame.f_globals.get("__spec__"):
-            module = frame.f_globals["__spec__"].name
-        for first, last, name in self.read()["points"].get(f"{kind} {module}", []):
-            if first <= line <= last:
-                return name
+    def find_point(self, kind, *frames):
+        """Return the name of the point whose lines contain the current line of a frame.
+
+        The first frame that is at a point counts.
+        """
+        for frame in frames:
+            module, line = frame.f_globals.get("__name__"), frame.f_lineno
+            if module == "__main__" and frame.f_globals.get("__spec__"):
+                module = frame.f_globals["__spec__"].name
+            for first, last, name in self.read()["points"].get(f"{kind} {module}", []):
+                if first <= line <= last:
+                    return name
         return f"unknown: {kind} {module}.{frame.f_code.co_qualname}, line {line}"
 
     def log(self, point, side, action, statement):
@@ -171,8 +175,9 @@ def _patch_link(plan, module):
 
     @functools.wraps(call)
     def call_with_points(self, name, message, *arguments, **options):
-        # The first frame is the method of NodeLink.
-        point = plan.find_point("link", sys._getframe(2))
+        # The first frame is the method of NodeLink. It is the point if the method was passed on as
+        # a function, since the caller of a function is not known to call the link.
+        point = plan.find_point("link", sys._getframe(2), sys._getframe(1))
         statement = getattr(message, "statement_id", None)
         _pass(plan, point, "before", statement)
         answer = call(self, name, message, *arguments, **options)
