@@ -13,12 +13,20 @@ from tests.faults.job_steps import JobSteps
 from tests.faults.lane import ChaosLane
 from tests.faults.texts import LONG, SLOW, UNCANCELLABLE
 from tests.support.node import ENDED
+from tests.support.processes import end
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import SESSION
 from headrace.store.waiting_statements import CHUNK
 
 _RESTFUL = {"dead", "failed", "running"}
+_ENDS_OF_ACTIONS = {
+    "pause": "paused",
+    "resume": "running",
+    "restart": "running",
+    "stop": "stopped",
+}
+"""The state of a streaming query to which each action leads."""
 
 
 class History(JobSteps):
@@ -103,6 +111,17 @@ class History(JobSteps):
         )
         self._request("POST", f"/streams/{name}/stop")
         self._wait_until(lambda: self._get_stream(name)["state"] in ended, f"{name} has stopped")
+
+    def paused_stream(self) -> None:
+        """Pause, resume, restart and stop a streaming query. A pause must last."""
+        actions = ["pause", "resume", "restart", "pause", "stop"]
+        self._run_stream("noop", actions)
+
+    def table_stream(self) -> None:
+        """Restart and stop a streaming query that writes to a table of files."""
+        table = f"t_{self._new_mark()}"
+        self._submit(f"CREATE TABLE {table} (timestamp TIMESTAMP, value BIGINT) USING parquet")
+        self._run_stream(f"TABLE {table}", ["restart", "stop"])
 
     def view(self) -> None:
         """Create, refresh, read and drop a materialized view. Readers never see a part of it."""
@@ -265,6 +284,28 @@ class History(JobSteps):
                     driver.process.terminate()
         self._wait_ended(statement)
 
+    def lost_start(self) -> None:
+        """Kill a driver that starts, alone and then with its node: the session must stay."""
+        self._wait_started(self._submit(SLOW))
+        base = self._lane.base
+        assert base is not None
+        end({driver.process for driver in self._find_drivers(base)})
+        query = self._submit("SELECT 5", session=base)
+        for is_with_node in (False, True):
+            self._wait_until(
+                lambda: bool(self._find_drivers(base)) or self._has_ended(query),
+                f"a driver of {base} starts",
+            )
+            if is_with_node:
+                node = self._choose_node()
+                node.kill()
+            end({driver.process for driver in self._find_drivers(base)})
+            self._lane.ensure_nodes()
+        self._wait_ended(query)
+        if not self._lane.plan.read_actions():
+            state = self._get_session(base)["state"]
+            assert state != "failed", f"the session {base} has failed after two lost starts"
+
     def lost_host(self) -> None:
         """End one of two hosts with its node and its drivers, and start it again."""
         self._wait_started(self._submit(SLOW))
@@ -273,6 +314,45 @@ class History(JobSteps):
         node.ensure()
 
     # Helpers of the steps
+
+    def _find_drivers(self, session: str) -> list[DriverProcess]:
+        drivers = find_drivers(self._lane.folder)
+        return [driver for driver in drivers if driver.session == session]
+
+    def _has_ended(self, statement: str) -> bool:
+        return self._get_statement(statement)["state"] in ENDED
+
+    def _run_stream(self, sink: str, actions: list[str]) -> None:
+        """Start a streaming query and act on it. The query may fail with its session only."""
+        self._submit("CREATE OR REPLACE STREAM beat FROM rate OPTIONS ('rowsPerSecond' = '10')")
+        name = f"q{self._new_mark()}"
+        statement = self._submit(f"SAVE STREAM beat TO {sink} IDENTIFIED BY {name}")
+        self._wait_ended(statement)
+        if self._get_statement(statement)["state"] != "success":
+            return
+        for action in actions:
+            if not self._act_on_stream(name, action, _ENDS_OF_ACTIONS[action]):
+                return
+            if action == "pause":
+                # A driver repeats its last report during this time.
+                self._wait_ended(self._submit(SLOW))
+                paused = self._get_stream(name)
+                assert paused["state"] in {"paused", "failed"}, f"a pause does not last: {paused}"
+
+    def _act_on_stream(self, name: str, action: str, state: str) -> bool:
+        """Act on a query and wait until it has a state. Return False if it has failed."""
+        attempt = self._get_stream(name)["attempt"] + (action == "restart")
+        self._request("POST", f"/streams/{name}/{action}")
+
+        def has_ended() -> bool:
+            query = self._get_stream(name)
+            is_wrong = state == "paused" and query["state"] == "stopped"
+            assert not is_wrong, f"a pause became the end of a query: {query}"
+            is_reached = query["state"] == state and query["attempt"] >= attempt
+            return is_reached or query["state"] == "failed"
+
+        self._wait_until(has_ended, f"{name} is {state}")
+        return bool(self._get_stream(name)["state"] != "failed")
 
     def _freeze_node(self, seconds: float) -> None:
         self._wait_started(self._submit(SLOW))

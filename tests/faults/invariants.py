@@ -202,6 +202,13 @@ def check_streams_end_as_users_want(rows: Rows) -> Iterator[str]:
         is_blameless = row["session_id"] not in failed and row["statement_id"] in succeeded
         if row["state"] is StreamState.FAILED and is_blameless:
             yield f"the query {row['name']} failed: {row['last_error']}"
+    for event in rows.events:
+        is_end_of_pause = event["entity"] == "stream" and (event["source"], event["target"]) == (
+            StreamState.PAUSED,
+            StreamState.STOPPED,
+        )
+        if is_end_of_pause and _parse_driver(event["actor"]) is not None:
+            yield f"{event['actor']} ended the pause of the query {event['entity_id']}"
 
 
 def check_intents(rows: Rows) -> Iterator[str]:

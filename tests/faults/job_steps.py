@@ -18,13 +18,16 @@ class JobSteps(HistoryClient):
     """Each public method without arguments is a step of recipes.py."""
 
     def job(self) -> None:
-        """Deploy a job, change its configuration twice, and stop it."""
+        """Deploy a job, change its configuration twice, roll it back, and stop it."""
         name = f"j{self._new_mark()}"
         for seconds in (1, 2, 3):
             deployment = self._plan(name, f"{seconds} seconds")
             if self._get_deployment(deployment)["state"] != "planned":
                 return
             self._apply(deployment)
+        answer = self._request("POST", f"/jobs/{name}/rollback", json={})
+        if answer.is_success:
+            self._wait_deployment(answer.json()["id"], _ENDED)
         self._stop_job(name)
 
     def bounced_job(self) -> None:

@@ -27,8 +27,9 @@ USUAL = [
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
     *("terminated_driver", "full_queue", "stream", "view", "job", "drained_node"),
+    *("paused_stream", "table_stream", "lost_start"),
 ]
-HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
+HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host", "lost_start"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
 HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job", "drained_node"}
 """Steps that end the drivers of an embedded node, in addition."""
@@ -67,7 +68,12 @@ _KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "
 
 RECIPES = {
     "store statement.cancel": Recipe(("cancel",)),
-    "store stream.act": Recipe(("stream",)),
+    "store stream.act": Recipe(("paused_stream",)),
+    # The next attempt of a query finds the marker of the one before.
+    "link function:find_marked": Recipe(("paused_stream",)),
+    "link function:find_streams": Recipe(("stream",)),
+    "link function:announce_writes": Recipe(("table_stream",)),
+    "store link.announce_writes": Recipe(("table_stream",)),
     "store link.begin_generation": Recipe(("view",)),
     "link planner:begin_generation": Recipe(("view",)),
     "store link.carry_out": Recipe(("view",)),

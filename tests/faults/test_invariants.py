@@ -186,6 +186,11 @@ _STOPPED = [
     make_event("stream", "running", "stopping", "ada"),
     make_event("stream", "stopping", "stopped", _SECOND_DRIVER),
 ]
+_PAUSE = [
+    make_event("stream", "running", "stopping", "ada"),
+    make_event("stream", "stopping", "paused", _SECOND_DRIVER),
+]
+_END_OF_PAUSE = [*_PAUSE, make_event("stream", "paused", "stopped", _SECOND_DRIVER)]
 _FAILED = [make_event("stream", "running", "failed", _SECOND_DRIVER)]
 
 
@@ -213,6 +218,10 @@ def test_a_stopped_query_violates_nothing_although_its_statement_was_retried() -
         (make_stream_rows([], StreamState.RUNNING), "the query q has not ended: running"),
         (make_stream_rows(_FAILED, StreamState.FAILED), "the query q failed"),
         (make_stream_rows(_STOPPED[1:], StreamState.STOPPED), "but was running"),
+        (
+            make_stream_rows(_END_OF_PAUSE, StreamState.STOPPED),
+            f"{_SECOND_DRIVER} ended the pause of the query sq_1",
+        ),
     ],
 )
 def test_a_query_that_does_not_end_as_its_users_want_is_reported(rows: Rows, message: str) -> None:
