@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import NullPool, create_engine, make_url, select
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, NullPool, create_engine, make_url, select
 from tests.faults.invariants import Rows
 
+from headrace.model.lifecycle import SessionState
 from headrace.store.job_tables import deployments, jobs, operations, savepoints
 from headrace.store.stream_tables import stream_queries
 from headrace.store.tables import events, results, sessions, statements, transactions
@@ -17,15 +21,7 @@ def read_snapshot(store_url: str) -> Rows:
     Args:
         store_url: URL of the store, as in the setting `store.url`.
     """
-    url = make_url(store_url)
-    is_postgres = url.drivername == "postgresql"
-    if is_postgres:
-        url = url.set(drivername="postgresql+psycopg")
-    level = "REPEATABLE READ" if is_postgres else "AUTOCOMMIT"
-    engine = create_engine(url, poolclass=NullPool, isolation_level=level)
-    with engine.connect() as connection:
-        if not is_postgres:
-            connection.exec_driver_sql("BEGIN")
+    with _connect(store_url) as connection:
         tables = {
             name: list(connection.execute(query).mappings())
             for name, query in {
@@ -42,5 +38,34 @@ def read_snapshot(store_url: str) -> Rows:
                 "savepoints": select(savepoints),
             }.items()
         }
-    engine.dispose()
     return Rows(**tables)
+
+
+def read_starts(store_url: str) -> set[tuple[str, int]]:
+    """Return session and epoch of each driver that starts: it has not said hello to a node."""
+    columns = (sessions.c.id, sessions.c.epoch)
+    starting = select(*columns).where(
+        sessions.c.state.in_([SessionState.STARTING, SessionState.RECOVERING]),
+        sessions.c.lease_until.is_not(None),
+        sessions.c.fenced_driver.is_(None),
+    )
+    with _connect(store_url) as connection:
+        return {(row.id, row.epoch) for row in connection.execute(starting)}
+
+
+@contextmanager
+def _connect(store_url: str) -> Iterator[Connection]:
+    """Connect to a store during the block, which sees one snapshot."""
+    url = make_url(store_url)
+    is_postgres = url.drivername == "postgresql"
+    if is_postgres:
+        url = url.set(drivername="postgresql+psycopg")
+    level = "REPEATABLE READ" if is_postgres else "AUTOCOMMIT"
+    engine = create_engine(url, poolclass=NullPool, isolation_level=level)
+    try:
+        with engine.connect() as connection:
+            if not is_postgres:
+                connection.exec_driver_sql("BEGIN")
+            yield connection
+    finally:
+        engine.dispose()

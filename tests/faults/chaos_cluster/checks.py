@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
 
+from headrace.model.stream_query import ADHOC_SCOPE, EndReason
+
 Statement = Mapping[str, Any]
 """A statement as its row in the store, with `state`, `failure` and `session_id`."""
 
@@ -21,19 +23,23 @@ class RowCount:
 
 
 NO_ROWS = RowCount(0, 0)
+MAX_STARTS = 3
+"""After as many failed starts in a row, a session has failed."""
+_ASKED = {EndReason.STOPPED, EndReason.RESTARTED}
+"""The reasons of ends that a user has requested."""
 
 
 def check_accepted_are_stored(
     accepted: Iterable[Accepted],
     statements: Mapping[str, Statement],
     *,
-    killed_jvms: Collection[str],
+    exhausted: Collection[str],
 ) -> Iterator[str]:
     """Check that no accepted statement is lost, and that faults alone made statements fail.
 
     Args:
-        killed_jvms: Sessions with a driver whose JVM was killed. If it was starting, its session
-            fails, with the statements that wait in it.
+        exhausted: Sessions that faults have ended (`find_exhausted`). The statements that waited in
+            them have failed.
     """
     for each in accepted:
         statement = statements.get(each.id)
@@ -47,9 +53,83 @@ def check_accepted_are_stored(
         elif (
             statement["state"] != "success"
             and code != "driver_lost"
-            and not _has_failed_start(statement, killed_jvms)
+            and not (code == "session_failed" and statement["session_id"] in exhausted)
         ):
             yield f"the {each.work} {each.id} is {statement['state']}: {statement['failure']}"
+
+
+def find_exhausted(
+    sessions: Iterable[Mapping[str, Any]], failed_starts: Mapping[str, int]
+) -> set[str]:
+    """Return the failed sessions of which faults have ended as many starts as a session has.
+
+    Args:
+        failed_starts: For each session, the faults that may have ended a start of its driver.
+    """
+    return {
+        session["id"]
+        for session in sessions
+        if session["state"] == "failed"
+        if failed_starts.get(session["id"], 0) >= MAX_STARTS
+        if "did not start" in session["failure"].message
+    }
+
+
+def check_sessions(
+    sessions: Iterable[Mapping[str, Any]], exhausted: Collection[str]
+) -> Iterator[str]:
+    """Check that no session has failed, apart from those that faults have ended."""
+    for session in sessions:
+        if session["state"] == "failed" and session["id"] not in exhausted:
+            yield f"the session {session['id']} has failed: {session['failure']}"
+
+
+def check_stream_ends(
+    events: Iterable[Mapping[str, Any]],
+    queries: Iterable[Mapping[str, Any]],
+    succeeded: Collection[str],
+) -> Iterator[str]:
+    """Check that each query of a user has ended as the user has asked, and no pause by itself.
+
+    Args:
+        succeeded: The successful statements. A query may fail with its SAVE STREAM.
+    """
+    queries = {query["id"]: query for query in queries if query["scope"] == ADHOC_SCOPE}
+    for query in queries.values():
+        has_ended_as_asked = query["state"] == "stopped" and query["end_reason"] in _ASKED
+        was_never_started = query["state"] == "failed" and (
+            query["statement_id"] is not None and query["statement_id"] not in succeeded
+        )
+        if not (has_ended_as_asked or was_never_started):
+            yield f"the query {query['name']} is {query['state']} ({query['end_reason']})"
+    for event in events:
+        query = queries.get(event["entity_id"])
+        if query is None or (event["source"], event["target"]) != ("paused", "stopped"):
+            continue
+        if event["actor"] != query["owner"]:
+            yield f"{event['actor']} has ended the pause of the query {query['name']}"
+
+
+def check_deployments(
+    deployments: Iterable[Mapping[str, Any]], broken: Collection[str]
+) -> Iterator[str]:
+    """Check that no deployment has failed, apart from those of versions that cannot run."""
+    for deployment in deployments:
+        state = deployment["state"]
+        if state == "rejected" or (state == "failed" and deployment["id"] not in broken):
+            yield f"the deployment {deployment['id']} is {state}"
+
+
+def check_totals(totals: Mapping[int, int], *, digits: int, count: int) -> Iterator[str]:
+    """Check that a stateful job has counted each number once, by the last digit of the numbers."""
+    expected = dict.fromkeys(range(digits), count // digits)
+    if dict(totals) != expected:
+        yield f"the job has counted {dict(totals)}, instead of {count // digits} of each digit"
+
+
+def check_at_least_once(rows: Mapping[int, int], *, count: int) -> Iterator[str]:
+    """Check that a table has the numbers from 0 to `count`, each at least once."""
+    yield from check_copies({"the table": dict.fromkeys(rows, 1)}, count=count)
 
 
 def check_inserts(
@@ -204,15 +284,6 @@ def check_nodes(nodes: Iterable[Mapping[str, Any]], *, expected: Collection[str]
     for address in expected:
         if up.count(address) != 1:
             yield f"the node {address} is up {up.count(address)} times, among {up}"
-
-
-def _has_failed_start(statement: Statement, killed_jvms: Collection[str]) -> bool:
-    """Return whether the statement waited for a driver whose JVM was killed during its start."""
-    return (
-        read_code(statement) == "session_failed"
-        and statement["session_id"] in killed_jvms
-        and "Spark did not start" in statement["failure"].message
-    )
 
 
 def read_code(statement: Statement) -> str | None:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import psutil
 from tests.faults.chaos_cluster.host_cluster import NODES, ClusterNode, HostCluster
@@ -22,6 +23,12 @@ from tests.faults.cluster import LEASE_SECONDS, DriverProcess
 
 _PAUSE_SECONDS = (4.0, 10.0)
 """Time between the begins of two faults."""
+_START_SECONDS = 4.0
+"""A driver needs more time than this until its hello."""
+_NEW_START_SECONDS = 40.0
+"""Time in which a lost driver is launched again, if its session has work."""
+_LONGEST_REPEAT = 2
+"""Starts of one session that a fault kills in a row. Three failed starts end a session."""
 
 
 class FaultKind(StrEnum):
@@ -33,6 +40,9 @@ class FaultKind(StrEnum):
     DRIVER_KILLED = "SIGKILL of the Python process of a driver"
     JVM_KILLED = "SIGKILL of the JVM of a driver"
     DRIVER_FROZEN = "freeze of a driver, longer than a lease"
+    START_KILLED = "SIGKILL of a driver that starts"
+    START_KILLED_WITH_NODE = "SIGKILL of a driver that starts, with its node"
+    STARTING_JVM_KILLED = "SIGKILL of the JVM of a driver that starts"
     HOST_KILLED = "end of a host"
     HOST_CUT_BRIEFLY = "cut of a host from the network, shorter than a lease"
     HOST_CUT = "cut of a host from the network, longer than a lease"
@@ -45,12 +55,23 @@ _SECONDS: dict[FaultKind, tuple[float, float]] = {
     FaultKind.DRIVER_KILLED: (0.0, 0.0),
     FaultKind.JVM_KILLED: (0.0, 0.0),
     FaultKind.DRIVER_FROZEN: (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS),
+    FaultKind.START_KILLED: (0.0, _START_SECONDS),
+    FaultKind.START_KILLED_WITH_NODE: (0.0, _START_SECONDS),
+    FaultKind.STARTING_JVM_KILLED: (0.0, _START_SECONDS),
     FaultKind.HOST_KILLED: (0.0, 3 * LEASE_SECONDS),
     FaultKind.HOST_CUT_BRIEFLY: (0.3 * LEASE_SECONDS, 0.9 * LEASE_SECONDS),
     FaultKind.HOST_CUT: (1.2 * LEASE_SECONDS, 5 * LEASE_SECONDS),
 }
-"""How long each fault lasts, before the restart of what it has ended."""
+"""How long each fault lasts, before the restart of what it has ended.
+
+A start is killed after this time.
+"""
 _IN_DRIVERS = {FaultKind.DRIVER_KILLED, FaultKind.JVM_KILLED, FaultKind.DRIVER_FROZEN}
+_IN_STARTS = {
+    FaultKind.START_KILLED,
+    FaultKind.START_KILLED_WITH_NODE,
+    FaultKind.STARTING_JVM_KILLED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +84,8 @@ class PlannedFault:
     seconds: float
     choice: float
     """Chooses the node or driver: from 0, less than 1."""
+    repeats: int
+    """How many starts of a session are killed in a row."""
 
 
 def plan_faults(seed: str) -> Iterator[PlannedFault]:
@@ -75,6 +98,7 @@ def plan_faults(seed: str) -> Iterator[PlannedFault]:
                 pause=chance.uniform(*_PAUSE_SECONDS),
                 seconds=chance.uniform(*_SECONDS[kind]),
                 choice=chance.random(),
+                repeats=chance.randint(1, _LONGEST_REPEAT),
             )
 
 
@@ -119,8 +143,8 @@ class FaultInjector:
         self._faults: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.counts: Counter[FaultKind] = Counter()
-        self.killed_jvms: set[str] = set()
-        """Sessions with a driver whose JVM was killed."""
+        self.failed_starts: Counter[str] = Counter()
+        """For each session, the number of faults that may have ended a start of its driver."""
         self.errors: list[str] = []
         """Nodes that could not be healed."""
 
@@ -137,7 +161,9 @@ class FaultInjector:
         for fault in self._plan:
             if self._stopping.wait(fault.pause):
                 return
-            if fault.kind in _IN_DRIVERS:
+            if fault.kind in _IN_STARTS:
+                self._start_thread(partial(self._kill_starts, fault))
+            elif fault.kind in _IN_DRIVERS:
                 self._harm_driver(fault)
             else:
                 self._harm_node(fault)
@@ -149,16 +175,63 @@ class FaultInjector:
             return
         session = sessions[int(fault.choice * len(sessions))]
         processes = [driver for driver in drivers if driver.session == session]
-        if fault.kind is FaultKind.JVM_KILLED:
-            self.killed_jvms.add(session)
+        self.failed_starts.update({session} & self._cluster.list_starting())
         self._report(fault, f"driver of {session}")
         self._start_thread(lambda: _harm_processes(fault, processes))
+
+    def _kill_starts(self, fault: PlannedFault) -> None:
+        """Kill a driver before its hello, and perhaps the next driver of its session, too."""
+        session = self._choose_start(fault)
+        for _ in range(fault.repeats):
+            drivers = self._wait_for_start(session)
+            # The time is that of the start, not of a condition.
+            if not drivers or self._stopping.wait(fault.seconds):
+                return
+            # The processes of the start: the JVM is younger than the Python process.
+            drivers = self._cluster.find_starts().get(session, [])
+            node = self._cluster.node_of(drivers[0]) if drivers else None
+            if node is None:
+                continue
+            if fault.kind is not FaultKind.START_KILLED_WITH_NODE:
+                self._report(fault, f"driver of {session}")
+                self.failed_starts[session] += 1
+                _harm_processes(fault, drivers)
+            elif self._faulty.add(node.number, seconds=0.0):
+                self._report(fault, f"driver of {session}, node {node.number}")
+                self.failed_starts.update({session, *self._cluster.list_starting()})
+                node.process.kill()
+                _harm_processes(fault, drivers)
+                node.wait_ready()
+                self._faulty.remove(node.number)
+
+    def _choose_start(self, fault: PlannedFault) -> str:
+        """Return a session whose driver starts. If there is none, kill a driver that runs."""
+        starts = sorted(self._cluster.find_starts())
+        if starts:
+            return starts[int(fault.choice * len(starts))]
+        drivers = self._cluster.find_drivers()
+        sessions = sorted({driver.session for driver in drivers})
+        if not sessions:
+            return ""
+        session = sessions[int(fault.choice * len(sessions))]
+        _signal([each.process for each in drivers if each.session == session], signal.SIGKILL)
+        return session
+
+    def _wait_for_start(self, session: str) -> list[DriverProcess]:
+        """Return the processes of the next start in a session; none if it has no work."""
+        end = time.monotonic() + _NEW_START_SECONDS
+        while time.monotonic() < end and not self._stopping.wait(0.2):
+            if drivers := self._cluster.find_starts().get(session):
+                return drivers
+        return []
 
     def _harm_node(self, fault: PlannedFault) -> None:
         node = self._cluster.nodes[int(fault.choice * NODES)]
         while not self._faulty.add(node.number, seconds=0.5):
             if self._stopping.is_set():
                 return
+        # A launch of this node that has no process yet can be of any session.
+        self.failed_starts.update(self._cluster.list_starting())
         self._report(fault, f"node {node.number}")
 
         def cause() -> None:
@@ -196,8 +269,10 @@ def _harm_processes(fault: PlannedFault, drivers: list[DriverProcess]) -> None:
     python = [process for process in processes if process not in java]
     if fault.kind is FaultKind.DRIVER_KILLED:
         _signal(python, signal.SIGKILL)
-    elif fault.kind is FaultKind.JVM_KILLED:
+    elif fault.kind in {FaultKind.JVM_KILLED, FaultKind.STARTING_JVM_KILLED}:
         _signal(java, signal.SIGKILL)
+    elif fault.kind in _IN_STARTS:
+        _signal(processes, signal.SIGKILL)
     else:
         _signal(processes, signal.SIGSTOP)
         # The pause is the fault itself: there is no condition to wait for.

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 from tests.faults.cluster import Catalog, ChaosNode, DriverProcess, default_profile, find_drivers
 from tests.faults.hosts import Host, Network
 from tests.faults.invariants import Rows
-from tests.faults.snapshot import read_snapshot
+from tests.faults.snapshot import read_snapshot, read_starts
 from tests.support.nginx import running_nginx
 from tests.support.ports import free_port
 from tests.support.postgres import running_server
@@ -31,6 +32,8 @@ ORPHAN_SECONDS = 10.0
 """How long a driver runs without reaching any node."""
 RETRY_SECONDS = 120.0
 """How long a client repeats a request. At least one node is healthy all the time."""
+RESULTS, CHECKPOINTS, JOBS = "results", "checkpoints", "jobs"
+"""Folders in the shared folder."""
 _PORT = 18040
 _TOKEN = "token-of-the-chaos-cluster"
 _START_SECONDS = 120.0
@@ -114,7 +117,7 @@ class _NodeStart:
         self._catalog_conf = catalog.conf
         self._warehouse = catalog.warehouse
         self._store = store
-        self._results = str(shared / "results")
+        self._results = str(shared / RESULTS)
         self._settings = {
             "TOKEN": _TOKEN,
             "HTTP__ALLOWED_HOSTS": json.dumps([balancer]),
@@ -122,9 +125,9 @@ class _NodeStart:
             "CLUSTER__SHARED_PATHS": json.dumps([str(shared), catalog.warehouse]),
             "LEASE__ORPHAN": f"{ORPHAN_SECONDS:g}s",
             "RESULTS__RETENTION": "24h",
-            "STREAMS__CHECKPOINTS": str(shared / "checkpoints"),
+            "STREAMS__CHECKPOINTS": str(shared / CHECKPOINTS),
             "STREAMS__LOCATION": str(shared / "streams"),
-            "JOBS__STATE_LOCATION": str(shared / "jobs"),
+            "JOBS__STATE_LOCATION": str(shared / JOBS),
             "JOBS__PLAN_RETENTION": "24h",
         }
 
@@ -156,6 +159,8 @@ class HostCluster:
         database = server.new_database()
         self._store_url = server.url(database)
         catalog = Catalog(folder / "catalog")
+        self.warehouse = Path(catalog.warehouse)
+        """Where the tables are."""
         stack.callback(end, processes_of(folder / "catalog"))
         stack.callback(catalog.close)
         network = Network()
@@ -187,6 +192,28 @@ class HostCluster:
     def find_drivers(self) -> list[DriverProcess]:
         """Return all processes of drivers, Python and JVM, sorted by session."""
         return sorted(find_drivers(self.folder), key=lambda driver: (driver.session, driver.epoch))
+
+    def list_starting(self) -> set[str]:
+        """Return the sessions whose drivers have not said hello yet, or have no process yet."""
+        return {session for session, _ in read_starts(self._store_url)}
+
+    def find_starts(self) -> dict[str, list[DriverProcess]]:
+        """Return the processes of each driver that has not said hello yet, by session."""
+        starts = read_starts(self._store_url)
+        processes: dict[str, list[DriverProcess]] = {}
+        for driver in self.find_drivers() if starts else []:
+            if (driver.session, driver.epoch) in starts:
+                processes.setdefault(driver.session, []).append(driver)
+        return processes
+
+    def node_of(self, driver: DriverProcess) -> ClusterNode | None:
+        """Return the node on whose host a driver runs. None if the process has ended."""
+        try:
+            command = " ".join(driver.process.cmdline())
+        except psutil.Error:
+            return None
+        nodes = (node for node in self.nodes if f"{node.process.home}/" in command)
+        return next(nodes, None)
 
     def read_rows(self) -> Rows:
         """Return all rows of the store."""

@@ -1,25 +1,24 @@
-"""A streaming query and a job that copy the numbers of files, each number exactly once."""
+"""Streaming queries and jobs that copy or count the numbers of files."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.faults.chaos_cluster.host_cluster import HostCluster
+from tests.faults.chaos_cluster.job_user import COUNTING, JobUser
 from tests.faults.chaos_cluster.load import UserSession
 from tests.faults.chaos_cluster.record import LoadRecord, Work
+from tests.faults.chaos_cluster.stream_user import StreamUser
 from tests.support.waiting import wait_until
-
-from headrace.client.http import Json
-from headrace.errors import HeadraceError
 
 _FILE_NUMBERS = 10
 _FILE_SECONDS = 1.0
-_STREAM = "copied_by_stream"
-_JOB = "copied_by_job"
+_UNTOUCHED = "copied"
+"""A query that no user acts on."""
+_TABLE = "copied_rows"
 _WAIT_SECONDS = 240.0
 
 
@@ -56,110 +55,83 @@ class NumberFiles:
             self.write()
 
 
-class NumberCopies:
-    """The streaming query and the job, in one streaming session. Both write Parquet files."""
+class NumberStreams:
+    """All streaming queries of the load, with their users. They share one streaming session."""
 
-    def __init__(self, cluster: HostCluster, record: LoadRecord) -> None:
+    def __init__(self, cluster: HostCluster, record: LoadRecord, seed: str) -> None:
         self.files = NumberFiles(cluster.shared / "numbers")
-        self._sinks = {name: cluster.shared / name for name in (_STREAM, _JOB)}
-        self._session = UserSession(cluster, record, "streams", kind="streaming")
+        # Each thread has a client of its own. The session is the same: its name is.
+        opened = [UserSession(cluster, record, "streams", kind="streaming") for _ in range(3)]
+        self._session, stream_session, job_session = opened
+        self._folders = {
+            name: cluster.shared / name for name in (_UNTOUCHED, "acted_files", "job_files")
+        }
+        options = f"OPTIONS ('path' = '{self._folders['acted_files']}')"
+        queries = {
+            "acted_files": f"SAVE STREAM numbers TO parquet IDENTIFIED BY acted_files"
+            f" TRIGGER 2 SECONDS {options}",
+            "acted_table": f"SAVE STREAM numbers TO TABLE {_TABLE} IDENTIFIED BY acted_table"
+            " TRIGGER 3 SECONDS",
+        }
+        self._source = (
+            f"CREATE STREAM numbers (n BIGINT) FROM json OPTIONS ('path' = '{self.files.folder}')"
+        )
+        self.stream_user = StreamUser(stream_session, record, seed, queries)
+        self.job_user = JobUser(
+            job_session, record, seed, source=self._source, folder=self._folders["job_files"]
+        )
 
     def start(self) -> None:
-        """Start the query and deploy the job. Both have committed a batch then."""
+        """Start the queries and deploy the jobs. The jobs have committed a batch then."""
         self.files.write()
-        path = self.files.folder
-        source = f"CREATE STREAM numbers (n BIGINT) FROM json OPTIONS ('path' = '{path}')"
-        self._session.must_run(Work.SETUP, source)
-        self._session.must_run(
+        session = self._session
+        session.must_run(Work.SETUP, self._source)
+        session.must_run(Work.SETUP, f"CREATE TABLE {_TABLE} (n BIGINT) USING parquet")
+        session.must_run(
             Work.SETUP,
-            f"SAVE STREAM numbers TO parquet IDENTIFIED BY {_STREAM} TRIGGER 1 SECOND"
-            f" OPTIONS ('path' = '{self._sinks[_STREAM]}')",
+            f"SAVE STREAM numbers TO parquet IDENTIFIED BY {_UNTOUCHED} TRIGGER 2 SECONDS"
+            f" OPTIONS ('path' = '{self._folders[_UNTOUCHED]}')",
         )
-        self._deploy(source)
+        self.stream_user.begin()
+        self.job_user.begin()
         self.files.start()
 
     def stop(self, reader: UserSession) -> None:
-        """Write no further number, wait until all are copied, and stop the query and the job."""
+        """Write no further number, wait until all are read, and stop the queries and the jobs."""
         self.files.stop()
+
+        def have_all() -> bool:
+            copies = {**self.count_copies(reader), "the table": self.count_rows(reader)}
+            return (
+                all(len(counts) >= self.files.count for counts in copies.values())
+                and sum(self.count_totals(reader).values()) >= self.files.count
+            )
+
         wait_until(
-            lambda: all(
-                len(counts) >= self.files.count for counts in self.count_copies(reader).values()
-            ),
+            have_all,
             seconds=_WAIT_SECONDS,
-            what=f"the query and the job have copied all {self.files.count} numbers",
+            what=f"the queries and the jobs have read all {self.files.count} numbers",
             every=2.0,
         )
-        client = self._session.client
-        self._repeat(lambda: client.act_on_stream(_STREAM, "stop"))
-        self._repeat(lambda: client.stop_job(_JOB, savepoint=False))
-        wait_until(
-            lambda: (
-                client.stream(_STREAM)["state"] == "stopped"
-                and client.job(_JOB)["state"] == "stopped"
-                and client.job(_JOB)["deployment"] is None
-            ),
-            seconds=_WAIT_SECONDS,
-            what="the query and the job have stopped",
-            every=0.5,
-        )
+        self.stream_user.end([_UNTOUCHED])
+        self.job_user.end()
 
     def count_copies(self, reader: UserSession) -> Mapping[str, Mapping[int, int]]:
-        """Return how often each sink has each number."""
-        return {
-            name: {
-                int(number): int(count)
-                for number, count in reader.read(
-                    f"SELECT n, count(*) FROM parquet.`{path}` GROUP BY n"
-                )
-            }
-            for name, path in self._sinks.items()
-        }
+        """Return how often each sink of files has each number."""
+        return {name: _count(reader, f"parquet.`{path}`") for name, path in self._folders.items()}
 
-    def _deploy(self, source: str) -> None:
-        client = self._session.client
-        session: str = client.session(self._session.id)["name"]
-        manifest = {
-            "name": _JOB,
-            "description": "Copies numbers",
-            "target-table": "job_files",
-            "session": session,
-            "trigger": "1 second",
-            "sql": "SELECT n FROM job_numbers",
-            "metadata-columns": False,
-            "spark-properties": {"spark.sql.shuffle.partitions": "1"},
-        }
-        definitions = (
-            f"{source.replace('numbers', 'job_numbers', 1)};\n"
-            f"CREATE SINK job_files TO parquet OPTIONS ('path' = '{self._sinks[_JOB]}');\n"
-        )
-        planned = client.plan_jobs(
-            {
-                "manifests": [{"path": "job.yaml", "text": json.dumps(manifest)}],
-                "definitions": [{"path": "job.sql", "text": definitions}],
-            }
-        )
-        assert self._wait_deployment(planned["id"], {"planned", "rejected"})["state"] == "planned"
-        client.apply_plan(planned["id"])
-        applied = self._wait_deployment(planned["id"], {"applied", "failed"})
-        assert applied["state"] == "applied", applied
+    def count_rows(self, reader: UserSession) -> Mapping[int, int]:
+        """Return how often the table of a streaming query has each number."""
+        reader.must_run(Work.CHECK, f"REFRESH TABLE {_TABLE}")
+        return _count(reader, _TABLE)
 
-    def _wait_deployment(self, deployment_id: str, states: set[str]) -> Json:
-        def reached() -> Json | None:
-            deployment = self._session.client.deployment(deployment_id)
-            return deployment if deployment["state"] in states else None
+    def count_totals(self, reader: UserSession) -> Mapping[int, int]:
+        """Return the counts of the stateful job, by the last digit of the numbers."""
+        reader.must_run(Work.CHECK, f"REFRESH TABLE {COUNTING}")
+        rows = reader.read(f"SELECT k, c FROM {COUNTING}")
+        return {int(digit): int(count) for digit, count in rows}
 
-        deployment = wait_until(reached, seconds=_WAIT_SECONDS, what=f"{states}", every=0.2)
-        assert deployment is not None
-        return deployment
 
-    def _repeat(self, call: Callable[[], Any]) -> None:
-        """Call until the cluster has done it. A repeated call may find that it is done."""
-
-        def is_done() -> bool:
-            try:
-                call()
-            except HeadraceError as error:
-                return error.code in {"job_state_conflict", "stream_state_conflict"}
-            return True
-
-        wait_until(is_done, seconds=_WAIT_SECONDS, what="the cluster has taken the call")
+def _count(reader: UserSession, table: str) -> Mapping[int, int]:
+    rows = reader.read(f"SELECT n, count(*) FROM {table} GROUP BY n")
+    return {int(number): int(count) for number, count in rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ class Work(StrEnum):
     BATCH_QUERY = "batch query"
     BATCH_INSERT = "batch INSERT"
     REFRESH = "REFRESH MATERIALIZED VIEW"
+    SAVE_STREAM = "SAVE STREAM"
+    STREAM_ACTION = "action on a streaming query"
     SETUP = "definition"
     CHECK = "check"
 
@@ -55,6 +58,10 @@ class LoadRecord:
     accepted: list[Accepted] = field(default_factory=list)
     view_reads: list[ViewRead] = field(default_factory=list)
     """In the order of the queries."""
+    actions: Counter[str] = field(default_factory=Counter)
+    """What was done to streaming queries and jobs, and has reached its end."""
+    broken_deployments: set[str] = field(default_factory=set)
+    """Deployments of versions that cannot run."""
     errors: list[str] = field(default_factory=list)
     """Answers of the cluster that no fault explains."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -70,6 +77,11 @@ class LoadRecord:
         """Let only one thread change the record during the block."""
         with self._lock:
             yield
+
+    def count(self, action: str) -> None:
+        """Count an action that has reached its end."""
+        with self._lock:
+            self.actions[action] += 1
 
     def select(self, *works: Work) -> list[Accepted]:
         """Return the accepted statements of some kinds."""

@@ -19,8 +19,10 @@ from tests.faults.chaos_cluster import checks, load
 from tests.faults.chaos_cluster.checks import RowCount
 from tests.faults.chaos_cluster.faults import FaultInjector
 from tests.faults.chaos_cluster.host_cluster import ClusterNode, HostCluster
+from tests.faults.chaos_cluster.job_user import DIGITS
+from tests.faults.chaos_cluster.leftovers import find_leftovers, find_staged
 from tests.faults.chaos_cluster.load import UserSession
-from tests.faults.chaos_cluster.numbers import NumberCopies
+from tests.faults.chaos_cluster.numbers import NumberStreams
 from tests.faults.chaos_cluster.record import LoadRecord, Work
 from tests.faults.invariants import Rows, check_submits_are_idempotent, find_violations
 from tests.support.waiting import wait_until
@@ -52,6 +54,8 @@ class ClusterReport:
 
     statements: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By kind and outcome."""
+    actions: Counter[str] = field(default_factory=Counter)
+    """Turns of the users of streaming queries and jobs."""
     faults: Counter[str] = field(default_factory=Counter)
     numbers: dict[str, int] = field(default_factory=dict)
     """Rows of each sink, and results that were lost, by name."""
@@ -69,6 +73,9 @@ class ClusterReport:
         print(f"{sum(self.statements.values())} statements:")
         for (work, outcome), count in sorted(self.statements.items()):
             print(f"{count:6}  {work}: {outcome}")
+        print(f"{sum(self.actions.values())} turns of the users of streams and jobs:")
+        for action, count in sorted(self.actions.items()):
+            print(f"{count:6}  {action}")
         for sink, count in self.numbers.items():
             print(f"{count:6}  {sink}")
         print(f"{self.results:6}  results read from every node")
@@ -92,18 +99,20 @@ class ClusterRun:
         """Run the load with faults for some seconds, then check everything."""
         cluster, record = self._cluster, self._record
         with ThreadPoolExecutor(3) as pool:
-            analyst, loader, copies = pool.map(
+            analyst, loader, streams = pool.map(
                 lambda start: start(),
                 [
                     partial(UserSession, cluster, record, "analyst"),
                     partial(self._prepare_loader),
-                    partial(self._start_copies),
+                    partial(self._start_streams),
                 ],
             )
         workers = [
             load.Analyst(analyst, record, self._seed),
             load.Loader(loader, record, self._seed),
             load.BatchUser(UserSession(cluster, record, "batches"), record, self._seed),
+            streams.stream_user,
+            streams.job_user,
         ]
         self._end_phase("start of the load")
         faults = FaultInjector(cluster, self._seed)
@@ -120,17 +129,18 @@ class ClusterRun:
         for worker in workers:
             worker.join()
         self._report.faults.update(str(kind) for kind in faults.counts.elements())
+        self._report.actions.update(record.actions)
         self._report.violations += [*faults.errors, *record.errors]
         try:
             self._wait_ended()
-            copies.stop(analyst)
+            streams.stop(analyst)
             self._end_phase("recovery")
-            self._check(analyst, copies, faults.killed_jvms)
+            self._check(analyst, streams, faults.failed_starts)
             self._end_phase("checks")
         except (AssertionError, HeadraceError):
             # The report shows the other violations and the counts also in this case.
             self._report.violations.append(f"not at rest: {traceback.format_exc()}")
-            copies.files.stop()
+            streams.files.stop()
             rows = self._cluster.read_rows()
             self._count_statements(rows)
             self._report.violations += _describe_streams(rows, self._cluster.folder)
@@ -141,10 +151,10 @@ class ClusterRun:
         load.define_tables(session)
         return session
 
-    def _start_copies(self) -> NumberCopies:
-        copies = NumberCopies(self._cluster, self._record)
-        copies.start()
-        return copies
+    def _start_streams(self) -> NumberStreams:
+        streams = NumberStreams(self._cluster, self._record, self._seed)
+        streams.start()
+        return streams
 
     def _end_phase(self, name: str) -> None:
         now = time.monotonic()
@@ -162,24 +172,35 @@ class ClusterRun:
             every=0.5,
         )
 
-    def _check(self, reader: UserSession, copies: NumberCopies, killed_jvms: set[str]) -> None:
+    def _check(
+        self, reader: UserSession, streams: NumberStreams, failed_starts: Mapping[str, int]
+    ) -> None:
         """Read tables, sinks and results, close all sessions, and check everything."""
         inserted = self._count_inserted(reader)
         created = self._count_created(reader)
-        copied = copies.count_copies(reader)
-        for sink, counts in copied.items():
+        copied, rows_at_least_once = streams.count_copies(reader), streams.count_rows(reader)
+        for sink, counts in {**copied, "of the table of a query": rows_at_least_once}.items():
             self._report.numbers[f"rows {sink}"] = sum(counts.values())
+        totals = streams.count_totals(reader)
         results = self._read_results()
         nodes = reader.client.nodes()
         held = [each.id for each in self._record.select(Work.HELD_QUERY)]
         at_rest = self._cluster.read_rows()
         lost = checks.find_lost(held, at_rest.statements, at_rest.sessions)
+        violations = self._report.violations
+        load.close_sessions(self._cluster)
+        violations += find_staged(
+            self._cluster, UserSession(self._cluster, self._record, "last-reader")
+        )
         load.close_sessions(self._cluster)
         rows = self._cluster.read_rows()
         self._report.results = len(results)
         self._count_statements(rows)
-        violations = self._report.violations
-        violations += self._check_statements(rows, inserted, created, killed_jvms)
+        exhausted = checks.find_exhausted(rows.sessions, failed_starts)
+        self._report.numbers["sessions with three failed starts"] = len(exhausted)
+        violations += checks.check_sessions(rows.sessions, exhausted)
+        violations += self._check_statements(rows, inserted, created, exhausted)
+        violations += self._check_streams(rows)
         self._report.numbers["results lost with their drivers"] = len(lost & results.keys())
         violations += checks.check_lost_results(lost, results)
         results = {key: answers for key, answers in results.items() if key not in lost}
@@ -187,19 +208,29 @@ class ClusterRun:
         violations += checks.check_query_rows(
             self._record.select(*_QUERY_ROWS), results, _QUERY_ROWS
         )
-        violations += checks.check_copies(copied, count=copies.files.count)
+        count = streams.files.count
+        violations += checks.check_copies(copied, count=count)
+        violations += checks.check_at_least_once(rows_at_least_once, count=count)
+        violations += checks.check_totals(totals, digits=DIGITS, count=count)
         violations += checks.check_view_reads(self._record.view_reads, rows=load.VIEW_ROWS)
         addresses = [node.address for node in self._cluster.nodes]
         violations += checks.check_nodes(nodes, expected=addresses)
         violations += find_violations(rows)
         violations += self._find_survivors()
+        violations += find_leftovers(self._cluster)
+
+    def _check_streams(self, rows: Rows) -> Iterator[str]:
+        queries = [row for row in rows.stream_queries if row["spec"].view is None]
+        succeeded = {row["id"] for row in rows.statements if row["state"] == "success"}
+        yield from checks.check_stream_ends(rows.events, queries, succeeded)
+        yield from checks.check_deployments(rows.deployments, self._record.broken_deployments)
 
     def _check_statements(
         self,
         rows: Rows,
         inserted: Mapping[int, RowCount],
         created: Mapping[int, RowCount],
-        killed_jvms: set[str],
+        exhausted: set[str],
     ) -> Iterator[str]:
         record = self._record
         statements = {row["id"]: row for row in rows.statements}
@@ -207,7 +238,7 @@ class ClusterRun:
         answers = {each.text: [each.id] for each in record.accepted}
         yield from check_submits_are_idempotent(answers, rows.statements)
         yield from checks.check_accepted_are_stored(
-            record.accepted, statements, killed_jvms=killed_jvms
+            record.accepted, statements, exhausted=exhausted
         )
         yield from checks.check_inserts(
             inserts, statements, inserted, expected=load.ROWS, max_attempts=_MAX_ATTEMPTS

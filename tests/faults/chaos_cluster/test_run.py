@@ -9,7 +9,7 @@ from tests.faults.chaos_cluster.run import run_cluster
 from tests.faults.hosts import missing_for_hosts
 
 _SEED = "17"
-_SECONDS = 40.0
+_SECONDS = 30.0
 
 
 @pytest.mark.spark
