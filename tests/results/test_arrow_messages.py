@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.java_arrow import write_as_java
 from tests.support.made_results import inline_result, spark_schema
 
 from headrace.errors import InvalidResult
@@ -109,6 +110,24 @@ def test_values_with_bytes_are_not_limited_in_number() -> None:
     schema = make_schema(array_of("byte"))
     batch = read(schema, make_list(pa.array(memoryview(bytes(HUGE)), pa.int8())))
     assert len(batch.column(0).values) == HUGE
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        array_of(array_of("string")),
+        map_of(struct_of("date", array_of("string"))),
+        struct_of(array_of(map_of("interval"))),
+    ],
+)
+def test_a_node_reads_lists_without_values_and_without_offsets(kind: Any) -> None:
+    schema = make_schema(kind)
+    row: Any = {"_0": []} if kind["type"] == "struct" else []
+    [stored] = build_stored_schema(schema)
+    column = write_as_java(pa.array([row], stored.type))
+    received = read(schema, column)
+    assert received.to_pylist() == [{"_0": row}]
+    assert received.nbytes == column.offset + 4
 
 
 def test_rows_without_columns_are_bounded() -> None:

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.java_arrow import write_as_java
 
 from headrace.results.batches import (
     apply_schema,
     batch_bytes,
+    complete_offsets,
     count_rows_within,
     count_values,
     group_by_size,
@@ -159,3 +161,44 @@ def test_types_with_64_bit_offsets_become_types_with_32_bit_offsets() -> None:
     batch = pa.record_batch([pa.array([value, None], large)], names=["s"])
     stored = normalize_batch(batch, pa.schema([("_0", small)]))
     assert stored.column(0).to_pylist() == [{"_0": "x", "_1": [("k", b"v")]}, None]
+
+
+_LEAVES = st.sampled_from(
+    [pa.string(), pa.binary(), pa.int32(), pa.bool_(), pa.null(), pa.struct([]), pa.duration("us")]
+)
+_NESTED_TYPES = st.recursive(
+    _LEAVES,
+    lambda kinds: (
+        kinds.map(pa.list_)
+        | st.tuples(kinds, kinds).map(lambda pair: pa.struct([("x", pair[0]), ("x", pair[1])]))
+        | kinds.map(lambda kind: pa.map_(pa.string(), kind))
+    ),
+    max_leaves=6,
+)
+
+
+def _empty_values(kind: pa.DataType) -> st.SearchStrategy[object]:
+    """Return a strategy for values of a type without any value in a list or a map."""
+    if not pa.types.is_nested(kind):
+        return st.none()
+    if pa.types.is_struct(kind):
+        fields = [_empty_values(kind.field(index).type) for index in range(kind.num_fields)]
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        return st.tuples(*fields).map(lambda parts: list(zip(names, parts, strict=True)))
+    return st.none() | st.just([])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data(), _NESTED_TYPES, st.integers(0, 3))
+def test_lists_without_values_need_no_offsets(
+    data: st.DataObject, kind: pa.DataType, rows: int
+) -> None:
+    values = data.draw(st.lists(_empty_values(kind), min_size=rows, max_size=rows))
+    array = pa.array(values, kind)
+    schema = pa.schema([pa.field("_0", kind)])
+    message = pa.record_batch([write_as_java(array)], schema=schema).serialize()
+    batch = complete_offsets(pa.ipc.read_record_batch(message, schema))
+    batch.validate(full=True)
+    assert batch.column(0).equals(array)
+    assert batch_bytes(batch) == batch_bytes(pa.record_batch([array], schema=schema))
+    assert sum(each.num_rows for each in split_batch(batch, 1)) == rows

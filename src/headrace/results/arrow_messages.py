@@ -16,7 +16,12 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from headrace.errors import InvalidResult
-from headrace.results.batches import MAX_VALUES, count_values, replace_leaf_types
+from headrace.results.batches import (
+    MAX_VALUES,
+    complete_offsets,
+    count_values,
+    replace_leaf_types,
+)
 from headrace.results.layout import build_stored_schema, has_incomplete_struct
 from headrace.results.schema import Schema
 
@@ -75,10 +80,11 @@ class StoredBatches:
             _check_batch_header(message)
             unchecked = pa.ipc.read_record_batch(message, self._unchecked_schema)
             unchecked.validate(full=True)
+            unchecked = complete_offsets(unchecked)
             _check_size(unchecked, 0 if message.body is None else message.body.size)
             if any(map(has_incomplete_struct, unchecked.columns, self._types)):
                 raise InvalidResult("A value of a type such as interval or variant has a null.")
-            return pa.ipc.read_record_batch(message, self._schema)
+            return complete_offsets(pa.ipc.read_record_batch(message, self._schema))
 
 
 def read_stream(

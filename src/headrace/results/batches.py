@@ -48,6 +48,58 @@ def list_children(array: pa.Array) -> list[pa.Array]:
     return [child.slice(start, end - start) for child in values]
 
 
+def complete_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with an offset in every list that has no values.
+
+    Arrow for Java writes no bytes for the offsets of such a list, for example of an array in an
+    array that is empty in each row. `RecordBatch.nbytes` and `ListArray.offsets` of pyarrow read
+    the first offset nevertheless: the process crashes, or reads foreign memory.
+    """
+    columns = batch.columns
+    completed = _complete_arrays(columns)
+    if completed is columns:
+        return batch
+    return pa.RecordBatch.from_arrays(completed, schema=batch.schema)
+
+
+def _complete_arrays(arrays: list[pa.Array]) -> list[pa.Array]:
+    """Return the arrays with complete offsets, or the same list if none is missing in them."""
+    completed = list(map(_complete_array, arrays))
+    is_unchanged = all(new is old for new, old in zip(completed, arrays, strict=True))
+    return arrays if is_unchanged else completed
+
+
+def _complete_array(array: pa.Array) -> pa.Array:
+    """Return an array with complete offsets, or the same array if none is missing in it."""
+    type_ = array.type
+    if not pa.types.is_nested(type_):
+        return array
+    if not len(array):
+        return pa.nulls(0, type_)
+    if pa.types.is_struct(type_):
+        children = [array.field(index) for index in range(type_.num_fields)]
+    elif pa.types.is_map(type_):
+        children = [array.keys, array.items]
+    else:
+        children = [array.values]
+    completed = _complete_arrays(children)
+    return array if completed is children else _replace_children(array, completed)
+
+
+def _replace_children(array: pa.Array, children: list[pa.Array]) -> pa.Array:
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
+    values = children[0]
+    if pa.types.is_map(type_):
+        fields = [type_.key_field, type_.item_field]
+        values = pa.StructArray.from_arrays(children, fields=fields)
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        type_, len(array), buffers, array.null_count, array.offset, [values]
+    )
+
+
 def count_rows_within(batch: pa.RecordBatch, limit: int) -> int:
     """Return how many of the first rows of a batch fit into `limit` bytes."""
     low, high = 0, int(batch.num_rows)

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.java_arrow import write_as_java
 
 from headrace.cli.load.file_rows import Misfits
 from headrace.cli.load.formats import LoadFile
@@ -97,6 +98,15 @@ def test_parquet_and_arrow_may_be_compressed_and_their_form_is_found_by_the_cont
     for name in ("f.arrow", "f.arrows"):
         for content in (file.getvalue(), stream.getvalue()):
             assert rows(tmp_path, name, content) == expected
+
+
+def test_arrow_files_of_java_have_lists_without_values(tmp_path: Path) -> None:
+    kind = pa.map_(pa.string(), pa.struct({"x": pa.list_(pa.string())}))
+    table = pa.record_batch([write_as_java(pa.array([[], None], kind))], names=["a"])
+    file = io.BytesIO()
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_batch(table)
+    assert rows(tmp_path, "f.arrow", file.getvalue()) == [(1, {"a": []}), (2, {"a": None})]
 
 
 _QUOTES = (

@@ -164,12 +164,18 @@ def test_every_type_has_a_case() -> None:
     assert _list_concrete_types() - tested == {types.StructField, types.UserDefinedType}
 
 
-_FORMS = ("value", "null", "array", "struct", "map", "nested")
+_FORMS = ("value", "null", "array", "struct", "map", "nested", "empty")
 
 
 def _columns(number: int, sql: str) -> str:
-    """Return columns of the value alone, NULL, and the value in every kind of nested type."""
+    """Return columns of the value alone, NULL, and the value in every kind of nested type.
+
+    The last column has the type in arrays and maps without elements, in which Arrow for Java writes
+    no offsets.
+    """
     null = f"IF(rand() < 2, NULL, {sql})"
+    no_arrays = f"filter(array(array({sql})), x -> false)"
+    no_maps = f"map_filter(map('k', struct(map('k', array({sql})))), (k, v) -> false)"
     forms = [
         sql,
         null,
@@ -177,6 +183,7 @@ def _columns(number: int, sql: str) -> str:
         f"named_struct('inner', {sql}, 'none', {null})",
         f"map('k', {sql})",
         f"array(map('k', named_struct('deep', array({sql}))))",
+        f"named_struct('arrays', {no_arrays}, 'maps', {no_maps})",
     ]
     return ", ".join(f"{form} AS {name}_{number}" for form, name in zip(forms, _FORMS, strict=True))
 
@@ -189,6 +196,7 @@ def _expected(value: Any) -> list[Any]:
         {"inner": value, "none": None},
         [["k", value]],
         [[["k", {"deep": [value]}]]],
+        {"arrays": [], "maps": []},
     ]
 
 
@@ -207,7 +215,7 @@ _METHODS = [
 
 
 def _frame(spark: SparkSession, source: str, cases: list[TypeCase]) -> DataFrame:
-    """Return six columns per case. All cases share one query, because each query takes seconds."""
+    """Return the columns of all cases. They share one query, because each query takes seconds."""
     columns = ", ".join(_columns(number, case.sql) for number, case in enumerate(cases))
     return spark.sql(f"SELECT {columns} {_SOURCES[source][0]}")
 

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from headrace.driver.output.collect import collect_arrow
 from headrace.driver.output.constant_projection import compute_constant_rows
 from headrace.driver.sql_execution import run_as_sql_execution
-from headrace.results.batches import normalize_batch
+from headrace.results.batches import complete_offsets, normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
 
 _BATCH_ROWS = 10_000
@@ -126,7 +126,8 @@ def convert_rows(
     try:
         while not (exhausted := not messages.hasNext()):
             # A message contains no names, so it is read with the stored schema.
-            yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored_schema)
+            message = pa.py_buffer(messages.next())
+            yield complete_offsets(pa.ipc.read_record_batch(message, stored_schema))
     finally:
         if not exhausted:
             messages.close()
@@ -141,4 +142,4 @@ def _get_arrow_converters(jvm: Any) -> Any:
 def collect_by_job(frame: DataFrame, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Collect the rows of a DataFrame, in order, with one job over all its partitions."""
     for batch in collect_arrow(frame):
-        yield normalize_batch(batch, stored_schema)
+        yield normalize_batch(complete_offsets(batch), stored_schema)

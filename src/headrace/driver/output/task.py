@@ -20,6 +20,7 @@ from pyspark import Accumulator, AccumulatorParam, TaskContext
 from headrace.results.batches import (
     MAX_VALUES,
     batch_bytes,
+    complete_offsets,
     normalize_batch,
     serialize_batches,
     split_batch,
@@ -285,7 +286,7 @@ def _read_message(
     message: bytes, message_schema: pa.Schema, stored_schema: pa.Schema
 ) -> pa.RecordBatch:
     """Return the batch of an IPC message under the stored schema."""
-    batch = pa.ipc.read_record_batch(pa.py_buffer(message), message_schema)
+    batch = complete_offsets(pa.ipc.read_record_batch(pa.py_buffer(message), message_schema))
     if message_schema is stored_schema:
         return batch
     # A result without columns comes with a placeholder column (see `write_parts`).
