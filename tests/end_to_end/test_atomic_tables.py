@@ -89,6 +89,31 @@ def test_a_name_with_capital_letters_has_lower_case_in_the_metastore(
     assert repeated["error"]["code"] == "table_already_exists"
 
 
+def test_tables_are_complete_in_a_database_whose_directory_has_any_name(
+    node: NodeProcess, session: str, tmp_path: Path
+) -> None:
+    odd = "a b%20c#d&e+é%"
+    folder = tmp_path / odd
+    for text in (
+        f"CREATE DATABASE odd_folder LOCATION '{folder}'",
+        f"CREATE TABLE odd_folder.plain USING parquet AS {ROWS}",
+        f"CREATE TABLE odd_folder.parts PARTITIONED BY (k) AS {ROWS}",
+        f"CREATE TABLE odd_folder.hive STORED AS PARQUET PARTITIONED BY (s) AS {ROWS} WHERE id < 9",
+        f"CREATE TABLE odd_folder.value PARTITIONED BY (v) AS SELECT *, '{odd}' AS v FROM ({ROWS})",
+        f"CREATE OR REPLACE TABLE odd_folder.plain USING orc PARTITIONED BY (k) AS {ROWS}",
+        f"INSERT OVERWRITE odd_folder.parts BY NAME {ROWS}",
+    ):
+        statement = node.run(text, session, conf={"hive.exec.dynamic.partition.mode": "nonstrict"})
+        assert statement["state"] == "success", (text, statement["error"])
+    for table in ("plain", "parts", "value"):
+        assert node.rows(f"SELECT {SUM} FROM odd_folder.{table}", session) == COMPLETE_SUM, table
+    assert node.rows("SELECT count(*) FROM odd_folder.parts WHERE k = 0", session) == [["334"]]
+    assert node.rows("SELECT count(DISTINCT s) FROM odd_folder.hive", session) == [["9"]]
+    assert node.rows("SELECT DISTINCT v FROM odd_folder.value", session) == [[odd]]
+    tables = {"plain", "parts", "hive", "value"}
+    assert list_tables(node, session, "odd_folder", folder) == (tables, tables)
+
+
 @pytest.mark.parametrize("clause", ["USING parquet PARTITIONED BY (k)", "STORED AS ORC"])
 def test_a_ctas_at_a_location_creates_a_complete_table_and_refuses_an_occupied_one(
     node: NodeProcess, session: str, tmp_path: Path, clause: str

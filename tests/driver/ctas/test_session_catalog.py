@@ -40,6 +40,9 @@ ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
 WRITTEN = [PREPARED, BEGUN, COMMITTING]
 PARTITIONED = f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {ROWS}"
 SHAPES = [("", False), ("PARTITIONED BY (k)", False), ("PARTITIONED BY (k)", True)]
+ODD = "a b%20c#d?e&f+é%"
+"""A name with characters that URIs escape."""
+ODD_ROWS = f"SELECT *, '{ODD}' AS odd FROM ({ROWS})"
 FAILING = "SELECT id, IF(id < 90, id, raise_error('half-way')) AS k FROM range(0, 100, 1, 4)"
 
 
@@ -68,22 +71,39 @@ def test_a_ctas_creates_a_complete_table_in_every_format(
 
 
 @pytest.mark.parametrize("external", [False, True], ids=["managed", "external"])
-def test_a_ctas_creates_a_complete_table_in_a_directory_with_a_space(
-    spark: SparkSession, link: JournalLink, tmp_path: Path, external: bool
+@pytest.mark.parametrize(
+    ("directory", "clauses"),
+    [
+        ("plain", "PARTITIONED BY (odd, k)"),
+        ("with space é", "PARTITIONED BY (k)"),
+        ("%20", "PARTITIONED BY (k)"),
+        (ODD, ""),
+        (ODD, "PARTITIONED BY (odd, k)"),
+    ],
+)
+def test_a_ctas_creates_a_complete_table_in_a_directory_of_any_name(
+    spark: SparkSession,
+    link: JournalLink,
+    tmp_path: Path,
+    directory: str,
+    clauses: str,
+    external: bool,
 ) -> None:
-    spark.sql(f"CREATE DATABASE spaced LOCATION '{tmp_path}/with space é'")
-    # In the in-memory catalog, Spark itself loses the partitions of a managed table there.
-    clause = f"PARTITIONED BY (k) LOCATION '{tmp_path}/ex ternal%'" if external else ""
-    text = f"CREATE TABLE spaced.t USING parquet {clause} AS {ROWS}"
+    spark.sql(f"CREATE DATABASE odd LOCATION '{tmp_path}/{directory}'")
+    location = f"LOCATION '{tmp_path}/ex{directory}'" if external else ""
+    text = f"CREATE TABLE odd.t USING parquet {clauses} {location} AS {ODD_ROWS}"
     try:
         run = CtasRun(spark, text, link)
         assert (run.rows, run.plan.atomic, link.steps) == ([], True, WRITTEN)
-        assert checksum(spark, "spaced.t") == expected_checksum(spark)
-        assert fetch_rows(spark, "SELECT count(*) FROM spaced.t WHERE k = 1") == [(33,)]
-        names = sorted(path.name for path in tmp_path.iterdir())
-        assert names == (["ex ternal%"] if external else []) + ["with space é"]
+        assert checksum(spark, "odd.t") == expected_checksum(spark)
+        assert fetch_rows(spark, "SELECT count(*) FROM odd.t WHERE k = 1") == [(33,)]
+        assert fetch_rows(spark, "SELECT DISTINCT odd FROM odd.t") == [(ODD,)]
+        spark.sql(f"INSERT OVERWRITE odd.t BY NAME {ODD_ROWS}")
+        assert checksum(spark, "odd.t") == expected_checksum(spark)
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == ({directory, f"ex{directory}"} if external else {directory})
     finally:
-        spark.sql("DROP DATABASE spaced CASCADE")
+        spark.sql("DROP DATABASE odd CASCADE")
 
 
 def test_comment_and_properties_of_the_statement_are_kept(

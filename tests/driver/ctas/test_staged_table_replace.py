@@ -21,6 +21,7 @@ from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import Cancelled
 from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.errors import CatalogError
 from headrace.model.lifecycle import TransactionState
 
 if TYPE_CHECKING:
@@ -76,6 +77,30 @@ def test_a_cancelled_replacement_keeps_the_old_table(
         CtasRun(spark, text, link)
     assert (fetch_rows(spark, "SELECT x FROM t"), list_tables(spark)) == ([(7,)], ["t"])
     assert not (tmp_path / "location").exists()
+
+
+@pytest.mark.parametrize("directory", ["plain", "100 %"])
+def test_a_failed_replacement_restores_the_partitions_of_the_old_table(
+    spark: SparkSession,
+    link: JournalLink,
+    tmp_path: Path,
+    directory: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise CatalogError("The catalog refuses the name.")
+
+    spark.sql(f"CREATE DATABASE replaced LOCATION '{tmp_path}/{directory}'")
+    try:
+        CtasRun(spark, f"CREATE TABLE replaced.t USING parquet PARTITIONED BY (k) AS {ROWS}", link)
+        monkeypatch.setattr(V1Catalog, "publish", refuse)
+        with pytest.raises(CatalogError, match="refuses the name"):
+            CtasRun(
+                spark, "CREATE OR REPLACE TABLE replaced.t USING json AS SELECT 1", JournalLink()
+            )
+        assert checksum(spark, "replaced.t") == expected_checksum(spark)
+    finally:
+        spark.sql("DROP DATABASE replaced CASCADE")
 
 
 def crash_at(step: str, link: JournalLink, patch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import STAGING_PREFIX, RelationKind, TablePath
 from headrace.driver.ctas.v2_catalog import V2Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
 from headrace.grammar.quoting import quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
@@ -152,7 +154,11 @@ class V1Catalog:
         self._catalog.invalidateCachedTable(staged)
         # This session may have cached the files of a table that had the target name before.
         self._catalog.invalidateCachedTable(published)
-        if not (self.persistent and is_valid_name(target.table)):
+        if not self.persistent:
+            with self._keep_partitions(path, target):
+                self._catalog.renameTable(staged, published)
+            return
+        if not is_valid_name(target.table):
             self._catalog.renameTable(staged, published)
             return
         database = self._catalog.qualifyIdentifier(staged).database().get()
@@ -168,7 +174,8 @@ class V1Catalog:
             PySparkException: the target name exists, or its default location holds files.
         """
         new_name = target.sql_name.partition(".")[2]
-        self._session.sql(f"ALTER TABLE {path.sql_name} RENAME TO {new_name}")
+        with nullcontext() if self.persistent else self._keep_partitions(path, target):
+            self._session.sql(f"ALTER TABLE {path.sql_name} RENAME TO {new_name}")
 
     def drop(self, path: TablePath) -> None:
         """Drop a table, with its files if it is managed. Do nothing if it does not exist."""
@@ -181,36 +188,75 @@ class V1Catalog:
 
         The new location is beside the old one, or contains it. This moves no files.
         """
-        external, database = self._catalog.externalCatalog(), path.namespace[0]
-        metadata = self._catalog.getTableMetadata(self.identifier(path))
-        no_partition = self._jvm.none()
-        if not metadata.partitionColumnNames().isEmpty() and metadata.tracksPartitionsInCatalog():
-            partitions = self._jvm.list_of(
-                external.listPartitions(database, path.table, no_partition)
-            )
-            relocated = [
-                self._relocate_partition(partition, old_location, new_location)
-                for partition in partitions
-            ]
-            if relocated:
-                external.alterPartitions(database, path.table, self._jvm.sequence(relocated))
+        old_name = old_location.rpartition("/")[2]
+        old_parent = old_location.rpartition("/")[0]
+        new_name = "" if new_location == old_parent else new_location.rpartition("/")[2] + "/"
+        self._place_partitions(
+            path,
+            [
+                (partition, location.replace(f"/{old_name}/", f"/{new_name}", 1))
+                for partition, location in self._list_partitions(path)
+            ],
+        )
         if include_table:
             # Not by SQL: Delta's ALTER TABLE looks for its log at the old location.
             command: Any = self._jvm.type(_SET_LOCATION_COMMAND)
-            command(self.identifier(path), no_partition, new_location).run(self._jvm.session)
+            command(self.identifier(path), self._jvm.none(), new_location).run(self._jvm.session)
         self._session.sql(f"REFRESH TABLE {path.sql_name}")
 
-    def _relocate_partition(self, partition: Any, old_location: str, new_location: str) -> Any:
+    @contextmanager
+    def _keep_partitions(self, path: TablePath, target: TablePath) -> Iterator[None]:
+        """Keep the partitions of a table of Spark's in-memory catalog while it is renamed.
+
+        InMemoryCatalog.renameTable moves the files of a managed table. It encodes the URIs of the
+        partitions a second time, and leaves some of them at the old directory: the rows of a
+        partition are lost if its directory has a character that URIs escape, such as a space.
+        """
+        partitions = self._list_partitions(path)
+        if not partitions:
+            yield
+            return
+        old_location = self._location(path)
+        yield
+        new_location = self._location(target)
+        self._place_partitions(
+            target,
+            [
+                (partition, _move(location, old_location, new_location))
+                for partition, location in partitions
+            ],
+        )
+        self._catalog.invalidateCachedTable(self.identifier(target))
+
+    def _location(self, path: TablePath) -> str:
+        metadata = self._catalog.getTableMetadata(self.identifier(path))
+        return self._jvm.location_of(metadata.location())
+
+    def _list_partitions(self, path: TablePath) -> list[tuple[Any, str]]:
+        """Return the partitions that the catalog tracks for a table, with their locations."""
+        metadata = self._catalog.getTableMetadata(self.identifier(path))
+        if metadata.partitionColumnNames().isEmpty() or not metadata.tracksPartitionsInCatalog():
+            return []
+        found = self._catalog.externalCatalog().listPartitions(
+            path.namespace[0], path.table, self._jvm.none()
+        )
+        return [
+            (partition, self._jvm.location_of(partition.storage().locationUri().get()))
+            for partition in self._jvm.list_of(found)
+        ]
+
+    def _place_partitions(self, path: TablePath, partitions: list[tuple[Any, str]]) -> None:
+        """Change the locations of partitions in the catalog. This moves no files."""
+        placed = [self._place_partition(partition, location) for partition, location in partitions]
+        if placed:
+            self._catalog.externalCatalog().alterPartitions(
+                path.namespace[0], path.table, self._jvm.sequence(placed)
+            )
+
+    def _place_partition(self, partition: Any, location: str) -> Any:
         storage = partition.storage()
-        # Change only the directory of the table: Spark's in-memory catalog has encoded the rest of
-        # the URI twice.
-        location = str(storage.locationUri().get().toString())
-        old_parent, _, old_name = old_location.rpartition("/")
-        new_name = "" if new_location == old_parent else new_location.rpartition("/")[2] + "/"
-        moved = location.replace(f"/{old_name}/", f"/{new_name}", 1)
-        uri = self._jvm.type("java.net.URI")(moved)
-        relocated_storage = storage.copy(
-            self._jvm.some(uri),
+        placed_storage = storage.copy(
+            self._jvm.some(self._jvm.type(HADOOP_PATH)(location).toUri()),
             storage.inputFormat(),
             storage.outputFormat(),
             storage.serde(),
@@ -219,7 +265,7 @@ class V1Catalog:
         )
         return partition.copy(
             partition.spec(),
-            relocated_storage,
+            placed_storage,
             partition.parameters(),
             partition.createTime(),
             partition.lastAccessTime(),
@@ -231,3 +277,9 @@ class V1Catalog:
         some = self._jvm.some
         identifier: Any = self._jvm.type("org.apache.spark.sql.catalyst.TableIdentifier")
         return identifier(path.table, some(path.namespace[0]), some(path.catalog))
+
+
+def _move(location: str, old_parent: str, new_parent: str) -> str:
+    """Return the location after a rename of a directory that may contain it."""
+    inside = location.removeprefix(f"{old_parent}/")
+    return location if inside == location else f"{new_parent}/{inside}"
