@@ -18,6 +18,24 @@ are whole values. Readers of files and tables expect the columns that the first 
 _NO_PLACE = frozenset({"noop", "console", "memory"})
 """Sinks that a query of another place does not disturb."""
 
+_CHECKPOINT_KEYS = frozenset(
+    {
+        "spark.sql.shuffle.partitions",
+        "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan",
+        "spark.sql.streaming.aggregation.stateFormatVersion",
+        "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion",
+        "spark.sql.streaming.join.stateFormatVersion",
+        "spark.sql.streaming.multipleWatermarkPolicy",
+        "spark.sql.streaming.statefulOperator.useStrictDistribution",
+        "spark.sql.streaming.stateStore.compression.codec",
+        "spark.sql.streaming.stateStore.encodingFormat",
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.sql.streaming.stateStore.rocksdb.formatVersion",
+    }
+)
+"""Configuration that Spark reads from a checkpoint, whatever the session has, because the state
+depends on it (`OffsetSeqMetadata.relevantSQLConfs`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
@@ -73,6 +91,11 @@ def judge(
             if obstacle is not None:
                 return _refuse(f"{_subject(name)} {obstacle}.")
     return Compatibility(True, "Sources, state and sink are compatible.")
+
+
+def list_ineffective_keys(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Return the keys of changed configuration that a query does not read if it keeps its state."""
+    return sorted(key for key in _CHECKPOINT_KEYS if old.get(key) != new.get(key))
 
 
 def _refuse(reason: str) -> Compatibility:

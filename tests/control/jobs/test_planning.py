@@ -51,6 +51,33 @@ def test_a_plan_without_prune_names_the_deployed_jobs_without_a_manifest(
     assert [each["name"] for each in plan["jobs"]] == ["other"]
 
 
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_job_keeps_its_state_store_and_the_plan_says_when_another_one_applies(
+    deployed_job: DeployedJob, is_running: bool
+) -> None:
+    job = deployed_job
+    job.deploy()
+    job.advance(1)
+    if not is_running:
+        job.act("stop")
+    # As a version that does not translate `state.backend` deployed it, and as this one does.
+    properties = {_STATE_STORE: "org.example.RocksDB", "spark.sql.streaming.minBatchesToRetain": 5}
+    planned = job.plan_change(**{"spark-properties": properties})
+
+    [changed] = planned["jobs"]
+    assert changed["decision"] == "restart-from-savepoint"
+    [note] = changed["notes"]
+    assert note.startswith(f"{_STATE_STORE}: the change has no effect yet")
+    assert note.endswith("headrace job start job --clean")
+    # A clean start takes the new value.
+    job.apply(planned)
+    [clean] = job.plan_change(sql="SELECT value + 1 AS value FROM numbers")["jobs"]
+    assert (clean["decision"], clean["notes"]) == ("restart-clean", [])
+
+
 FLINK = "-- From Flink.\nCREATE TABLE out (\n  at TIMESTAMP(3));\n"
 
 

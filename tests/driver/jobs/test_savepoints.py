@@ -109,6 +109,32 @@ def test_a_restored_run_continues_with_the_state(
     assert content.files > 3
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [("hdfs", "rocksdb-changelog"), ("rocksdb-changelog", "hdfs")]
+)
+def test_a_run_with_another_state_store_continues_with_the_store_of_its_checkpoint(
+    spark: SparkSession, aggregation: Aggregation, tmp_path: Path, before: str, after: str
+) -> None:
+    from headrace.driver.jobs.savepoints import restore_savepoint, take_savepoint
+
+    aggregation.configure(STATE_STORES[before])
+    aggregation.add_file()
+    aggregation.run(tmp_path / "run1")
+    take_savepoint(spark, _take(tmp_path))
+    restore_savepoint(spark, _restore(tmp_path))
+    aggregation.configure(STATE_STORES[after])
+    aggregation.add_file()
+    # The driver restarts on the checkpoint itself, a redeployment on the restored savepoint.
+    runs = [aggregation.run(tmp_path / run) for run in ("run1", "run2")]
+    aggregation.add_file()
+    runs.append(aggregation.run(tmp_path / "run2"))
+
+    assert runs == [{"0": 10, "1": 10}, {"0": 10, "1": 10}, {"0": 15, "1": 15}]
+    stores = {file.suffix for file in (tmp_path / "run2" / "state").rglob("*.*") if file.is_file()}
+    has_rocksdb = bool(stores & {".zip", ".changelog"})
+    assert has_rocksdb is (before != "hdfs"), stores
+
+
 def test_a_run_without_the_state_counts_anew(aggregation: Aggregation, tmp_path: Path) -> None:
     aggregation.add_file()
     aggregation.run(tmp_path / "run1")

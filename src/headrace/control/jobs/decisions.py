@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headrace.deploy.compatibility import Compatibility, SinkSummary, judge
+from headrace.deploy.compatibility import (
+    Compatibility,
+    SinkSummary,
+    judge,
+    list_ineffective_keys,
+)
 from headrace.deploy.decision import JobFacts, decide
 from headrace.deploy.flink_ddl import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
@@ -91,7 +96,11 @@ def decide_job(
             "decision": decided.decision,
             "reason": decided.reason,
             "hint": decided.hint or "",
-            "notes": [*planned.notes, *checked.notes],
+            "notes": [
+                *planned.notes,
+                *checked.notes,
+                *_note_ineffective_keys(planned.name, decided.decision, current, spec),
+            ],
             "spec": spec,
             "version": _choose_number(decided.decision, current, spec),
             "query_places": [],
@@ -204,6 +213,25 @@ def _with_state(planned: PlannedJob, checked: CheckedJob, checks: Checks) -> Pla
     if needs_savepoint and savepoint is not None:
         update["restores_from"] = savepoint.id
     return planned.model_copy(update=update)
+
+
+def _note_ineffective_keys(
+    name: str, decision: JobDecision, current: JobVersion | None, spec: VersionSpec
+) -> list[str]:
+    """Return a note on changed configuration that Spark ignores while the job keeps its state."""
+    if current is None or decision is not JobDecision.RESTART_FROM_SAVEPOINT:
+        return []
+    # All queries of a job have the same configuration.
+    old, new = (version.queries[0].spec.conf for version in (current.spec, spec))
+    keys = list_ineffective_keys(old, new)
+    if not keys:
+        return []
+    note = (
+        f"{', '.join(keys)}: the change has no effect yet, because Spark continues with the values"
+        " that the state was written with. The new values apply when the job starts without state:"
+        f" headrace job start {name} --clean"
+    )
+    return [note]
 
 
 def _find_state(checked: CheckedJob) -> Literal["savepoint", "checkpoint"] | None:
