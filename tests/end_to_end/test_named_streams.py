@@ -67,13 +67,6 @@ def check(node: NodeProcess, text: str, session: str) -> None:
     assert statement["state"] == "success", (text, statement["error"])
 
 
-def fail(node: NodeProcess, text: str, session: str) -> tuple[str, str]:
-    """Return code and message of a statement that fails."""
-    statement = node.run(text, session)
-    assert statement["state"] == "failed", text
-    return statement["error"]["code"], statement["error"]["message"]
-
-
 def run_command(node: NodeProcess, *arguments: str) -> None:
     """Run a command of the shell, which succeeds."""
     done = subprocess.run(
@@ -117,26 +110,64 @@ def test_statements_of_a_session_know_the_streams_of_their_owner(
     assert not {"s_numbers", "s_evens"} & {row[1] for row in shown}
 
 
+PERMANENT = ("INVALID_TEMP_OBJ_REFERENCE", "42K0F", "CREATE TEMPORARY VIEW")
+NO_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "42P01", "is a stream, and the statement needs a table")
+FUNCTION = ("TABLE_OR_VIEW_NOT_FOUND", "42P01", "A function cannot read r_numbers")
+SUBQUERY = ("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "42823", "SAVE STREAM")
+ENDLESS = (None, None, "SAVE STREAM")
+REFUSED = {
+    "CREATE VIEW r_kept AS SELECT n FROM r_numbers": PERMANENT,
+    "CREATE OR REPLACE VIEW r_kept AS WITH a AS (TABLE R_Numbers) TABLE a": PERMANENT,
+    "CREATE VIEW r_kept AS SELECT n FROM r_view": PERMANENT,
+    "ALTER VIEW r_permanent AS SELECT n FROM r_numbers": PERMANENT,
+    "EXECUTE IMMEDIATE 'CREATE VIEW r_kept AS SELECT n FROM r_numbers'": PERMANENT,
+    "BEGIN CREATE VIEW r_kept AS SELECT n FROM r_numbers; END": PERMANENT,
+    "CREATE FUNCTION r_f() RETURNS INT RETURN (SELECT max(n) FROM r_numbers)": FUNCTION,
+    "CREATE TEMPORARY FUNCTION r_f() RETURNS TABLE (n INT) RETURN TABLE r_numbers": FUNCTION,
+    "SELECT * FROM r_numbers": ENDLESS,
+    "SELECT * FROM r_view": ENDLESS,
+    "INSERT INTO r_table SELECT n FROM r_numbers": ENDLESS,
+    "INSERT OVERWRITE r_table SELECT n FROM r_view": ENDLESS,
+    "BEGIN INSERT INTO r_table SELECT n FROM r_numbers; END": ENDLESS,
+    "CACHE TABLE r_cached AS SELECT n FROM r_numbers": ENDLESS,
+    "DELETE FROM r_table WHERE n IN (TABLE r_numbers)": SUBQUERY,
+    "SELECT (SELECT max(n) FROM r_numbers)": SUBQUERY,
+    "CACHE TABLE r_numbers": NO_TABLE,
+    "ANALYZE TABLE r_numbers COMPUTE STATISTICS": NO_TABLE,
+    "SHOW CREATE TABLE r_numbers": NO_TABLE,
+    "ALTER VIEW r_numbers AS SELECT 1 AS n": NO_TABLE,
+    "DROP TABLE r_numbers": NO_TABLE,
+    "DROP VIEW r_numbers": NO_TABLE,
+    "INSERT INTO r_numbers VALUES (1)": NO_TABLE,
+    "DELETE FROM r_numbers": NO_TABLE,
+    "CREATE TEMPORARY VIEW r_numbers AS SELECT n FROM r_numbers": (
+        *(None, None),
+        "Choose another name",
+    ),
+    "SAVE STREAM r_flat TO noop": (None, None, "FROM STREAM t"),
+}
+
+
 def test_what_a_stream_does_not_allow_is_refused_with_what_to_write(
     node: NodeProcess, session: str, folder: Path
 ) -> None:
     check(node, define("r_numbers", folder), session)
     check(node, "CREATE TEMPORARY VIEW r_view AS SELECT n FROM r_numbers", session)
     check(node, "CREATE TEMPORARY VIEW r_flat AS SELECT 1 AS n", session)
-    refused = {
-        "SELECT * FROM r_numbers": "SAVE STREAM",
-        "SELECT * FROM r_view": "SAVE STREAM",
-        "DROP TABLE r_numbers": "DROP STREAM `r_numbers`",
-        "DROP VIEW r_numbers": "DROP STREAM `r_numbers`",
-        "INSERT INTO r_numbers VALUES (1)": "is a stream, and the statement needs a table",
-        "DELETE FROM r_numbers": "is a stream, and the statement needs a table",
-        "CREATE VIEW r_kept AS SELECT n FROM r_numbers": "CREATE TEMPORARY VIEW",
-        "CREATE TEMPORARY VIEW r_numbers AS SELECT n FROM r_numbers": "Choose another name",
-        "SAVE STREAM r_flat TO noop": "FROM STREAM t",
-    }
-    for text, advice in refused.items():
-        code, message = fail(node, text, session)
-        assert (code, advice in message) == ("invalid_stream", True), (text, code, message)
+    check(node, "CREATE VIEW r_permanent AS SELECT 1 AS n", session)
+    check(node, "CREATE TABLE r_table (n INT) USING parquet", session)
+    for text, (condition, sqlstate, advice) in REFUSED.items():
+        error = node.run(text, session)["error"]
+        assert error is not None, text
+        assert (error["code"], advice in error["message"]) == ("invalid_stream", True), (
+            text,
+            error,
+        )
+        assert (error["condition"], error["sqlstate"]) == (condition, sqlstate), (text, error)
+    permanent = node.run("CREATE VIEW r_kept AS\n  SELECT n FROM r_numbers", session)["error"]
+    assert (permanent["line"], permanent["column"]) == (2, 17)
+    assert node.rows("TABLE r_permanent", session) == [[1]]
+    assert node.rows("SELECT count(*) FROM r_table", session) == [["0"]]
     statement = node.run("SELECT * FROM nowhere", session)
     assert statement["error"]["condition"] == "TABLE_OR_VIEW_NOT_FOUND"
     saved = node.run("SAVE STREAM nowhere TO noop", session)["error"]

@@ -290,6 +290,59 @@ def test_a_check_creates_no_persistent_view_or_function(
     assert not checker.spark.catalog.functionExists("checked_function")
 
 
+@pytest.mark.parametrize(
+    ("view", "name", "reason"),
+    [
+        ("CREATE VIEW kept AS SELECT value FROM ticks", "ticks", "it is a stream"),
+        ("CREATE OR REPLACE VIEW a.b AS SELECT 1 FROM TICKS AS t", "TICKS", "it is a stream"),
+        (
+            "CREATE VIEW v AS SELECT * FROM `kafka`.`some-input`",
+            *("`kafka`.`some-input`", "it is a stream"),
+        ),
+        (
+            "CREATE VIEW v AS WITH x AS (SELECT 1 WHERE EXISTS (TABLE small)) TABLE x",
+            *("small", "it is a temporary view over a stream"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_checked", [True, False], ids=["plan", "run"])
+def test_a_permanent_view_over_a_stream_of_the_job_is_refused_with_what_to_write(
+    checker: Checker, view: str, name: str, reason: str, is_checked: bool
+) -> None:
+    from headrace.driver.streams.invalid_stream import InvalidStream
+    from headrace.driver.streams.job_rows import run_setup
+
+    small = "CREATE TEMPORARY VIEW small AS SELECT value FROM ticks WHERE value < 3"
+    definitions = [RATE, QUALIFIED, small]
+    if is_checked:
+        [problem] = checker.check(JobRows(setup=[view], sql="TABLE ticks"), *definitions).problems
+        assert (problem.code, problem.setup) == ("invalid_stream", 0)
+        assert (problem.line, problem.column) == (1, view.index(name) + 1)
+        message = problem.message
+    else:
+        with pytest.raises(InvalidStream) as refused:
+            run_setup(checker.spark, [view], definitions, persists=True)
+        error = refused.value
+        assert (error.condition, error.sqlstate) == ("INVALID_TEMP_OBJ_REFERENCE", "42K0F")
+        message = error.message
+    assert f"cannot read {name}, because {reason}" in message
+    assert "Write CREATE TEMPORARY VIEW" in message
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        ["CREATE VIEW kept AS WITH ticks AS (SELECT 1 AS value) SELECT * FROM ticks"],
+        ["CREATE TABLE ticks (value INT)", "CREATE VIEW kept AS SELECT * FROM ticks"],
+        ["CREATE VIEW kept AS SELECT * FROM created_by_another_job"],
+    ],
+)
+def test_a_permanent_view_may_read_what_has_the_name_of_a_stream(
+    checker: Checker, setup: list[str]
+) -> None:
+    assert checker.check(JobRows(setup=setup, sql="TABLE ticks"), RATE).problems == []
+
+
 def test_a_check_uses_temporary_views_and_functions(checker: Checker) -> None:
     setup = [
         "CREATE TEMPORARY VIEW checked_once AS SELECT 1 AS x",

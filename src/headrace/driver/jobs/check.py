@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
@@ -34,6 +34,7 @@ from headrace.model.job_messages import (
     JobToCheck,
     QueryToCheck,
 )
+from headrace.model.stream_query import QuerySpec
 
 _MISSING = {"TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE"}
 """Conditions of errors that a skipped statement can explain."""
@@ -89,7 +90,7 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
         Py4JBridge(session).activate()
         for key, value in spec.conf.items():
             session.conf.set(key, value)
-        problem = _check_setup(session, rows.setup, skipped)
+        problem = _check_setup(session, spec, skipped)
         if problem is None:
             problem = _check_rows(query, session, found_out, skipped)
     except Exception as error:
@@ -105,16 +106,17 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
         found_out.problems.append(problem.model_copy(update={"query": query.name}))
 
 
-def _check_setup(
-    session: SparkSession, setup: Sequence[str], skipped: list[str]
-) -> JobProblem | None:
+def _check_setup(session: SparkSession, spec: QuerySpec, skipped: list[str]) -> JobProblem | None:
     """Run the statements that only change the session. Add the others to `skipped`.
 
     Return the problem of the first statement that Spark or Headrace refuses.
     """
-    for number, statement in enumerate(setup):
+    assert spec.rows is not None
+    for number, statement in enumerate(spec.rows.setup):
         try:
-            skipped += run_setup(session, [statement], persists=False)
+            skipped += run_setup(
+                session, [statement], spec.definitions, persists=False, earlier=skipped
+            )
         except (HeadraceError, PySparkException, Py4JError) as error:
             if is_lost_jvm(error):
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 
@@ -12,14 +12,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.driver.failures import describe_failure
+from headrace.driver.parameters import frame_of_plan
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.classify import is_permanent
-from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.invalid_stream import (
+    InvalidStream,
+    find_missing_parts,
+    refuse_permanent_view,
+)
 from headrace.driver.streams.job_code import run_code
-from headrace.driver.streams.qualified_names import replace_qualified_names
-from headrace.driver.streams.sources import open_source, qualified, register_job_streams
+from headrace.driver.streams.qualified_names import find_relations, replace_qualified_names
+from headrace.driver.streams.sources import (
+    name_of_temporary_view,
+    open_source,
+    qualified,
+    register_job_streams,
+)
 from headrace.driver.streams.supervised_query import RunFailed
-from headrace.grammar.stream_statements import SaveStream
+from headrace.errors import Position
+from headrace.grammar.clauses import qualified_name_to_sql
+from headrace.grammar.lexer import code_tokens
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.stream_query import QuerySpec
 
@@ -39,12 +53,15 @@ _SESSION_PLANS = {
 }
 """Plans whose effect ends with the session. Spark's parser has other plans for what a catalog
 keeps, also for views and functions."""
+_DIRECT_QUERY = "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"
+"""Spark's condition for a name such as `kafka`.`orders`, which could be that of a file."""
+_PERMANENT_VIEW = "CreateView"
 _CATALOG_PLANS = {
     "CreateTable",
     "CreateTableCommand",
     "CreateTableLikeCommand",
     "CreateNamespace",
-    "CreateView",
+    _PERMANENT_VIEW,
     "CreateFunction",
     "CreateUserDefinedFunction",
 }
@@ -58,23 +75,35 @@ _EXISTS = {
 }
 
 
-def run_setup(session: SparkSession, statements: Iterable[str], *, persists: bool) -> list[str]:
+def run_setup(
+    session: SparkSession,
+    statements: Iterable[str],
+    definitions: Iterable[str],
+    *,
+    persists: bool,
+    earlier: Sequence[str] = (),
+) -> list[str]:
     """Run the statements that a job needs before its query. An object that exists stays.
 
     Args:
+        definitions: The streams, temporary views and sinks of the job, which follow.
         persists: Whether statements may change a catalog. Otherwise they are skipped.
+        earlier: Statements that were skipped before these.
 
     Returns:
         The skipped statements.
 
     Raises:
-        InvalidStream: A statement does more than define something.
+        InvalidStream: A statement does more than define something, or creates a permanent view
+            over a stream.
         PySparkException: Spark refuses a statement.
     """
-    skipped = []
+    skipped = list[str]()
     for statement in statements:
         kind = _find_kind(session, statement)
         if kind in _CATALOG_PLANS and not persists:
+            if kind == _PERMANENT_VIEW:
+                _check_reads_no_stream(session, statement, definitions, [*earlier, *skipped])
             skipped.append(statement)
             continue
         if kind not in _CATALOG_PLANS | _SESSION_PLANS:
@@ -85,9 +114,77 @@ def run_setup(session: SparkSession, statements: Iterable[str], *, persists: boo
         try:
             session.sql(statement)
         except AnalysisException as error:
-            if error.getCondition() not in _EXISTS:
-                raise
+            if error.getCondition() in _EXISTS:
+                continue
+            if kind == _PERMANENT_VIEW:
+                raise _explain_stream(session, error, statement, definitions) from error
+            raise
     return skipped
+
+
+def _check_reads_no_stream(
+    session: SparkSession, statement: str, definitions: Iterable[str], skipped: Iterable[str]
+) -> None:
+    """Raise InvalidStream if the query of a permanent view reads a stream of the job.
+
+    A table of the same name comes first, also one that a skipped statement creates.
+    """
+    plan = Py4JBridge(session).state.sqlParser().parsePlan(statement)
+    try:
+        frame_of_plan(session, plan.query())
+    except AnalysisException as error:
+        explained = _explain_stream(session, error, statement, definitions)
+        name = find_missing_parts(error)[-1:]
+        created = {token.word for text in skipped for token in code_tokens(text)}
+        if explained is not error and created.isdisjoint(part.upper() for part in name):
+            raise explained from error
+
+
+def _explain_stream(
+    session: SparkSession, error: AnalysisException, view: str, definitions: Iterable[str]
+) -> Exception:
+    """Return a clearer error if a permanent view reads a stream of the job, or the error."""
+    by_name = {_read_name(session, text): text for text in definitions}
+    parts = find_missing_parts(error)
+    if error.getCondition() == _DIRECT_QUERY:
+        parts = _find_qualified_stream(session, view, by_name)
+    definition = by_name.get(_fold(parts)) if parts else None
+    if definition is None:
+        return error
+    failure = describe_failure(error, view)
+    position = None
+    if failure.line is not None and failure.column is not None:
+        position = Position(failure.line, failure.column)
+    return refuse_permanent_view(
+        parts[0] if len(parts) == 1 else qualified_name_to_sql(parts),
+        is_stream=parse(definition).command is not None,
+        position=position,
+    )
+
+
+def _find_qualified_stream(
+    session: SparkSession, view: str, names: Container[tuple[str, ...]]
+) -> list[str]:
+    """Return the first of the qualified names that a permanent view reads; empty if none."""
+    jvm = Py4JBridge(session)
+    plan = jvm.state.sqlParser().parsePlan(view)
+    relations = sorted(find_relations(jvm, plan.query()))
+    read = (parts for *_, parts in relations if len(parts) > 1 and _fold(parts) in names)
+    return list(next(read, ()))
+
+
+def _fold(parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(str.casefold, parts))
+
+
+def _read_name(session: SparkSession, definition: str) -> tuple[str, ...]:
+    """Return the name of a stream or a temporary view, in lower case; empty for a sink."""
+    command = parse(definition).command
+    if command is None:
+        return _fold([name_of_temporary_view(session, definition)])
+    if isinstance(command, CreateStream | CreateStreamAs):
+        return _fold((*command.qualifier, command.name))
+    return ()
 
 
 def open_job_rows(

@@ -9,23 +9,30 @@ accepts keeps its meaning.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.detect import plan_parts
 from headrace.driver.ctas.view_query import read_scope
-from headrace.driver.failures import KnownFailure
+from headrace.driver.failures import KnownFailure, describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.state.tracker import clone_session
-from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.invalid_stream import (
+    TEMPORARY_REFERENCE,
+    InvalidStream,
+    find_missing_parts,
+    refuse_permanent_view,
+    split_name,
+)
 from headrace.driver.streams.qualified_names import find_relations
 from headrace.driver.streams.sources import register_streams
+from headrace.errors import Position
 from headrace.grammar.lexer import code_tokens
-from headrace.grammar.quoting import quote_name, unquote_name
+from headrace.grammar.quoting import quote_name
 from headrace.model.messages import FoundStreams
 from headrace.model.session_options import CTAS_TRIGGER
 
@@ -33,13 +40,23 @@ T = TypeVar("T")
 FindStreams = Callable[[list[str]], FoundStreams]
 """Asks a node for the streams with these names."""
 
-_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
-_TEMPORARY_REFERENCE = "INVALID_TEMP_OBJ_REFERENCE"
-_PART = re.compile(r"`(?:[^`]|``)+`")
 _ENDLESS = "Queries with streaming sources must be executed with writeStream.start()"
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _DATASET = "org.apache.spark.sql.classic.Dataset"
-_ROW_CHANGES = {"InsertIntoStatement", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
+_SUBQUERY = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
+_NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "42P01")
+_NO_SQLSTATE = '"sqlState" is null'
+"""How Spark's handler of errors in scripts fails at an error without SQLSTATE."""
+_INSTEAD = (
+    "Start a query that runs until you stop it: SAVE STREAM name TO console, or TO TABLE t. To read"
+    f" the rows that are available now: SET {CTAS_TRIGGER.key} = available now, then CREATE TABLE t"
+    " AS SELECT …"
+)
+_CHANGES = {
+    *("InsertIntoStatement", "UpdateTable", "DeleteFromTable", "MergeIntoTable", "AlterViewAs")
+}
+"""Commands that read relations and change another one."""
+_FUNCTIONS = {"CreateUserDefinedFunction", "CreateSQLFunctionCommand"}
 _READERS = {
     *("CreateViewCommand", "CreateView", "CreateTableAsSelect", "ReplaceTableAsSelect"),
     *("ExplainCommand", "DescribeRelation", "DescribeColumn", "DescribeQueryCommand"),
@@ -57,6 +74,8 @@ class NamedStreams:
         self._find = find
         self._asked: set[str] = set()
         self._registered: dict[str, None] = {}
+        self._positions: dict[str, Position | None] = {}
+        """Where the statement names its streams."""
 
     def call(self, action: Callable[[], T], text: str | None = None) -> T:
         """Call an action, again for each name that turns out to be a stream. Return its result.
@@ -71,8 +90,12 @@ class NamedStreams:
                 return action()
             except AnalysisException as error:
                 name = _find_missing_name(self._session, error)
+                if name is not None and text is not None:
+                    self._positions[name.casefold()] = _find_position(error, text)
                 if name is None or not self._register([name], text):
                     raise self._explain(error) from error
+            except Py4JJavaError as error:
+                raise self._explain_script(error) from error
 
     def prepare_script(self, text: str) -> None:
         """Register the streams that a script reads. A script cannot run again from its start."""
@@ -107,7 +130,7 @@ class NamedStreams:
         if not found.definitions:
             return False
         if text is not None:
-            _check_is_read(self._session, text, new[0])
+            _check_is_read(self._session, text, new[0], self._positions.get(new[0].casefold()))
         # The streams that a stream reads must hide no table of the statement.
         clone = clone_session(self._session)
         known = {view.casefold(): view for view in register_streams(clone, found.definitions)}
@@ -131,22 +154,40 @@ class NamedStreams:
 
     def _explain(self, error: AnalysisException) -> Exception:
         """Return a clearer error for a statement that a stream does not allow, or the error."""
-        if not self._registered or error.getCondition() != _TEMPORARY_REFERENCE:
+        parameters = error.getMessageParameters() or {}
+        parts = split_name(parameters.get("tempObjName"))
+        if error.getCondition() != TEMPORARY_REFERENCE or not parts:
             return error
-        stream = next(iter(self._registered))
+        name = parts[-1]
+        is_stream = any(name.casefold() == each.casefold() for each in self._registered)
+        if not (is_stream or self._is_view_over_stream(parts)):
+            return error
+        position = self._positions.get(name.casefold())
+        return refuse_permanent_view(name, is_stream=is_stream, position=position)
+
+    def _explain_script(self, error: Py4JJavaError) -> Exception:
+        """Return a clearer error for a script that Spark cannot report on, or the error."""
+        if not self._registered or _NO_SQLSTATE not in str(error):
+            unchanged: Exception = error
+            return unchanged
+        names = ", ".join(self._registered)
         return InvalidStream(
-            f"A permanent view or function cannot read {stream}, because it is a stream: only you"
-            " can use it. Create a temporary view instead (CREATE TEMPORARY VIEW … AS …), or"
-            " another stream (CREATE STREAM … AS …)."
+            "A statement of the script failed, and Spark cannot say which (the error has no"
+            f" SQLSTATE). The script reads a stream: {names}. The rows of a stream have no end, so"
+            f" that no statement can return or insert them. {_INSTEAD}"
         )
+
+    def _is_view_over_stream(self, parts: list[str]) -> bool:
+        try:
+            return bool(self._session.table(".".join(map(quote_name, parts))).isStreaming)
+        except AnalysisException:
+            # The object is a function or a variable.
+            return False
 
 
 def _find_missing_name(session: SparkSession, error: AnalysisException) -> str | None:
     """Return the name that Spark has not found in the current namespace; None for another error."""
-    if error.getCondition() != _NOT_FOUND:
-        return None
-    written = str((error.getMessageParameters() or {}).get("relationName", ""))
-    parts = [unquote_name(part) for part in _PART.findall(written)]
+    parts = find_missing_parts(error)
     if len(parts) > 1:
         # Commands name a table with its catalog.
         scope = read_scope(session)
@@ -160,30 +201,64 @@ def explain_endless_rows(error: Exception) -> Exception:
 
     Return any other error as it is.
     """
-    if not isinstance(error, AnalysisException) or _ENDLESS not in str(error):
+    if not isinstance(error, AnalysisException):
+        return error
+    if error.getCondition() == _SUBQUERY:
+        message = f"A subquery cannot read a stream, because its rows have no end. {_INSTEAD}"
+        return _refuse(message, (_SUBQUERY, str(error.getSqlState())))
+    if _ENDLESS not in str(error):
         return error
     return InvalidStream(
         "The statement reads a stream, whose rows have no end, so that it can neither return nor"
-        " insert them. Start a query that runs until you stop it: SAVE STREAM name TO console, or"
-        " TO TABLE t. To read the rows that are available now: SET"
-        f" {CTAS_TRIGGER.key} = available now, then CREATE TABLE t AS SELECT …"
+        f" insert them. {_INSTEAD}"
     )
 
 
-def _check_is_read(session: SparkSession, text: str, name: str) -> None:
-    """Raise InvalidStream if a statement changes, and does not read, the object with a name."""
+def _refuse(
+    message: str, condition: tuple[str, str], position: Position | None = None
+) -> InvalidStream:
+    """Return an error with the condition and the SQLSTATE of Spark's error."""
+    error = InvalidStream(message, position=position)
+    error.condition, error.sqlstate = condition
+    return error
+
+
+def _find_position(error: AnalysisException, text: str) -> Position | None:
+    """Return where the text has the name that Spark has not found."""
+    failure = describe_failure(error, text)
+    if failure.line is None or failure.column is None:
+        return None
+    return Position(failure.line, failure.column)
+
+
+def _check_is_read(session: SparkSession, text: str, name: str, position: Position | None) -> None:
+    """Raise InvalidStream unless a statement reads a stream, and does not change it.
+
+    Args:
+        position: Where the text has the name of the stream.
+    """
     jvm = Py4JBridge(session)
     plan = jvm.state.sqlParser().parsePlan(text)
     kind = plan_class_name(plan)
-    if kind in _ROW_CHANGES:
+    if kind in _FUNCTIONS:
+        raise _refuse(
+            f"A function cannot read {name}, because it is a stream, whose rows have no end. Read"
+            " it in a temporary view (CREATE TEMPORARY VIEW … AS SELECT …) or in another stream"
+            " (CREATE STREAM … AS SELECT …).",
+            _NOT_FOUND,
+            position,
+        )
+    if kind in _CHANGES:
         is_read = not _names_target(jvm, plan, kind, name)
     else:
         is_read = kind in _READERS or not _is_command(jvm, plan)
     if not is_read:
-        raise InvalidStream(
+        raise _refuse(
             f"{name} is a stream, and the statement needs a table or view. Change a stream with"
             f" CREATE OR REPLACE STREAM {quote_name(name)}, remove it with DROP STREAM"
-            f" {quote_name(name)}, and read it with SAVE STREAM {quote_name(name)}."
+            f" {quote_name(name)}, and read it with SAVE STREAM {quote_name(name)}.",
+            _NOT_FOUND,
+            position,
         )
     if kind == "CreateViewCommand" and _created_name(plan).casefold() == name.casefold():
         raise InvalidStream(
@@ -196,10 +271,13 @@ def _is_command(jvm: Py4JBridge, plan: Any) -> bool:
 
 
 def _names_target(jvm: Py4JBridge, plan: Any, kind: str, name: str) -> bool:
-    target = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
+    if kind == "AlterViewAs":
+        target = plan.child()
+    else:
+        target = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
     while plan_class_name(target) == "SubqueryAlias":
         target = target.child()
-    if plan_class_name(target) != "UnresolvedRelation":
+    if plan_class_name(target) not in {"UnresolvedRelation", "UnresolvedView"}:
         return False
     parts = [str(part) for part in jvm.list_of(target.multipartIdentifier())]
     return [part.casefold() for part in parts] == [name.casefold()]

@@ -66,19 +66,27 @@ def register_job_streams(
 def _create_view(session: SparkSession, text: str, streams: Mapping[tuple[str, ...], str]) -> None:
     """Run the CREATE TEMPORARY VIEW of a job. The view of a session with the name is replaced."""
     replaced = replace_qualified_names(session, text, streams).text
-    jvm = Py4JBridge(session)
-    plan = jvm.state.sqlParser().parsePlan(replaced)
-    kind = plan_class_name(plan)
-    if kind not in {"CreateViewCommand", "CreateTempViewUsing"}:
-        raise InvalidStream(f"This statement creates no temporary view: {text[:200]}")
-    name = plan.name() if kind == "CreateViewCommand" else plan.tableIdent()
-    jvm.state.catalog().dropTempView(name.table())
+    name = name_of_temporary_view(session, replaced)
+    Py4JBridge(session).state.catalog().dropTempView(name)
     try:
         session.sql(replaced)
     except AnalysisException as error:
         # An earlier run in this driver has created the global temporary view.
         if error.getCondition() != "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
             raise
+
+
+def name_of_temporary_view(session: SparkSession, text: str) -> str:
+    """Return the name of the temporary view that a statement creates.
+
+    Raises InvalidStream if the statement creates none, and the errors of Spark's parser.
+    """
+    plan = Py4JBridge(session).state.sqlParser().parsePlan(text)
+    kind = plan_class_name(plan)
+    if kind not in {"CreateViewCommand", "CreateTempViewUsing"}:
+        raise InvalidStream(f"This statement creates no temporary view: {text[:200]}")
+    name = plan.name() if kind == "CreateViewCommand" else plan.tableIdent()
+    return str(name.table())
 
 
 def qualified(views: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:

@@ -281,7 +281,7 @@ def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream
         create_views(session, spec.views)
         views = [view.name for view in spec.views]
         return open_source(session, command, [name for name in streams if name not in views])
-    run_setup(session, spec.rows.setup, persists=True)
+    run_setup(session, spec.rows.setup, spec.definitions, persists=True)
     return open_job_rows(session, spec, spec.rows, command)
 
 
