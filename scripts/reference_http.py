@@ -9,10 +9,12 @@ from functools import cache
 from typing import Any
 
 import reference_introductions as introductions
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from reference_text import NONE, attribute_docs, class_definitions, code, sentence, table
 
-from headrace.durations import Duration
+from headrace.api.http.openapi import COMMON_ERRORS
+from headrace.api.http.schemas import MAX_INTEGER
+from headrace.durations import DURATION_FORMAT, LONGEST_DURATION, format_duration
 
 Json = dict[str, Any]
 
@@ -54,7 +56,7 @@ def _call_section(title: str, call: Json) -> str:
     for status, response in sorted(call["responses"].items()):
         if status < "400":
             lines.append(f"- {status}: {_contents(response)}")
-        else:
+        elif int(status) not in COMMON_ERRORS:
             failures.append(f"{status} {response['description']}")
     if failures:
         lines.append(f"- Errors: {', '.join(failures)}")
@@ -127,9 +129,9 @@ def _models(cls: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 _ANY = "JsonValue"
-_UNBOUNDED = 2**53
-"""Larger maxima are those of the integer types, not limits of the API."""
-_DURATION = TypeAdapter(Duration).json_schema()["pattern"]
+_UNBOUNDED = MAX_INTEGER
+"""The limit of all integers, which the introduction of the page states."""
+_LONGEST = format_duration(LONGEST_DURATION)
 
 
 def _json_type(schema: Json) -> str:
@@ -143,8 +145,9 @@ def _json_type(schema: Json) -> str:
         return ", ".join(code(value) for value in schema.get("enum") or [schema["const"]])
     if schema.get("type") == "array":
         return f"list of {_json_type(schema.get('items', {}))}"
-    if schema.get("pattern") == _DURATION:
-        return "duration"
+    if schema.get("format") == DURATION_FORMAT:
+        longest = schema["x-maximum"]
+        return "duration" if longest == _LONGEST else f"duration up to {longest}"
     kind = schema.get("type", "any JSON value")
     limits = {"minimum": "from", "maximum": "to", "minLength": "at least", "maxLength": "at most"}
     found = [

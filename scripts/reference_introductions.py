@@ -152,12 +152,17 @@ curl -s --oauth2-bearer $TOKEN -X POST localhost:8040/api/v1/statements/st_…/c
 - Send the token as `Authorization: Bearer …`. With `headrace serve --no-auth`, no token is needed.
 - A request for a host that the node does not serve gets 421. A request of a web page of another
   site gets 403 ([hosts](../guides/install-and-run-as-a-service.md#name-the-hosts-of-the-node)).
-- Request bodies are JSON, up to 16 MiB and 100,000 values. An unknown field, a NUL character and an
-  integer of more than 40 digits are errors. Times are UTC with microseconds (RFC 3339). Durations
-  are strings such as `"30s"`, up to 100 years.
+- Request bodies are JSON, up to 16 MiB and 100,000 values. An unknown field and a NUL character are
+  errors. Integers are at most 2⁵³ - 1, which every program that reads JSON keeps exactly. `10.0` is
+  accepted for `10`; `10.5` and `"10"` are refused. Times are UTC with microseconds (RFC 3339).
+  Durations are strings such as `"30s"`, up to 100 years. In `openapi.json`, their format is
+  `headrace-duration`, and `x-minimum` and `x-maximum` are their limits.
 - Lists are `{"items": […], "next": …}`, newest first. To read the next page, pass `next` as
   `before`. Events are listed oldest first, and `next` is passed as `after`.
-- Errors are problem+json with a stable `code` ([errors](errors.md)).
+- Errors are problem+json with a stable `code` ([errors](errors.md)). Below, each call lists the
+  errors of its own. Every call can also answer 400 (an invalid request), 401 (no valid token), 403,
+  408 and 431 (a request that takes too long, or has too large headers), 413, 421, 500 (a fault of
+  the node, which its log names) and 503 (the store does not answer, or too many connections).
 - For 24 hours, a second submit with the same `Idempotency-Key` returns the first statement.
 - The first statement of a new session waits until a driver has started. To reuse a driver, name its
   session in the submit.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -87,9 +87,40 @@ def seconds_of(duration: timedelta | None) -> float | None:
     return None if duration is None else duration.total_seconds()
 
 
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(parse_duration),
-    PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": _JSON_SCHEMA_PATTERN, "examples": ["10s"]}),
-]
+def limit_duration(longest: timedelta) -> Any:
+    """Return the type of a duration up to `longest`. Its JSON Schema states the limits.
+
+    JSON Schema has no limits for texts, and its format `duration` is that of ISO 8601. The limits
+    are therefore in keywords of Headrace, and the format has a name of its own.
+    """
+
+    def parse(value: object) -> timedelta:
+        duration = parse_duration(value)
+        if duration > longest:
+            raise ValueError(
+                f"{_shorten(value)} is longer than the maximum, {format_duration(longest)}"
+            )
+        return duration
+
+    schema = {
+        "type": "string",
+        "format": DURATION_FORMAT,
+        "pattern": _JSON_SCHEMA_PATTERN,
+        "x-minimum": "0s",
+        "x-maximum": format_duration(longest),
+        "examples": ["10s"],
+    }
+    return Annotated[
+        timedelta,
+        BeforeValidator(parse),
+        PlainSerializer(format_duration, return_type=str),
+        WithJsonSchema(schema),
+    ]
+
+
+DURATION_FORMAT = "headrace-duration"
+"""Name of the form in JSON Schema."""
+if TYPE_CHECKING:
+    Duration = timedelta
+else:
+    Duration = limit_duration(LONGEST_DURATION)

@@ -193,3 +193,109 @@ def test_every_example_of_a_request_is_accepted(start_node: StartNode, document:
                 if response.status_code not in {200, 201, 202, 404}:
                     refused.append(f"{operation['operationId']}: {response.text}")
     assert refused == []
+
+
+def parts_of(described: Any) -> Iterator[Json]:
+    """Yield all objects in a part of the document."""
+    if isinstance(described, dict):
+        yield described
+    for part in described.values() if isinstance(described, dict) else described:
+        if isinstance(part, dict | list):
+            yield from parts_of(part)
+
+
+def fields_of_requests(document: Json) -> dict[str, Json]:
+    """Return the schemas of all fields and parameters of requests, by name."""
+    schemas = document["components"]["schemas"]
+    fields: dict[str, Json] = {}
+    waiting = []
+    for operation in operations(document):
+        name = operation["operationId"]
+        for parameter in operation.get("parameters", ()):
+            fields[f"{name} {parameter['name']}"] = parameter["schema"]
+        body = operation.get("requestBody", {}).get("content", {})
+        waiting += [part["$ref"] for part in parts_of(body) if "$ref" in part]
+    while waiting:
+        name = waiting.pop().rpartition("/")[2]
+        for field, schema in schemas[name].get("properties", {}).items():
+            if f"{name}.{field}" not in fields:
+                fields[f"{name}.{field}"] = schema
+                waiting += [part["$ref"] for part in parts_of(schema) if "$ref" in part]
+    return fields
+
+
+def choices_of(schema: Json) -> list[Json]:
+    return [schema, *schema.get("anyOf", ())]
+
+
+def test_every_integer_and_duration_of_a_request_states_its_limits(document: Json) -> None:
+    kinds, missing = [], []
+    for name, schema in fields_of_requests(document).items():
+        for choice in choices_of(schema):
+            if choice.get("type") == "integer":
+                kinds.append("integer")
+                limits = {"minimum", "maximum", "format"}
+                assert choice.get("maximum", 0) < 2**53
+            elif choice.get("format") == "headrace-duration" or "timeout" in name.lower():
+                if choice.get("type") != "string" or "enum" in choice:
+                    continue
+                kinds.append("duration")
+                limits = {"x-minimum", "x-maximum", "pattern", "format"}
+            else:
+                continue
+            if not limits <= choice.keys():
+                missing.append(name)
+    assert missing == []
+    assert (kinds.count("integer") >= 12, kinds.count("duration") >= 7) == (True, True)
+
+
+def test_every_integer_has_a_size_and_every_instant_a_format(document: Json) -> None:
+    for part in parts_of(document):
+        # An example may have a field of the name `type`.
+        if part.get("type") == "integer" and "name" not in part:
+            assert part["format"] in {"int32", "int64"}, part
+            assert all(isinstance(part.get(each, 0), int) for each in ("minimum", "maximum")), part
+    session = document["components"]["schemas"]["SessionBody"]["properties"]
+    assert session["created_at"]["format"] == "date-time"
+
+
+def values_around(field: str, choice: Json) -> tuple[list[Any], list[Any]]:
+    """Return values at the limits of a schema, and values beyond them."""
+    if choice.get("type") == "integer":
+        least, most = choice["minimum"], choice["maximum"]
+        accepted = [least, float(least), most, float(most)]
+        return accepted, [least - 1, most + 1, least + 0.5, float(2**60), str(least)]
+    if choice.get("format") != "headrace-duration":
+        return [], []
+    refused = ["36526d", "10", 10, "-1s"]
+    if field == "wait_timeout":
+        # A node would wait as long as the longest value says.
+        assert choice["x-maximum"] == "1m"
+        return [choice["x-minimum"]], [*refused, "60001ms", "1.01m", "61s"]
+    return [choice["x-minimum"], choice["x-maximum"], "1.5h"], refused
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "required"),
+    [
+        ("StatementRequest", "/api/v1/statements", {"statement": "SELECT 1"}),
+        ("SessionRequest", "/api/v1/sessions", {}),
+        ("RollbackRequestBody", "/api/v1/jobs/x/rollback", {}),
+    ],
+)
+def test_the_node_accepts_exactly_the_integers_and_durations_that_the_document_states(
+    start_node: StartNode, document: Json, model: str, path: str, required: Json
+) -> None:
+    """Each limit is accepted, also as a float without a fraction. What exceeds it is refused."""
+    node = start_node()
+    fields = document["components"]["schemas"][model]["properties"]
+    choices = [(name, choice) for name in fields for choice in choices_of(fields[name])]
+    for field, choice in choices:
+        accepted, refused = values_around(field, choice)
+        for value in accepted + refused:
+            response = node.http.post(path, json={**required, field: value})
+            if value in accepted:
+                assert response.status_code in {201, 404}, (field, value, response.text)
+            else:
+                assert response.status_code == 400, (field, value, response.text)
+                assert field in response.json()["detail"]

@@ -18,8 +18,10 @@ from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules, read_origins
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
 from headrace.api.http.openapi import DESCRIPTION, build_document
+from headrace.api.http.opensearch_errors import INFO_PATH as OPENSEARCH_INFO_PATH
+from headrace.api.http.opensearch_errors import PREFIX as OPENSEARCH_PREFIX
 from headrace.api.http.opensearch_errors import render_opensearch_error
-from headrace.api.http.problems import problems, render_problem
+from headrace.api.http.problems import render_problem
 from headrace.api.http.request_metrics import RequestMetrics
 from headrace.api.link_calls import LinkCalls
 from headrace.api.readiness import Readiness
@@ -80,8 +82,8 @@ def create_app(node: Node) -> FastAPI:
     app.state.authentication_failures = AuthenticationFailures()
     renderers = ErrorRenderers(
         render_problem,
-        by_prefix={opensearch.PREFIX: render_opensearch_error},
-        by_path={opensearch_info.PATH: render_opensearch_error},
+        by_prefix={OPENSEARCH_PREFIX: render_opensearch_error},
+        by_path={OPENSEARCH_INFO_PATH: render_opensearch_error},
     )
     http = node.settings.http
     hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
@@ -115,7 +117,6 @@ def create_app(node: Node) -> FastAPI:
         app.include_router(
             resource.router,
             prefix=API_PREFIX,
-            responses=problems(400, 401, 403, 421, 503),
         )
     app.include_router(opensearch.router)
     app.include_router(opensearch_info.router)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, StrictBool
 
-from headrace.api.http.schemas import Instant, RequestModel, ResponseModel
+from headrace.api.http.schemas import Instant, RequestModel, ResponseModel, integer
 from headrace.model.deployment import JobAction, WrittenOutput
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, JobName
@@ -15,6 +15,12 @@ from headrace.model.text import Name
 
 _MAX_FILES = 10_000
 _MAX_FILE = 1024 * 1024
+
+
+if TYPE_CHECKING:
+    JobVersion = int
+else:
+    JobVersion = integer(1, 2**31 - 1)
 
 
 class SourceFileBody(RequestModel):
@@ -58,7 +64,7 @@ class StartRequestBody(RequestModel):
 class RollbackRequestBody(RequestModel):
     """Body of `POST /jobs/{name}/rollback`."""
 
-    version: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)] | None = None
+    version: JobVersion | None = None
     """Version to return to; default: the one deployed before."""
 
 

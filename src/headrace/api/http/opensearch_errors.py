@@ -19,6 +19,9 @@ from headrace.api.http.schemas import ResponseModel
 from headrace.api.http.strict_json import UnsupportedMediaType
 from headrace.errors import AlreadyEnded, InvalidRequest, NotFound, StatementNotFound
 
+PREFIX = "/_plugins/_async_query"
+INFO_PATH = "/"
+
 
 class DatasourceNotFound(NotFound):
     """The datasource does not exist."""
@@ -70,6 +73,12 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         for status in statuses
     }
+
+
+def unreadable_result() -> dict[int | str, dict[str, Any]]:
+    """Return the description of 406 for a result with a type that the node does not know."""
+    status = HTTPStatus.NOT_ACCEPTABLE
+    return {status.value: {"model": OpenSearchError, "description": status.phrase}}
 
 
 _REFUSALS = {HTTPStatus.NOT_ACCEPTABLE}

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    WithJsonSchema,
+)
 
-from headrace.durations import Duration
+from headrace.durations import Duration, limit_duration
 from headrace.model.lifecycle import (
     SessionState,
     StatementState,
@@ -22,10 +30,39 @@ from headrace.model.waiting_for import WaitCode
 from headrace.time_text import format_utc
 
 LONGEST_WAIT = timedelta(seconds=60)
+MAX_INTEGER = 2**53 - 1
+"""Largest integer of a request. Every program that reads JSON keeps it exactly (RFC 7493)."""
 
 
-Instant = Annotated[datetime, PlainSerializer(format_utc, return_type=str)]
-PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
+def _read_integer(value: object) -> object:
+    """Return a number without a fraction, such as 10.0 or 1e3, as an integer, as JSON Schema does.
+
+    A larger float may have lost digits. It stays a float, which is refused.
+    """
+    is_integral = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_INTEGER
+    return int(value) if is_integral else value  # type: ignore[call-overload]
+
+
+def integer(minimum: int, maximum: int = MAX_INTEGER) -> Any:
+    """Return the type of an integer in a body. The JSON Schema has the same limits."""
+    return Annotated[
+        int, Field(ge=minimum, le=maximum, strict=True), BeforeValidator(_read_integer)
+    ]
+
+
+Instant = Annotated[
+    datetime,
+    PlainSerializer(format_utc, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+if TYPE_CHECKING:
+    PositiveInt = int
+    Parallelism = int
+    WaitTimeout = timedelta
+else:
+    PositiveInt = integer(1)
+    Parallelism = integer(1, 64)
+    WaitTimeout = limit_duration(LONGEST_WAIT)
 _OWN_KEYS = "|".join(map(re.escape, CONF_OPTIONS))
 Conf = Annotated[
     dict[str, str],
@@ -66,7 +103,7 @@ class SessionRequest(RequestModel, SessionSpec):
     """Name, unique among the owner's live sessions."""
     kind: RequestKind = "interactive"
     """`batch`: the driver quits after one statement; `streaming`: it stays while a stream runs."""
-    parallelism: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
+    parallelism: Parallelism = 1
     """Largest number of queries that run at once. Any other statement runs alone, in its turn."""
     idle_timeout: Duration | None = None
     """Idle time after which the session is closed; default: the node's setting."""
@@ -107,8 +144,8 @@ class StatementRequest(RequestModel):
     """Spark configuration and options of Headrace for this statement alone."""
     parameters: list[ParameterBody] = []
     """Values for the markers `:name` or `?` in the text, at most 1000."""
-    wait_timeout: Duration | None = None
-    """How long the response waits for the end of the statement, at most 60s."""
+    wait_timeout: WaitTimeout | None = None
+    """How long the response waits for the end of the statement."""
     on_wait_timeout: Literal["continue", "cancel"] = "continue"
     """What happens to a statement that has not ended by then."""
     row_limit: PositiveInt | None = None

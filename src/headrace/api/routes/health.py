@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 
 from headrace import __version__
 from headrace.api.context import node_of, readiness_of
-from headrace.api.http.problems import problems
 from headrace.api.http.schemas import ResponseModel
 
 router = APIRouter(tags=["health"])
@@ -23,13 +22,13 @@ class Health(ResponseModel):
     """Version of Headrace."""
 
 
-@router.get("/health", responses=problems(403, 421))
+@router.get("/health")
 async def check_health(request: Request) -> Health:
     """Report that the process is alive, whatever the state of its store."""
     return Health(status="ok", node_id=node_of(request).id, version=__version__)
 
 
-@router.get("/ready", responses=problems(403, 421, 503))
+@router.get("/ready")
 async def check_readiness(request: Request) -> Health:
     """Report whether the node can write to the store and its background tasks run.
 

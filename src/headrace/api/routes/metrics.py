@@ -7,7 +7,6 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from headrace.api.context import node_of
-from headrace.api.http.problems import problems
 
 router = APIRouter(tags=["health"])
 
@@ -16,7 +15,6 @@ router = APIRouter(tags=["health"])
     "/metrics",
     response_class=PlainTextResponse,
     response_description="The metrics.",
-    responses=problems(401, 403, 421, 503),
 )
 def read_metrics(request: Request) -> Response:
     """Return the metrics of the node and of the store in Prometheus's text format."""

@@ -16,7 +16,13 @@ from pydantic import Field, JsonValue, StringConstraints
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.opensearch_errors import DatasourceNotFound, TooManyRows, errors
+from headrace.api.http.opensearch_errors import (
+    PREFIX,
+    DatasourceNotFound,
+    TooManyRows,
+    errors,
+    unreadable_result,
+)
 from headrace.api.http.result_responses import stream_response
 from headrace.api.http.schemas import RequestModel, ResponseModel
 from headrace.api.http.strict_json import StrictRoute, UnsupportedMediaType
@@ -33,8 +39,6 @@ from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import Rows
 from headrace.results.schema import SparkType, TypeKind
 from headrace.settings import Settings
-
-PREFIX = "/_plugins/_async_query"
 
 _MEDIA_TYPES = frozenset({"application/json", "application/x-ndjson"})
 
@@ -55,7 +59,6 @@ QueryId = Annotated[str, Path(description="id of the statement")]
 router = APIRouter(
     prefix=PREFIX,
     tags=["opensearch"],
-    responses=errors(400, 401, 403, 421, 503),
     route_class=OpenSearchRoute,
 )
 
@@ -136,7 +139,9 @@ class AsyncQueryResult(ResponseModel):
     """Why the query failed, with the error condition of Spark in brackets."""
 
 
-@router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(406, 413, 429))
+@router.post(
+    "", status_code=201, response_model=AsyncQueryCreated, responses=errors(404, 406, 409, 429)
+)
 def create_async_query(
     request: Request, caller: Authenticated, body: AsyncQueryRequest
 ) -> Response:
@@ -159,7 +164,9 @@ def create_async_query(
     return Response(content, 201, media_type="application/json")
 
 
-@router.get("/{query_id}", response_model=AsyncQueryResult, responses=errors(410))
+@router.get(
+    "/{query_id}", response_model=AsyncQueryResult, responses=errors(410, 502) | unreadable_result()
+)
 async def show_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Show the state of a query, with all its rows once it has succeeded."""
     node = node_of(request)
@@ -173,7 +180,12 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
     return Response(json.dumps(result), media_type="application/json")
 
 
-@router.delete("/{query_id}", status_code=204, response_description="The cancel is requested.")
+@router.delete(
+    "/{query_id}",
+    status_code=204,
+    response_description="The cancel is requested.",
+    responses=errors(409),
+)
 def cancel_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Request a cancel."""
     node_of(request).statements.cancel(caller, query_id)

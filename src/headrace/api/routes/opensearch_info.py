@@ -9,15 +9,14 @@ from fastapi import APIRouter, Request, Response
 
 from headrace import __version__
 from headrace.api.context import node_of
-from headrace.api.http.opensearch_errors import errors
+from headrace.api.http.opensearch_errors import INFO_PATH as PATH
 from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import ResponseModel
 
-PATH = "/"
 SERVED_VERSION = "3.0.0"
 """Version of OpenSearch whose async query API a node serves."""
 
-router = APIRouter(tags=["opensearch"], responses=errors(401, 403, 421))
+router = APIRouter(tags=["opensearch"])
 
 
 class ClusterVersion(ResponseModel):

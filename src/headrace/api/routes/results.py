@@ -14,8 +14,7 @@ from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.parameters import Numbers, StatementIdPath, wait_seconds
 from headrace.api.http.problems import problems
 from headrace.api.http.result_responses import ResultFormat, choose_format, result_response
-from headrace.api.http.schemas import RowsBody
-from headrace.durations import Duration
+from headrace.api.http.schemas import MAX_INTEGER, RowsBody, WaitTimeout
 from headrace.errors import InvalidRequest
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Selection
@@ -39,7 +38,7 @@ _PAGE_ROWS = 1000
             },
             "description": "The rows: a chunk, a range of rows, or all of them.",
         },
-        **problems(404, 406, 409, 410, 502, 503),
+        **problems(404, 406, 409, 410, 502),
     },
 )
 async def read_result(
@@ -66,7 +65,7 @@ async def read_result(
         int | None,
         Query(
             ge=0,
-            le=2**63 - 1,
+            le=MAX_INTEGER,
             description="position of the first row, from 0; default with `limit`: 0",
         ),
     ] = None,
@@ -79,7 +78,7 @@ async def read_result(
         ),
     ] = None,
     wait_timeout: Annotated[
-        Duration | None,
+        WaitTimeout | None,
         Query(
             description="how long to wait for the rows: for those of the first finished tasks, if "
             "they can be sent, or for the end of the statement"

@@ -27,7 +27,7 @@ _LOG_BYTES = 256 * 1024
 
 
 @router.post(
-    "", status_code=201, response_model=SessionBody, responses=problems(404, 409, 413, 415, 429)
+    "", status_code=201, response_model=SessionBody, responses=problems(404, 409, 415, 429)
 )
 def open_session(request: Request, caller: Authenticated, body: SessionRequest) -> Response:
     """Open a session. A node then starts its driver."""
@@ -72,7 +72,9 @@ def show_session(request: Request, caller: Authenticated, session: SessionRef) -
     return json_response(session_body(node_of(request).sessions.get(caller, session)))
 
 
-@router.delete("/{session}", status_code=202, response_model=SessionBody, responses=problems(404))
+@router.delete(
+    "/{session}", status_code=202, response_model=SessionBody, responses=problems(404, 409, 429)
+)
 def close_session(request: Request, caller: Authenticated, session: SessionRef) -> Response:
     """Close a session: its statements are cancelled, and its driver ends."""
     return json_response(session_body(node_of(request).sessions.close(caller, session)), 202)
@@ -82,7 +84,7 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
     "/{session}/log",
     response_class=PlainTextResponse,
     response_description="The end of the log.",
-    responses=problems(404, 503),
+    responses=problems(404),
 )
 async def read_session_log(
     request: Request,

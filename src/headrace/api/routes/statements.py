@@ -29,6 +29,7 @@ from headrace.api.http.schemas import (
     StatementBody,
     StatementPage,
     StatementRequest,
+    WaitTimeout,
 )
 from headrace.api.http.serializers import statement_body
 from headrace.api.waiting import LongPoll, Rereads
@@ -36,7 +37,7 @@ from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
-from headrace.durations import Duration, seconds_of
+from headrace.durations import seconds_of
 from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
@@ -54,7 +55,7 @@ _CANCEL_SECONDS = 30.0
     "",
     status_code=201,
     response_model=StatementBody,
-    responses=problems(403, 404, 409, 413, 415, 429),
+    responses=problems(404, 406, 409, 415, 429, 502),
 )
 async def submit_statement(
     request: Request,
@@ -102,7 +103,7 @@ async def submit_statement(
     return await run_in_threadpool(submit_response, statements, statement, numbers=numbers)
 
 
-@router.get("", response_model=StatementPage, responses=problems(404))
+@router.get("", response_model=StatementPage, responses=problems(404, 406, 502))
 def list_statements(
     request: Request,
     caller: Authenticated,
@@ -129,13 +130,13 @@ def list_statements(
     return json_response(StatementPage(items=items, next=page.items[-1].id if page.more else None))
 
 
-@router.get("/{statement_id}", response_model=StatementBody, responses=problems(404))
+@router.get("/{statement_id}", response_model=StatementBody, responses=problems(404, 406, 502))
 async def show_statement(
     request: Request,
     caller: Authenticated,
     statement_id: StatementIdPath,
     wait_timeout: Annotated[
-        Duration | None, Query(description="how long to wait for the end of the statement")
+        WaitTimeout | None, Query(description="how long to wait for the end of the statement")
     ] = None,
     trace: Annotated[bool, Query(description="include the stack trace of an error")] = False,
 ) -> Response:
@@ -158,7 +159,7 @@ async def show_statement(
     "/{statement_id}/cancel",
     status_code=202,
     response_model=StatementBody,
-    responses=problems(404, 409),
+    responses=problems(404, 406, 409, 502),
 )
 def cancel_statement(
     request: Request,

@@ -47,7 +47,7 @@ def show_stream(request: Request, caller: Authenticated, stream: StreamRef) -> R
     "/{stream}/{action}",
     status_code=202,
     response_model=StreamBody,
-    responses=problems(404, 409),
+    responses=problems(404, 409, 429),
 )
 def act_on_stream(
     request: Request,
