@@ -1,4 +1,4 @@
-"""Text that a terminal shows as it is: no character of it moves the cursor or changes a colour."""
+"""Text for people: without characters that control a terminal, and with correct plurals."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def escape_character(char: str) -> str:
     if char.isprintable() or unicodedata.category(char) in _HARMLESS_CATEGORIES:
         return char
     return char.encode("unicode_escape").decode("ascii")
+
+
+def describe_count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: `1 row`, `1,200 rows`.
+
+    Args:
+        plural: The plural of the noun; None: with an `s`.
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -9,6 +9,7 @@ from headrace.cli.output.styled import paint
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE
+from headrace.printable import describe_count
 
 _POLL_SECONDS = 0.5
 _COLOURS = {
@@ -88,7 +89,7 @@ def write_plan(terminal: Terminal, deployment: Json) -> None:
     for note in deployment["notes"]:
         terminal.out.write(f"note: {note}\n")
     changes = sum(job["decision"] not in {"none", "error"} for job in jobs)
-    terminal.out.write(f"{changes} of {len(jobs)} jobs change.\n")
+    terminal.out.write(f"{changes} of {describe_count(len(jobs), 'job changes', 'jobs change')}.\n")
 
 
 def write_errors(terminal: Terminal, errors: list[Json]) -> int:
@@ -101,8 +102,7 @@ def write_errors(terminal: Terminal, errors: list[Json]) -> int:
         terminal.warn(f"error: {prefix}{error['message']}")
         if error.get("hint"):
             terminal.warn(f"hint: {error['hint']}")
-    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    terminal.warn(f"{count}; nothing was changed.")
+    terminal.warn(f"{describe_count(len(errors), 'error')}; nothing was changed.")
     return EXIT_USAGE
 
 
@@ -116,9 +116,9 @@ def _write_end(terminal: Terminal, deployment: Json, job: Json) -> None:
     failure = job["failure"] or {"message": "unknown reason"}
     terminal.warn(f"error: {job['name']} has failed: {failure['message']}")
     for output in job["written"]:
+        batches = describe_count(output["batches"], "batch", "batches")
         terminal.warn(
-            f"  the failed version has written {output['batches']} batches of"
-            f" {output['query']} to {output['target']}"
+            f"  the failed version has written {batches} of {output['query']} to {output['target']}"
         )
 
 

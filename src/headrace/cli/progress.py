@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.client.http import Json
-from headrace.printable import escape_controls
+from headrace.printable import describe_count, escape_controls
 from headrace.time_text import describe_duration
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def format_counts(progress: Any) -> list[str]:
     rows, size = progress.get("rows_read", 0), progress.get("bytes_read", 0)
     parts = []
     if rows:
-        parts.append(f"{rows:,} row{'' if rows == 1 else 's'} read")
+        parts.append(f"{describe_count(rows, 'row')} read")
     if size:
         parts.append(_format_bytes(size))
     return parts

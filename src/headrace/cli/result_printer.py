@@ -16,6 +16,7 @@ from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.verb import describe_verb
 from headrace.model.lifecycle import StatementState
+from headrace.printable import describe_count
 
 _EXIT_CODES = {
     StatementState.SUCCESS: 0,
@@ -81,7 +82,7 @@ class ResultPrinter:
         self.print_warnings(statement)
         result = statement.get("result") or {}
         count = result.get("row_count", 0)
-        rows = f"{count:,} row{'' if count == 1 else 's'}"
+        rows = describe_count(count, "row")
         if not result.get("schema"):
             verb = describe_verb(statement["statement"]) or "done"
             is_counted = count or result.get("rows_written") is not None
@@ -93,9 +94,10 @@ class ResultPrinter:
         """Print what the user must know about a successful statement, even with --quiet."""
         result = statement.get("result") or {}
         if result.get("truncated"):
+            rows = describe_count(result.get("row_count", 0), "row")
             self._terminal.warn(
-                f"Truncated: these are the first {result.get('row_count', 0)} rows, because a row "
-                f"or byte limit was reached. For more rows, {self._more_rows_hint}."
+                f"Truncated after {rows}, because a row or byte limit was reached. "
+                f"For more rows, {self._more_rows_hint}."
             )
         if statement.get("note"):
             self._terminal.warn(statement["note"])
@@ -167,7 +169,7 @@ class ResultPrinter:
 
     def _report_cut_values(self, count: int) -> None:
         self._terminal.warn(
-            f"{count:,} value{' is' if count == 1 else 's are'} cut to fit the terminal. "
+            f"{describe_count(count, 'value is', 'values are')} cut to fit the terminal. "
             f"{self._whole_values_hint}"
         )
 

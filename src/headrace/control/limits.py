@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.control.context import NodeContext
 from headrace.errors import QueueFull, TooManySessions
+from headrace.printable import describe_count
 from headrace.settings import Settings
 from headrace.store import limits
 from headrace.store.database import Tx
@@ -23,8 +24,9 @@ def check_sessions(tx: Tx, settings: Settings, owner: str) -> None:
     )
     excess = limits.find_excess(tx, limit, owner)
     if excess is not None:
+        count = describe_count(excess.number, "live session")
         raise TooManySessions(
-            f"{_describe(excess, owner)} {excess.number:,} live sessions, and no more are allowed"
+            f"{_describe(excess, owner)} {count}, and no more are allowed"
             f" (setting {_name('sessions', excess)}).",
             hint="Close a session, or submit to a session that exists.",
         )
@@ -43,8 +45,9 @@ def check_waiting(tx: Tx, settings: Settings, owner: str) -> None:
     )
     excess = limits.find_excess(tx, limit, owner)
     if excess is not None:
+        count = describe_count(excess.number, "waiting statement")
         raise QueueFull(
-            f"{_describe(excess, owner)} {excess.number:,} waiting statements, and no more may wait"
+            f"{_describe(excess, owner)} {count}, and no more may wait"
             f" (setting {_name('waiting_statements', excess)}).",
             hint="Submit the statement again when some of them have ended.",
         )

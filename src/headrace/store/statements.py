@@ -16,6 +16,7 @@ from headrace.model.lifecycle import (
 )
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement
+from headrace.printable import describe_count
 from headrace.store import results, waiting_statements
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -94,7 +95,8 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
         tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
     ):
         raise QueueFull(
-            f"{max_waiting:,} statements wait in session {new.session_id}, and no more may wait "
+            f"{describe_count(max_waiting, 'statement waits', 'statements wait')} in session"
+            f" {new.session_id}, and no more may wait "
             "(setting statements.max_waiting).",
             hint="Submit the statement again when some of them have ended, or submit it to "
             "another session.",

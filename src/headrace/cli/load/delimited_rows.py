@@ -9,6 +9,7 @@ from typing import TextIO
 
 from headrace.cli.load.file_rows import FileSource, Misfits, Numbered, refuse_duplicates
 from headrace.errors import InvalidRequest
+from headrace.printable import describe_count
 
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^,"]*)')
 _TSV_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
@@ -76,7 +77,7 @@ def _name_fields(
 
 
 def _count(fields: Sequence[object]) -> str:
-    return f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+    return describe_count(len(fields), "field")
 
 
 def _read_csv_records(source: FileSource, stream: TextIO, misfits: Misfits) -> Iterator[Record]:

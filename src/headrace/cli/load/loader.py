@@ -36,6 +36,7 @@ from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import HeadraceError, InvalidRequest, RowsDoNotFit
 from headrace.grammar.lexer import code_tokens
+from headrace.printable import describe_count
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Size of the rows that one statement takes. The store keeps the parameters of a statement."""
@@ -130,8 +131,7 @@ class Loader:
         else:
             code = self._write_staged(plan, rows, paths)
         if not code:
-            plural = "" if rows.count == 1 else "s"
-            self._terminal.notice(f"{rows.count:,} row{plural} loaded into {plan.table}.")
+            self._terminal.notice(f"{describe_count(rows.count, 'row')} loaded into {plan.table}.")
         return code
 
     def _show(self, plan: LoadPlan) -> None:

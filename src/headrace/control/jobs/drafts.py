@@ -30,6 +30,7 @@ from headrace.model.deployment import (
     VersionSpec,
 )
 from headrace.model.job import OnQueryChange
+from headrace.printable import describe_count
 from headrace.settings import Settings
 
 
@@ -94,7 +95,7 @@ def read_drafts(request: PlanRequest, settings: Settings) -> tuple[list[JobDraft
 def raise_errors(errors: Sequence[ManifestError]) -> None:
     """Raise InvalidManifests if there are errors."""
     if errors:
-        count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+        count = describe_count(len(errors), "error")
         raise InvalidManifests(
             f"{count} in the files of the deployment. Nothing was planned.",
             problems=[error.model_dump() for error in errors],

@@ -12,6 +12,7 @@ from headrace.errors import LeaseLost
 from headrace.model.deployment import JobSession, OperationLease
 from headrace.model.job_messages import DeleteStates
 from headrace.model.lifecycle import SavepointState
+from headrace.printable import describe_count
 from headrace.settings import Settings
 from headrace.store import job_tasks, jobs, operations, savepoints
 from headrace.store.database import Tx
@@ -44,7 +45,7 @@ def begin_pruning(tx: Tx, settings: Settings, job_id: str, session: JobSession) 
     checkpoints.pop(job.run or "", None)
     task = DeleteStates(directories=[*(each.place for each in old), *checkpoints.values()])
     session_id = open_check_session(tx, settings, job.owner, session)
-    what = f"delete {len(old)} old savepoints of {job.name}"
+    what = f"delete {describe_count(len(old), 'old savepoint')} of {job.name}"
     statement_id = submit_task(tx, job.owner, session_id, task, what)
     operations.insert_operation(tx, KIND, statement_id, actor=job.owner)
 

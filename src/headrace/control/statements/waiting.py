@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.statement import Statement
 from headrace.model.waiting_for import WaitCode, WaitingFor
+from headrace.printable import describe_count
 from headrace.store import wait_view
 from headrace.store.database import Database
 from headrace.store.limits import Limit
@@ -53,9 +54,9 @@ class WaitReasons:
     ) -> tuple[WaitCode, str, str | None]:
         """Return why a statement waits whose session has a driver."""
         if queue.before:
-            others = _count(queue.before, "statement")
+            others = describe_count(queue.before, "statement")
             return WaitCode.QUEUE, f"It is behind {others} of its session.", None
-        in_flight = _count(queue.in_flight, "running statement")
+        in_flight = describe_count(queue.in_flight, "running statement")
         if queue.in_flight and not queue.pool:
             if queue.exclusive is not None:
                 text = f"The statement {queue.exclusive} runs alone in the session."
@@ -72,13 +73,15 @@ class WaitReasons:
 
     def _explain_limit(self, queue: QueueView) -> str | None:
         if self._limit.per_user is not None and queue.owner_in_flight >= self._limit.per_user:
+            in_flight = describe_count(queue.owner_in_flight, "running statement")
             return (
-                f"Its user has {_count(queue.owner_in_flight, 'running statement')}, and no more"
+                f"Its user has {in_flight}, and no more"
                 " may run (setting limits.running_statements_per_user)."
             )
         if self._limit.total is not None and queue.all_in_flight >= self._limit.total:
+            in_flight = describe_count(queue.all_in_flight, "running statement")
             return (
-                f"All users together have {_count(queue.all_in_flight, 'running statement')}, and"
+                f"All users together have {in_flight}, and"
                 " no more may run (setting limits.running_statements)."
             )
         return None
@@ -132,7 +135,3 @@ def _explain_lock(locks: LockView) -> WaitingFor | None:
             statement_id=locks.publisher,
         )
     return None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
