@@ -41,16 +41,19 @@ def read_snapshot(store_url: str) -> Rows:
     return Rows(**tables)
 
 
-def read_starts(store_url: str) -> set[tuple[str, int]]:
-    """Return session and epoch of each driver that starts: it has not said hello to a node."""
-    columns = (sessions.c.id, sessions.c.epoch)
+def read_starts(store_url: str) -> dict[tuple[str, int], int]:
+    """Return session and epoch of each driver that starts: it has not said hello to a node.
+
+    The value is the number of the start since the last hello in the session.
+    """
+    columns = (sessions.c.id, sessions.c.epoch, sessions.c.starts)
     starting = select(*columns).where(
         sessions.c.state.in_([SessionState.STARTING, SessionState.RECOVERING]),
         sessions.c.lease_until.is_not(None),
         sessions.c.fenced_driver.is_(None),
     )
     with _connect(store_url) as connection:
-        return {(row.id, row.epoch) for row in connection.execute(starting)}
+        return {(row.id, row.epoch): row.starts for row in connection.execute(starting)}
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.faults.chaos_cluster.host_cluster import MAX_STARTS
 from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
 
 from headrace.model.stream_query import ADHOC_SCOPE, EndReason
@@ -23,8 +24,6 @@ class RowCount:
 
 
 NO_ROWS = RowCount(0, 0)
-MAX_STARTS = 3
-"""After as many failed starts in a row, a session has failed."""
 _ASKED = {EndReason.STOPPED, EndReason.RESTARTED}
 """The reasons of ends that a user has requested."""
 

@@ -170,7 +170,8 @@ class FaultInjector:
 
     def _harm_driver(self, fault: PlannedFault) -> None:
         drivers = self._cluster.find_drivers()
-        sessions = sorted({driver.session for driver in drivers})
+        spared = self._cluster.list_last_starts()
+        sessions = sorted({driver.session for driver in drivers} - spared)
         if not sessions:
             return
         session = sessions[int(fault.choice * len(sessions))]
@@ -189,6 +190,8 @@ class FaultInjector:
                 return
             # The processes of the start: the JVM is younger than the Python process.
             drivers = self._cluster.find_starts().get(session, [])
+            if self._cluster.list_last_starts():
+                return
             node = self._cluster.node_of(drivers[0]) if drivers else None
             if node is None:
                 continue
@@ -206,11 +209,12 @@ class FaultInjector:
 
     def _choose_start(self, fault: PlannedFault) -> str:
         """Return a session whose driver starts. If there is none, kill a driver that runs."""
-        starts = sorted(self._cluster.find_starts())
+        spared = self._cluster.list_last_starts()
+        starts = sorted(self._cluster.find_starts().keys() - spared)
         if starts:
             return starts[int(fault.choice * len(starts))]
         drivers = self._cluster.find_drivers()
-        sessions = sorted({driver.session for driver in drivers})
+        sessions = sorted({driver.session for driver in drivers} - spared)
         if not sessions:
             return ""
         session = sessions[int(fault.choice * len(sessions))]
@@ -229,6 +233,11 @@ class FaultInjector:
         node = self._cluster.nodes[int(fault.choice * NODES)]
         while not self._faulty.add(node.number, seconds=0.5):
             if self._stopping.is_set():
+                return
+        # A third failed start in a row would end a session.
+        while self._cluster.list_last_starts():
+            if self._stopping.wait(0.5):
+                self._faulty.remove(node.number)
                 return
         # A launch of this node that has no process yet can be of any session.
         self.failed_starts.update(self._cluster.list_starting())

@@ -30,6 +30,8 @@ from headrace.errors import HeadraceError
 NODES = 3
 ORPHAN_SECONDS = 10.0
 """How long a driver runs without reaching any node."""
+MAX_STARTS = 3
+"""After as many failed starts in a row, a session has failed."""
 RETRY_SECONDS = 120.0
 """How long a client repeats a request. At least one node is healthy all the time."""
 RESULTS, CHECKPOINTS, JOBS = "results", "checkpoints", "jobs"
@@ -196,6 +198,11 @@ class HostCluster:
     def list_starting(self) -> set[str]:
         """Return the sessions whose drivers have not said hello yet, or have no process yet."""
         return {session for session, _ in read_starts(self._store_url)}
+
+    def list_last_starts(self) -> set[str]:
+        """Return the sessions that would fail if faults ended the starts of their drivers, too."""
+        starts = read_starts(self._store_url)
+        return {session for (session, _), number in starts.items() if number >= MAX_STARTS}
 
     def find_starts(self) -> dict[str, list[DriverProcess]]:
         """Return the processes of each driver that has not said hello yet, by session."""
