@@ -29,6 +29,7 @@ from rich.table import Table
 
 HOME = Path(".headrace-demo")
 HEADRACE = Path(sys.executable).with_name("headrace")
+MAX_COLUMNS = 100
 TABLES = ["airlines", "airports", "planes", "weather", "flights"]
 
 # The view reads the CSV file. The table is a copy of its rows in the warehouse of the node.
@@ -41,20 +42,23 @@ QUERIES = {
     "Which airline keeps its passengers waiting?": """\
 SELECT a.name AS airline, count(*) AS flights,
        round(avg(f.dep_delay), 1) AS avg_delay_min,
-       round(100 * avg(CASE WHEN f.dep_delay > 60 THEN 1 ELSE 0 END), 1) AS pct_over_an_hour
+       round(100 * avg(if(f.dep_delay > 60, 1, 0)), 1) AS pct_over_an_hour
 FROM flights f JOIN airlines a USING (carrier)
 WHERE f.dep_delay IS NOT NULL
 GROUP BY a.name ORDER BY avg_delay_min DESC LIMIT 5""",
     "What does fog do?": """\
-SELECT CASE WHEN w.visib < 1 THEN '1: below 1 mile' WHEN w.visib < 5 THEN '2: 1 to 5 miles'
-            WHEN w.visib < 10 THEN '3: 5 to 10 miles' ELSE '4: clear' END AS visibility,
+SELECT CASE WHEN w.visib < 1 THEN '1: below 1 mile'
+            WHEN w.visib < 5 THEN '2: 1 to 5 miles'
+            WHEN w.visib < 10 THEN '3: 5 to 10 miles'
+            ELSE '4: clear' END AS visibility,
        count(*) AS flights,
-       round(100 * avg(CASE WHEN f.dep_time IS NULL THEN 1 ELSE 0 END), 1) AS pct_cancelled,
+       round(100 * avg(if(f.dep_time IS NULL, 1, 0)), 1) AS pct_cancelled,
        round(avg(f.dep_delay), 1) AS avg_delay_min
 FROM flights f JOIN weather w USING (origin, time_hour)
 GROUP BY 1 ORDER BY 1""",
     "Where do the oldest planes fly?": """\
-SELECT p.manufacturer, ap.name AS to_airport, count(*) AS flights, min(p.year) AS built
+SELECT p.manufacturer, ap.name AS to_airport, count(*) AS flights,
+       min(p.year) AS built
 FROM flights f JOIN planes p USING (tailnum) JOIN airports ap ON ap.faa = f.dest
 WHERE p.year < 1970
 GROUP BY ALL ORDER BY flights DESC, to_airport LIMIT 5""",
@@ -62,7 +66,8 @@ GROUP BY ALL ORDER BY flights DESC, to_airport LIMIT 5""",
 
 
 def main() -> int:
-    console = Console(width=100, highlight=False)
+    columns = shutil.get_terminal_size((MAX_COLUMNS, 24)).columns
+    console = Console(width=min(columns, MAX_COLUMNS), highlight=False)
     start = time.monotonic()
     shutil.rmtree(HOME, ignore_errors=True)
     try:

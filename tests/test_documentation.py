@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import click
 import pytest
 
+from headrace.cli.main import headrace
+from headrace.cli.options import parse_pairs
+from headrace.cli.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
 from headrace.driver.writes import detect, dml
 from headrace.model.lifecycle import StreamState
@@ -281,6 +286,58 @@ def test_the_terminal_of_the_readme_is_a_part_of_the_recording() -> None:
 
     assert terminal.startswith("$ ")
     assert terminal in recording
+
+
+def shell_commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words of each command `headrace …` in the examples of a page."""
+    for block in re.findall(
+        r"^```(?:sh|bash)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE
+    ):
+        for words in split_commands(block):
+            if words[0] == "headrace" and words[1] != "--version":
+                yield words[1:]
+
+
+def split_commands(block: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a shell script. Comments and redirections are left out.
+
+    The commands of `$(…)` count as commands of their own.
+    """
+    script = re.sub(r"(^|\s)#.*", "", block).replace("$(", "\n")
+    lexer = shlex.shlex(script, posix=True, punctuation_chars="\n();<>|&")
+    lexer.whitespace = " \t"
+    lexer.whitespace_split = True
+    words: list[str] = []
+    redirects = False
+    for token in [*lexer, "\n"]:
+        if set(token) <= set("\n();|&"):
+            if words:
+                yield words
+            words, redirects = [], False
+        elif set(token) <= set("<>"):
+            redirects = True
+        elif not redirects:
+            words.append(token)
+
+
+def find_command(words: list[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that words such as `session new` select, and the following words."""
+    command: click.Command | None = headrace
+    while isinstance(command, click.Group):
+        _, command, words = command.resolve_command(click.Context(command), words)
+    assert command is not None
+    return command, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_program_accepts_the_commands_of_a_page(page: Path) -> None:
+    for command, words in map(find_command, shell_commands(page)):
+        given = command.make_context(command.name, words).params
+        if "create" in given:
+            conf = parse_pairs(given["conf"], "--conf")
+            SessionOption(
+                given["session"], create=given["create"], profile=given["profile"], conf=conf
+            )
 
 
 def test_the_make_targets_on_a_page_exist() -> None:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import pwd
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from headrace.errors import InvalidSetting
 from headrace.private_files import belongs_to_other_user
 
+VARIABLE_PREFIX = "HEADRACE_"
 FILE_VARIABLE = "HEADRACE_CONFIG"
 _DEFAULT_FILE = Path("headrace.toml")
 _HARMLESS_KEYS = {"format", "log_level"}
 """Settings that choose no address, place, program or token, nor what a session may do."""
+
+
+def nearest_variable(name: str, keys: Iterable[str]) -> str | None:
+    """Return the variable of the key that is nearest to that of a name such as HEADRACE_HTPT__PORT.
+
+    Only the first key of the name is replaced. Returns None if no key is near.
+    """
+    key, separator, rest = name.removeprefix(VARIABLE_PREFIX).partition("__")
+    close = difflib.get_close_matches(key.lower(), ["config", *keys], n=1)
+    return f"{VARIABLE_PREFIX}{close[0].upper()}{separator}{rest}" if close else None
 
 
 def find_config_file(environ: Mapping[str, str] = os.environ) -> Path:

@@ -23,7 +23,7 @@ from pydantic_settings import (
 )
 
 from headrace.conf_policy import NO_CONF_POLICY, ConfPolicy
-from headrace.config_file import find_config_file, refuse_foreign_settings
+from headrace.config_file import find_config_file, nearest_variable, refuse_foreign_settings
 from headrace.errors import InvalidSetting
 from headrace.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.profiles import Profile
@@ -211,7 +211,9 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
     for name in os.environ:
         key = name.removeprefix("HEADRACE_").lower().partition("__")[0]
         if name.startswith("HEADRACE_") and key not in {"config", *Settings.model_fields}:
-            raise InvalidSetting(f"Unknown setting {name} in the environment{_nearest([key])}.")
+            nearest = nearest_variable(name, Settings.model_fields)
+            suggestion = f"; did you mean {nearest}?" if nearest else "."
+            raise InvalidSetting(f"Unknown setting {name} in the environment{suggestion}")
     try:
         return Settings(**(overrides or {}))
     except ValidationError as error:
@@ -226,7 +228,7 @@ def _explain(error: ValidationError) -> str:
         path = [str(step) for step in problem["loc"]]
         key = ".".join(path)
         if problem["type"] == "extra_forbidden":
-            lines.append(f"Unknown setting {key!r}{_nearest(path)}.")
+            lines.append(f"Unknown setting {key!r}{_nearest(path)}")
         else:
             message = f"{problem['msg'].removeprefix('Value error, ')}."
             if key:
@@ -245,4 +247,4 @@ def _nearest(path: list[str]) -> str:
             continue
         section = field.annotation if issubclass(field.annotation, BaseModel) else section
     close = difflib.get_close_matches(path[-1], section.model_fields, n=1)
-    return f"; did you mean {'.'.join([*path[:-1], close[0]])!r}?" if close else ""
+    return f"; did you mean {'.'.join([*path[:-1], close[0]])!r}?" if close else "."

@@ -56,9 +56,18 @@ def test_a_fault_in_the_file_is_named(content: str, message: str) -> None:
     assert message in error.value.message
 
 
-def test_an_unknown_variable_is_named_with_the_nearest_key() -> None:
-    with pytest.raises(InvalidSetting, match=r"HEADRACE_TOKN; did you mean 'token'\?"):
-        load_config({}, {"HEADRACE_TOKN": "x"})
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("HEADRACE_TOKN", "HEADRACE_TOKEN"),
+        ("HEADRACE_HTTPP__PORT", "HEADRACE_HTTP__PORT"),
+        ("HEADRACE_STROE__POOL_SIZE", "HEADRACE_STORE__POOL_SIZE"),
+        ("HEADRACE_CONFG", "HEADRACE_CONFIG"),
+    ],
+)
+def test_an_unknown_variable_is_named_with_the_nearest_variable(name: str, nearest: str) -> None:
+    with pytest.raises(InvalidSetting, match=rf"{name}; did you mean {nearest}\?"):
+        load_config({}, {name: "x"})
 
 
 def test_headrace_config_names_the_file_which_must_exist() -> None:

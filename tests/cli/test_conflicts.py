@@ -1,4 +1,4 @@
-"""Commands and statements that cannot act exit with 6, and name the state and what would act."""
+"""Commands that cannot act name the state and what would act."""
 
 from __future__ import annotations
 
@@ -32,6 +32,52 @@ def ended(served: InProcessNode) -> dict[str, str]:
     return {"QUERY": query.name, "STATEMENT": query.statement, "SESSION": query.session}
 
 
+def run_command(served: InProcessNode, home: Path, words: list[str]) -> tuple[int, str]:
+    """Run a command at a node. Return its exit code and what it prints on standard error."""
+    done = subprocess.run(
+        [*COMMAND, *words],
+        env={
+            **os.environ,
+            "HEADRACE_SERVER": served.address,
+            "HEADRACE_HOME": str(home),
+            "COLUMNS": "400",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", [["sql", "SELECT 1"], ["load", "t.csv", "--into", "t"]])
+def test_a_session_that_does_not_exist_is_named_with_how_to_create_it(
+    served: InProcessNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("a\n1\n")
+
+    code, messages = run_command(served, tmp_path / "home", [*words, "--session", "gone"])
+
+    assert (code, messages) == (
+        2,
+        (
+            "error: Session 'gone' does not exist.\n"
+            "hint: add --create, or choose a session of headrace session list\n"
+        ),
+    )
+
+
+@pytest.mark.parametrize("words", ["session log", "job show", "stream show", "node drain"])
+def test_the_error_for_an_unknown_object_names_the_list(
+    served: InProcessNode, tmp_path: Path, words: str
+) -> None:
+    code, messages = run_command(served, tmp_path / "home", [*words.split(), "gone"])
+
+    assert code == 2
+    assert f"hint: headrace {words.split(maxsplit=1)[0]} list" in messages
+
+
 @pytest.mark.parametrize(
     ("words", "state", "hint"),
     [
@@ -47,20 +93,10 @@ def test_a_command_that_cannot_act_exits_with_6(
     for name, reference in ended.items():
         words = words.replace(f"<{name}>", reference)
     command, _, text = words.partition("|")
-    done = subprocess.run(
-        [*COMMAND, *command.split(), *([text] if text else [])],
-        env={
-            **os.environ,
-            "HEADRACE_SERVER": served.address,
-            "HEADRACE_HOME": str(tmp_path / "home"),
-            "COLUMNS": "400",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    code, messages = run_command(
+        served, tmp_path / "home", [*command.split(), *([text] if text else [])]
     )
 
-    assert done.returncode == 6, done.stderr
-    assert state in done.stderr
-    assert hint in done.stderr
+    assert code == 6, messages
+    assert state in messages
+    assert hint in messages

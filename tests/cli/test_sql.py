@@ -91,7 +91,10 @@ class TestSubmit:
     def test_an_unknown_session_is_refused(self, headrace: RunHeadrace) -> None:
         completed = headrace("sql", "SELECT 1", "--session", "missing")
         assert completed.returncode == 2
-        assert completed.stderr == "error: There is no session 'missing'.\n"
+        assert completed.stderr == (
+            "error: There is no session 'missing'.\n"
+            "hint: add --create, or choose a session of headrace session list\n"
+        )
 
     def test_configuration_and_profile_create_a_private_session(
         self, node: ScriptedNode, headrace: RunHeadrace

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.config_file import FILE_VARIABLE, find_config_file, refuse_foreign_settings
+from headrace.config_file import (
+    FILE_VARIABLE,
+    VARIABLE_PREFIX,
+    find_config_file,
+    nearest_variable,
+    refuse_foreign_settings,
+)
 from headrace.errors import InvalidSetting
 from headrace.home import DEFAULT_HOME
 
@@ -46,7 +52,6 @@ KNOWN_KEYS = (
     "opensearch",
     "profiles",
 )
-_PREFIX = "HEADRACE_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +123,16 @@ def _read_flags(flags: Mapping[str, str | None]) -> _ConfigLayer:
 def _read_environment(environ: Mapping[str, str]) -> _ConfigLayer:
     values: dict[str, str] = {}
     for name in environ:
-        if not name.startswith(_PREFIX) or name == FILE_VARIABLE:
+        if not name.startswith(VARIABLE_PREFIX) or name == FILE_VARIABLE:
             continue
-        key = name.removeprefix(_PREFIX).lower()
-        _check_key(key.partition("__")[0], f"the environment variable {name}")
+        key = name.removeprefix(VARIABLE_PREFIX).lower()
+        if key.partition("__")[0] not in KNOWN_KEYS:
+            nearest = nearest_variable(name, KNOWN_KEYS)
+            suggestion = f"; did you mean {nearest}?" if nearest else "."
+            raise InvalidSetting(f"Unknown setting: the environment variable {name}{suggestion}")
         if key in TEXT_KEYS and environ[name]:
             values[key] = environ[name]
-    return _ConfigLayer(values, {key: _PREFIX + key.upper() for key in values})
+    return _ConfigLayer(values, {key: VARIABLE_PREFIX + key.upper() for key in values})
 
 
 def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:

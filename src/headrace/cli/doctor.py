@@ -31,7 +31,10 @@ _ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
 @options.home
 @options.debug
 def doctor(*, output: OutputFormat | None, home: str | None, debug: bool) -> None:
-    """Check Java, Spark, the store, its catalog, results and the port; name a fix for each fault.
+    """Check the installation, and name a fix for each fault.
+
+    The checks are those of Python, Java, Spark, the store and its catalog, the results location
+    and the port.
 
     In the light client, which has no packages of a node, only the configured node is checked.
 

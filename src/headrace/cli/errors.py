@@ -11,6 +11,15 @@ from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
 from headrace.printable import escape_controls
 
+_LISTS = {
+    "session_not_found": (
+        "headrace session list shows your sessions; name one that has ended by its id"
+    ),
+    "stream_not_found": "headrace stream list --all shows your streaming queries",
+    "job_not_found": "headrace job list shows your jobs",
+    "node_not_found": "headrace node list shows the nodes",
+}
+"""Hints for objects that do not exist, by the code of the error."""
 _EXCERPT_LENGTH = 100
 """Characters of a line that are shown around a caret."""
 
@@ -26,8 +35,9 @@ class ErrorPrinter:
     def print_error(self, error: HeadraceError, statement: SourceStatement | None = None) -> None:
         """Print an error. Positions in the error refer to `statement`."""
         self._print(error.message, error.position, statement)
-        if error.hint:
-            self._out.write(f"hint: {error.hint}\n")
+        hint = error.hint or _LISTS.get(error.code)
+        if hint:
+            self._out.write(f"hint: {hint}\n")
 
     def print_failure(
         self, failure: Json, statement: SourceStatement | None = None, text: str | None = None

@@ -107,7 +107,10 @@ def history(
     home: str | None,
     debug: bool,
 ) -> None:
-    """List the versions of a job, newest first, with decision and reason."""
+    """List the versions of a job, newest first.
+
+    Each version has the decision of its plan, and the reason.
+    """
     with command_context(server=server, home=home, debug=debug) as context:
         page = context.connect().job_versions(name, limit=limit)
         output_format = context.output_format(output)
@@ -167,7 +170,7 @@ def savepoint(*, name: str, server: str | None, home: str | None, debug: bool) -
 def rollback(
     *, name: str, version: int | None, server: str | None, home: str | None, debug: bool
 ) -> None:
-    """Return to an earlier version, with the state that it had when it stopped."""
+    """Return to an earlier version, with the state of its end."""
     _act(name, "rollback", {"version": version}, server=server, home=home, debug=debug)
 
 

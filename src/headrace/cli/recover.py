@@ -51,7 +51,7 @@ def recover(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Publish or remove what lost drivers have left in catalogs and in the sinks of streams.
+    """Publish or remove the orphaned transactions of lost drivers.
 
     A transaction is orphaned when its statement has ended and no driver works on it. A table whose
     publication had begun is published; everything else is removed. So are the rows that a lost

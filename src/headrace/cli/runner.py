@@ -18,6 +18,7 @@ from headrace.cli.options import OnError, parse_seconds
 from headrace.cli.progress import REDRAW_SECONDS, ProgressLine
 from headrace.cli.result_printer import ResultPrinter, exit_code
 from headrace.cli.script import SourceStatement
+from headrace.cli.session_option import explain_missing_session
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
@@ -159,7 +160,8 @@ class ScriptRunner:
         if not self._options.detach:
             body["wait_timeout"] = f"{wait:g}s"
         try:
-            return self._client.submit(body)
+            with explain_missing_session():
+                return self._client.submit(body)
         except (Interrupted, HeadraceError) as error:
             if isinstance(error, Interrupted) or is_outage(error):
                 self._statement_continues = True

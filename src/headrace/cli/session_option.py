@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from headrace.cli.references import resolve_session
 from headrace.client.http import Client, Json
-from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists
+from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists, SessionNotFound
 from headrace.grammar.masking import mask_value
+
+
+@contextmanager
+def explain_missing_session() -> Iterator[None]:
+    """Add to the error for an unknown session how a user creates or finds a session."""
+    try:
+        yield
+    except SessionNotFound as error:
+        error.hint = error.hint or "add --create, or choose a session of headrace session list"
+        raise
 
 
 class SessionOption:

@@ -53,7 +53,8 @@ def _is_comment(argument: str) -> bool:
 @click.option(
     "--session",
     metavar="SESSION",
-    help="Id or name of the session. Default: a private session, closed at the end.",
+    help="Id or name of the session. Default: the shared pool session; for statements that depend "
+    "on each other, a private session, closed at the end.",
 )
 @click.option("--create", is_flag=True, help="Create the named session if it does not exist.")
 @options.profile

@@ -31,7 +31,7 @@ _CONNECT_SECONDS = 2.0
 def status(
     *, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
 ) -> None:
-    """Show the home in use, the node that commands use, its sessions and their drivers.
+    """Show the home and the node in use, sessions and drivers.
 
     `runs` names the drivers and the metastore of the home on this host, also if no node lives. The
     command starts no node and creates no home. Its exit code is 0 even if no node runs.

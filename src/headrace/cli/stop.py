@@ -35,11 +35,12 @@ _START_SECONDS = 60.0
 @options.quiet
 @options.debug
 def stop(*, drivers: bool, home: str | None, quiet: bool, debug: bool) -> None:
-    """End the node of this home, whether a command or `headrace serve` started it.
+    """End the node of this home.
 
-    The drivers of a node that a command started end too. Named sessions remain, and their next
-    statement starts another driver. The drivers of `headrace serve` continue without --drivers, and
-    connect to the next node of the home.
+    It does not matter whether a command or `headrace serve` has started the node. The drivers of a
+    node that a command started end too. Named sessions remain, and their next statement starts
+    another driver. The drivers of `headrace serve` continue without --drivers, and connect to the
+    next node of the home.
 
     With --drivers, the command ends what the home runs on this host, whether or not its node lives:
     drivers, their JVMs and the metastore. It also ends the drivers of other nodes on this host that

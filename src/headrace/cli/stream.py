@@ -68,7 +68,10 @@ _query_argument = click.argument("name", metavar="QUERY")
 
 @click.group()
 def stream() -> None:
-    """List, show and control streaming queries, by id, name or scope.name."""
+    """List, show and control streaming queries.
+
+    A query is given by its id, its name, or scope.name.
+    """
 
 
 @stream.command("list")
@@ -123,7 +126,10 @@ def show(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Show one streaming query: state, failures, countdown, last error and last batches."""
+    """Show one streaming query and its last batches.
+
+    The command prints state, failures, the countdown to the next start, and the last error.
+    """
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
         client, terminal = context.connect(), context.terminal

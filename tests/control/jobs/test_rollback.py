@@ -150,3 +150,13 @@ def test_the_newest_version_of_a_lineage() -> None:
 
     assert [find_newest(origins, number) for number in (1, 2, 3)] == [3, 2, 3]
     assert find_newest([], 1) is None
+
+
+def test_a_job_with_one_version_has_none_to_return_to(deployed_job: DeployedJob) -> None:
+    deployed_job.deploy()
+    refused = deployed_job.node.http.post(
+        f"/api/v1/jobs/{deployed_job.manifest['name']}/rollback", json={}
+    )
+
+    assert refused.status_code == 404
+    assert "has no earlier version to return to. Deployed versions: 1." in refused.text

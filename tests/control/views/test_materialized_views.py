@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.views import IDENTITY, ViewWriter, begin_generation, carry_out, new_view
@@ -15,6 +17,9 @@ from headrace.store.catalog_intents import MAX_ATTEMPTS
 
 FAILURE = Failure(code="execution_error", message="no")
 AUTO = "WITH (auto_refresh = true)"
+
+
+INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,8 @@ def test_a_view_exists_from_the_commit_of_its_first_generation(node: InProcessNo
         "active",
         f"spark_catalog.default.__mv_{writer.name}_1",
     )
-    assert active["fresh_as_of"] is not None
+    for field in ("fresh_as_of", "created_at"):
+        assert re.fullmatch(INSTANT, str(active[field])), field
     assert [event["to"] for event in node.events(str(active["id"]))] == ["creating", "active"]
 
 

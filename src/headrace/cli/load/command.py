@@ -16,7 +16,7 @@ from headrace.cli.interrupts import Interrupts
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.runner import RunOptions, ScriptRunner
 from headrace.cli.script import Source, split_sources
-from headrace.cli.session_option import SessionOption
+from headrace.cli.session_option import SessionOption, explain_missing_session
 from headrace.cli.table_names import parse_name
 
 
@@ -77,4 +77,5 @@ def load(
             from headrace.cli.load.loader import Loader  # noqa: PLC0415
 
             loader = Loader(client, terminal, chosen, run, interrupts)
-            raise Exit(loader.load(name, [Path(file) for file in files]))
+            with explain_missing_session():
+                raise Exit(loader.load(name, [Path(file) for file in files]))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headrace.cli.output.text import to_printable
 from headrace.cli.queries import fetch_rows
 from headrace.cli.readable import describe_session
-from headrace.cli.session_option import SessionOption
+from headrace.cli.session_option import SessionOption, explain_missing_session
 from headrace.client.http import Client, Json
 from headrace.errors import (
     HeadraceError,
@@ -79,7 +79,9 @@ class ShellSession:
         chosen = option.resolve(client)
         if chosen is None:
             raise InvalidRequest("The name of the session is missing.")
-        self._use(client.session(chosen))
+        with explain_missing_session():
+            session = client.session(chosen)
+        self._use(session)
 
     def _use(self, session: Json) -> None:
         if has_session_ended(session):

@@ -93,7 +93,7 @@ def _find_target(tx: Tx, job: Job, current: JobVersion, number: int | None) -> J
     ]
     if others:
         return others[0]
-    wanted = "an earlier version" if number is None else f"version {number}"
+    wanted = "earlier version" if number is None else f"version {number}"
     known = ", ".join(str(version.version) for version in deployed) or "none"
     raise VersionNotFound(
         f"The job {job.name} has no {wanted} to return to. Deployed versions: {known}."
