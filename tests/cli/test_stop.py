@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -18,12 +19,17 @@ from tests.support.made_results import inline_result
 from tests.support.node import NodeProcess
 from tests.support.processes import end, processes_of
 from tests.support.small_driver import write_small_driver
+from tests.support.store import running_session
 from tests.support.waiting import wait_until
 
 from headrace.control import host_shutdown
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
+from headrace.control.launchers.process_group import ProcessGroup
+from headrace.control.sessions import driver_ends
 from headrace.errors import LaunchFailed
 from headrace.home import HomeLayout
+from headrace.store import sessions
+from headrace.store.database import Database
 
 _SESSION = f"se_{'0' * 32}"
 _SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -157,6 +163,34 @@ def test_a_process_that_does_not_end_is_named(
     report = host_shutdown.shut_down(make_settings(tmp_path))
     assert [process.pid for process in report.remaining] == [stray_driver.pid]
     assert report.problems == [f"Process {stray_driver.pid} (driver): It does not end."]
+
+
+def test_a_driver_has_ended_although_its_backend_does_not_answer(
+    tmp_path: Path, stray_driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_ends, "_CLOSE_SECONDS", 0.0)
+    settings = make_settings(tmp_path, lease={"duration": "1s", "renew": "500ms"})
+    with closing(Database.open(settings.store_url)) as store:
+        store.migrate()
+        driver = running_session(store)
+        handle = {
+            "backend": "spark-submit",
+            "name": f"headrace-{driver.session_id}-{driver.epoch}",
+            "master": "spark://127.0.0.1:1",
+            "deploy_mode": "client",
+            "cluster_url": "http://127.0.0.1:1",
+            "namespace": "default",
+            **ProcessGroup.of_leader(stray_driver.pid).to_record(),
+        }
+        with store.write("test") as tx:
+            assert sessions.set_handle(tx, driver, handle)
+
+    report = host_shutdown.shut_down(settings)
+    assert stray_driver.wait() == -signal.SIGKILL
+    assert report.remaining == []
+    assert {process.pid for process in report.ended} == {stray_driver.pid}
+    [problem] = report.problems
+    assert "has not confirmed its end" in problem
 
 
 def test_a_program_that_reads_a_file_of_a_driver_is_no_driver(

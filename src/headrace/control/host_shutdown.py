@@ -16,8 +16,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import psutil
 from prometheus_client import CollectorRegistry
@@ -109,9 +111,15 @@ def _fence_drivers(database: Database, settings: Settings, report: ShutdownRepor
         process = _as_process(session)
         if session.id not in remaining:
             report.ended.append(process)
-            continue
-        report.remaining.append(process)
-        report.problems.append(f"The end of the driver of session {session.id} is not confirmed.")
+        elif _lives(session):
+            report.remaining.append(process)
+            report.problems.append(f"The driver of session {session.id} has not ended.")
+        else:
+            report.ended.append(process)
+            report.problems.append(
+                f"The backend of the driver of session {session.id} has not confirmed its end, as"
+                " the log of a node explains. A node tries again after its start."
+            )
 
 
 def _runs_here(session: Session) -> bool:
@@ -121,8 +129,20 @@ def _runs_here(session: Session) -> bool:
     return host is not None and this_host().shares_processes_with(HostIdentity.from_record(host))
 
 
+def _lives(session: Session) -> bool:
+    """Return whether the process of a driver runs on this host. In a cluster, it may."""
+    handle = _handle(session)
+    if "created" not in handle:
+        return True
+    return process_group.ProcessGroup.from_handle(handle).has_live_leader
+
+
+def _handle(session: Session) -> Mapping[str, Any]:
+    return (session.fenced_driver.handle if session.fenced_driver else session.handle) or {}
+
+
 def _as_process(session: Session) -> HomeProcess:
-    handle = (session.fenced_driver.handle if session.fenced_driver else session.handle) or {}
+    handle = _handle(session)
     return HomeProcess("driver", handle.get("pid") or 0, handle.get("name"), session.id)
 
 
