@@ -207,3 +207,29 @@ def test_ids_are_cut_to_a_prefix_that_is_unique_in_the_list() -> None:
     assert shorten_ids([far[0], far[0]]) == ["st_019f0a1b2c"] * 2
     near = ["st_019f0a1b2c3d7a" + "0" * 18, "st_019f0a1b2c3d7b" + "0" * 18]
     assert shorten_ids(near) == ["st_019f0a1b2c3d7a", "st_019f0a1b2c3d7b"]
+
+
+@pytest.mark.parametrize(
+    ("view", "columns", "time"),
+    [
+        ("waiting", "ID WAITED OWNER SESSION REASON SQL", "3 min"),
+        ("running", "ID STATE RAN OWNER SESSION REASON SQL", "7 h 1 min"),
+        ("slow", "ID STATE ENDED RAN OWNER SESSION SQL", "7 h 1 min"),
+    ],
+)
+def test_times_of_statements_that_wait_run_or_were_slow_fit_the_terminal(
+    node: ScriptedNode,
+    statements: list[str],
+    terminal: PseudoTerminal,
+    view: str,
+    columns: str,
+    time: str,
+) -> None:
+    for item in node.statements.values():
+        item |= {"waiting_since": ago(minutes=3), "waiting_for": {"text": "It is next."}}
+        item |= {"started_at": item["created_at"], "launched_at": item["created_at"]}
+    lines = terminal.run("statement", "list", f"--{view}").splitlines()
+    assert max(map(display_width, lines)) <= terminal.columns
+    assert split(lines[0]) == [column.replace("_", " ") for column in columns.split()]
+    assert time in lines[1]
+    assert ("It is" in lines[1]) == (view != "slow")

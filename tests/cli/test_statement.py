@@ -140,3 +140,32 @@ def test_cancel_sends_force(node: ScriptedNode, headrace: RunHeadrace, force: bo
     assert headrace("statement", "cancel", statement, *flags).stdout == "cancelled\n"
     (call,) = node.calls("POST", f"/api/v1/statements/{statement}/cancel")
     assert call.query == ({"force": "true"} if force else {})
+
+
+@pytest.mark.parametrize("view", ["waiting", "running", "slow"])
+def test_list_requests_what_waits_runs_or_was_slow(
+    node: ScriptedNode, headrace: RunHeadrace, hanging: str, view: str
+) -> None:
+    reason = {"code": "queue", "text": "It is behind 2 statements."}
+    node.statements[hanging] |= {"waiting_since": "2026-11-27T00:00:00Z", "waiting_for": reason}
+    shown = headrace("statement", "list", f"--{view}", "--over", "90s").stdout
+    (call,) = node.calls("GET", "/api/v1/statements")
+    assert (call.query["view"], call.query["over"]) == (view, "90s")
+    header, line = shown.splitlines()
+    assert header.split(",")[0] == "id"
+    assert line.startswith(hanging)
+    assert (reason["text"] in line) == (view != "slow")
+    shown = headrace("statement", "list", f"--{view}", "--format", "json").stdout
+    assert json.loads(shown)[0]["waiting_for"] == reason
+
+
+def test_list_refuses_times_and_flags_that_have_no_meaning(headrace: RunHeadrace) -> None:
+    for flags, message in (
+        (["--slow", "--waiting"], "--waiting and --slow exclude each other"),
+        (["--over", "1min"], "--over needs --waiting, --running or --slow"),
+        (["--slow", "--over", "10"], "--over: '10' is not a duration. Add a unit"),
+        (["--waiting", "--over", "-5s"], "--over: '-5s' is not a duration"),
+    ):
+        refused = headrace("statement", "list", *flags)
+        assert refused.returncode == 2
+        assert message in refused.stderr

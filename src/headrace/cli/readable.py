@@ -75,9 +75,14 @@ def format_remaining(value: object) -> str | None:
 
 def format_elapsed(item: Json) -> str | None:
     """Return the time from the creation of an object to its end, or to now: `1.5 s`."""
-    created = parse_instant(item.get("created_at"))
-    ended = parse_instant(item.get("ended_at")) or datetime.now(UTC)
-    return None if created is None else describe_duration((ended - created).total_seconds())
+    return format_time_between(item.get("created_at"), item.get("ended_at"))
+
+
+def format_time_between(start: object, end: object = None) -> str | None:
+    """Return the time from one instant of the API to another, or to now; None without a start."""
+    started = parse_instant(start)
+    ended = parse_instant(end) or datetime.now(UTC)
+    return None if started is None else describe_duration((ended - started).total_seconds())
 
 
 def describe_session(session: Json) -> str:

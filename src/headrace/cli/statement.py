@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import click
 from click.exceptions import Exit
 
@@ -18,11 +21,11 @@ from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.listing import ListColumn, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.progress import ProgressLine
-from headrace.cli.readable import format_age_of, format_elapsed
+from headrace.cli.readable import format_age_of, format_elapsed, format_time_between
 from headrace.cli.references import resolve_session, resolve_statement
 from headrace.cli.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
-from headrace.errors import EXIT_TIMEOUT, HeadraceError
+from headrace.errors import EXIT_TIMEOUT, HeadraceError, InvalidRequest
 
 _LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
@@ -37,20 +40,78 @@ def _format_rows(statement: Json) -> str | None:
     return f"{result['row_count']:,}"
 
 
+def _format_run(statement: Json) -> str | None:
+    """Return how long a statement has run; None if it has not begun."""
+    return format_time_between(
+        statement.get("started_at") or statement.get("launched_at"), statement.get("ended_at")
+    )
+
+
+def _format_reason(statement: Json) -> str | None:
+    """Return why a statement waits; None if it waits for nothing."""
+    reason = statement.get("waiting_for")
+    return reason["text"] if isinstance(reason, dict) else reason
+
+
+_ID = ListColumn(title="ID", text=lambda item: item["id"])
+_STATE = ListColumn(title="STATE", text=lambda item: item["state"])
+_OWNER = ListColumn(title="OWNER", text=lambda item: item["owner"], flexible=True, widest=20)
+_ROWS = ListColumn(title="ROWS", text=_format_rows, right=True)
+_RAN = ListColumn(title="RAN", text=_format_run, right=True)
+_SESSION = ListColumn(
+    title="SESSION",
+    text=lambda item: item.get("session_name") or item["session_id"],
+    flexible=True,
+    widest=20,
+)
+_REASON = ListColumn(title="REASON", text=_format_reason, flexible=True)
+_SQL = ListColumn(title="SQL", text=lambda item: item["statement"], flexible=True)
 _LIST_COLUMNS = (
-    ListColumn(title="ID", text=lambda item: item["id"]),
-    ListColumn(title="STATE", text=lambda item: item["state"]),
+    _ID,
+    _STATE,
     ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
     ListColumn(title="TIME", text=format_elapsed, right=True),
-    ListColumn(title="ROWS", text=_format_rows, right=True),
-    ListColumn(
-        title="SESSION",
-        text=lambda item: item.get("session_name") or item["session_id"],
-        flexible=True,
-        widest=20,
-    ),
-    ListColumn(title="SQL", text=lambda item: item["statement"], flexible=True),
+    _ROWS,
+    _SESSION,
+    _SQL,
 )
+
+
+class _View(NamedTuple):
+    """A list for operators: what it shows on a terminal, and elsewhere."""
+
+    columns: Sequence[ListColumn]
+    fields: Sequence[str]
+
+
+_VIEWS = {
+    "waiting": _View(
+        (
+            _ID,
+            ListColumn(
+                title="WAITED",
+                text=lambda item: format_time_between(item.get("waiting_since")),
+                right=True,
+            ),
+            *(_OWNER, _SESSION, _REASON, _SQL),
+        ),
+        ("id", "waiting_since", "owner", "session_id", "waiting_for", "statement"),
+    ),
+    "running": _View(
+        (_ID, _STATE, _RAN, _OWNER, _SESSION, _REASON, _SQL),
+        ("id", "state", "started_at", "owner", "session_id", "waiting_for", "statement"),
+    ),
+    "slow": _View(
+        (
+            *(_ID, _STATE),
+            ListColumn(
+                title="ENDED", text=lambda item: format_age_of(item["ended_at"]), right=True
+            ),
+            *(_RAN, _OWNER, _SESSION, _SQL),
+        ),
+        ("id", "state", "started_at", "ended_at", "owner", "session_id", "statement"),
+    ),
+}
 
 _statement_argument = click.argument("reference", metavar="STATEMENT")
 
@@ -66,6 +127,15 @@ def statement() -> None:
 @statement.command("list")
 @click.option("--session", metavar="SESSION", help="List only statements of this session.")
 @click.option("--state", metavar="STATE", help="List only statements in this state.")
+@click.option("--waiting", is_flag=True, help="List what waits for a driver, longest wait first.")
+@click.option("--running", is_flag=True, help="List what runs, longest run first.")
+@click.option("--slow", is_flag=True, help="List what has ended and ran for long, newest first.")
+@click.option(
+    "--over",
+    metavar="DURATION",
+    help="With --waiting, --running or --slow: list only statements that have waited, or run, for "
+    "at least this time. Default for --slow: 1min.",
+)
 @options.before
 @options.limit
 @options.output
@@ -74,6 +144,10 @@ def list_statements(
     *,
     session: str | None,
     state: str | None,
+    waiting: bool,
+    running: bool,
+    slow: bool,
+    over: str | None,
     before: str | None,
     limit: int,
     output: OutputFormat | None,
@@ -81,17 +155,43 @@ def list_statements(
     home: str | None,
     debug: bool,
 ) -> None:
-    """List statements, newest first."""
+    """List statements, newest first.
+
+    --waiting, --running and --slow show the statements of all sessions, and of all users if you are
+    an administrator.
+    """
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
+        view = _choose_view({"waiting": waiting, "running": running, "slow": slow}, over)
         client = context.connect()
         page = client.statements(
             session=session and resolve_session(client, session),
             state=state,
             before=before,
             limit=limit,
+            view=view,
+            over=over,
         )
-        write_page(context.terminal, page, _LIST_FIELDS, output_format, _LIST_COLUMNS)
+        columns, fields = (_LIST_COLUMNS, _LIST_FIELDS) if view is None else _VIEWS[view]
+        if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
+            for item in page["items"]:
+                item["waiting_for"] = _format_reason(item)
+        write_page(context.terminal, page, fields, output_format, columns)
+
+
+def _choose_view(flags: Mapping[str, bool], over: str | None) -> str | None:
+    """Return the list that the flags name, or None. Raise InvalidRequest if they conflict."""
+    chosen = [name for name, is_set in flags.items() if is_set]
+    if len(chosen) > 1:
+        raise InvalidRequest(
+            f"{' and '.join(f'--{name}' for name in chosen)} exclude each other. Choose one."
+        )
+    if over is None:
+        return chosen[0] if chosen else None
+    if not chosen:
+        raise InvalidRequest("--over needs --waiting, --running or --slow.")
+    options.parse_seconds(over, "--over")
+    return chosen[0]
 
 
 @statement.command()
@@ -111,8 +211,8 @@ def show(
         output_format = context.output_format(output)
         client = context.connect()
         statement = client.statement(resolve_statement(client, reference), trace=debug)
-        if output_format is None and statement.get("waiting_for") is not None:
-            statement["waiting_for"] = statement["waiting_for"]["text"]
+        if output_format is None:
+            statement["waiting_for"] = _format_reason(statement)
         write_object(context.terminal, statement, output_format)
 
 

@@ -173,10 +173,17 @@ class Client(JobCalls):
         before: str | None = None,
         id_prefix: str | None = None,
         limit: int | None = None,
+        view: str | None = None,
+        over: str | None = None,
     ) -> Json:
-        """Return a page of statements, newest first: `{items, next}`."""
+        """Return a page of statements, newest first: `{items, next}`.
+
+        Args:
+            view: `waiting`, `running` or `slow`: only these, in the order of the view.
+            over: With a view: the shortest time of its statements, for example `1min`.
+        """
         query = {"session": session, "state": state, "before": before, "limit": limit}
-        query["id_prefix"] = id_prefix
+        query |= {"id_prefix": id_prefix, "view": view, "over": over}
         return self._call("GET", "/api/v1/statements", query=query)
 
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:

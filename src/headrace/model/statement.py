@@ -41,6 +41,14 @@ class CancelReason(StrEnum):
     CLOSED = "closed"  # the session is closing
 
 
+class StatementView(StrEnum):
+    """Lists for operators, each in an order of its own."""
+
+    WAITING = "waiting"  # statements in the state waiting, the longest wait first
+    RUNNING = "running"  # statements in flight, the longest run first
+    SLOW = "slow"  # ended statements that ran for long, the newest end first
+
+
 class Parameter(BaseModel):
     """A value for a marker in the text: `:name` if it has a name, otherwise the next `?`."""
 

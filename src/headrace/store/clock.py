@@ -97,6 +97,30 @@ def _compile_age_for_sqlite(element: seconds_since, compiler: SQLCompiler, **opt
     return f"(({CLOCK_FUNCTION}() - {instant}) / 1000000.0)"
 
 
+class seconds_between(FunctionElement[float]):  # noqa: N801 - it reads as an SQL function
+    """Seconds from an instant to a later one, both columns."""
+
+    type = Float()
+    inherit_cache = True
+    name = "seconds_between"
+
+
+@compiles(seconds_between, "postgresql")
+def _compile_time_for_postgresql(
+    element: seconds_between, compiler: SQLCompiler, **options: Any
+) -> str:
+    start, end = (compiler.process(each, **options) for each in element.clauses)
+    return f"CAST(EXTRACT(EPOCH FROM {end} - {start}) AS DOUBLE PRECISION)"
+
+
+@compiles(seconds_between, "sqlite")
+def _compile_time_for_sqlite(
+    element: seconds_between, compiler: SQLCompiler, **options: Any
+) -> str:
+    start, end = (compiler.process(each, **options) for each in element.clauses)
+    return f"(({end} - {start}) / 1000000.0)"
+
+
 def read_process_clock() -> int:
     """Return the microseconds since 1970: the value of CLOCK_FUNCTION."""
     return time.time_ns() // 1000

@@ -11,7 +11,12 @@ from sqlalchemy.schema import CreateIndex
 
 from headrace.store.tables import results, statements
 
-LATE = {"statements_live_by_owner": statements, "results_held": results}
+LATE = {
+    "statements_live_by_owner": statements,
+    "statements_waiting": statements,
+    "statements_slow": statements,
+    "results_held": results,
+}
 """Names of indexes that no migration creates, with their tables."""
 
 # An arbitrary key that no other program is likely to use for an advisory lock.

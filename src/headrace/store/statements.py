@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    TextClause,
+    bindparam,
+    case,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
-from headrace.errors import QueueFull, SessionEnded, SessionNotFound
+from headrace.errors import QueueFull, SessionEnded, SessionNotFound, StatementNotFound
 from headrace.model.lifecycle import (
     IN_FLIGHT,
     SESSION,
@@ -15,18 +28,18 @@ from headrace.model.lifecycle import (
     StatementState,
 )
 from headrace.model.session import SessionKind
-from headrace.model.statement import NewStatement, Statement
+from headrace.model.statement import NewStatement, Statement, StatementView
 from headrace.printable import describe_count
 from headrace.store import results, waiting_statements
-from headrace.store.clock import clock
+from headrace.store.clock import Instant, clock, seconds_between
 from headrace.store.database import Tx
 from headrace.store.notifications import session_topic
 from headrace.store.paging import Page, count_within_budget, length_of, starts_with
 from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
 from headrace.store.remote_wake_ups import NO_PROCESS, SEVERAL
 from headrace.store.statement_transitions import record
+from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
-from headrace.store.tables import sessions, statements
 
 _LIVE = statements.c.ended_at.is_(None)
 _ROWS = "inline_rows"
@@ -72,6 +85,19 @@ _IN_FLIGHT = select(statements.c.ordinal, statements.c.id).where(
     _LIVE,
     statements.c.state.in_(sorted(IN_FLIGHT)),
 )
+_RUNNING_SINCE = func.coalesce(statements.c.started_at, statements.c.launched_at, type_=Instant())
+_INSTANTS: dict[StatementView, ColumnElement[Any]] = {
+    StatementView.WAITING: statements.c.waiting_since,
+    StatementView.RUNNING: _RUNNING_SINCE,
+    StatementView.SLOW: statements.c.ended_at,
+}
+_ORDERS: dict[StatementView, tuple[ColumnElement[Any], ...]] = {
+    StatementView.WAITING: (statements.c.waiting_since, statements.c.id),
+    StatementView.RUNNING: (_RUNNING_SINCE, statements.c.id),
+    StatementView.SLOW: (statements.c.ended_at.desc(), statements.c.id.desc()),
+}
+SHORTEST_SLOW_SECONDS = 1.0
+"""Shortest time of a statement of the view `slow`: the index of the view has no shorter ones."""
 _LIVE_IDS = (
     select(statements.c.id)
     .where(statements.c.session_id == bindparam("session"), _LIVE)
@@ -176,35 +202,78 @@ def page(
     states: Collection[StatementState] | None = None,
     before: str | None = None,
     id_prefix: str | None = None,
+    view: StatementView | None = None,
+    over_seconds: float = 0.0,
     limit: int = 100,
 ) -> Page[Statement]:
-    """Return at most `limit` statements, newest first, as many as have a bounded size together.
+    """Return at most `limit` statements, as many as have a bounded size together.
+
+    They are in the order of the view; without a view, the newest is first.
 
     Args:
         session: Only statements of the session with this id.
         before: Id of the last statement of the previous page; None: the first page.
         id_prefix: Only statements whose ids begin with it.
+        view: Only statements of this view.
+        over_seconds: Only statements that have waited, or run, for at least this time. For the view
+            `slow`, at least SHORTEST_SLOW_SECONDS.
+
+    Raise StatementNotFound if a view has no statement `before`.
     """
-    chosen = _choose(owner=owner, session=session, states=states, before=before)
+    chosen = _choose(owner=owner, session=session, states=states)
     chosen += starts_with(statements.c.id, id_prefix)
-    sizes = _SIZES.where(*chosen).order_by(statements.c.id.desc())
+    order: Sequence[ColumnElement[Any]] = [statements.c.id.desc()]
+    if view is not None:
+        order = _ORDERS[view]
+        chosen += _choose_view(tx, view, over_seconds)
+        chosen += _choose_after(tx, view, before)
+    elif before is not None:
+        chosen.append(statements.c.id < before)
+    sizes = _SIZES.where(*chosen).order_by(*order)
     count, more = count_within_budget(tx, sizes, limit)
-    return Page(_fetch(tx, chosen, count), more)
+    query = _SELECT.where(*chosen).order_by(*order).limit(count)
+    return Page([row_to_statement(row) for row in tx.execute(query).mappings()], more)
 
 
-def _fetch(tx: Tx, chosen: Sequence[ColumnElement[bool]], limit: int) -> list[Statement]:
-    query = _SELECT.where(*chosen).order_by(statements.c.id.desc()).limit(limit)
-    return [row_to_statement(row) for row in tx.execute(query).mappings()]
+def _choose_view(
+    tx: Tx, view: StatementView, over_seconds: float
+) -> list[ColumnElement[bool] | TextClause]:
+    """Return the conditions of a view, in the words of the index that serves it."""
+    since = clock(-over_seconds)
+    if view is StatementView.WAITING:
+        # A bound parameter would not match the condition of the index.
+        is_waiting = statements.c.state == literal_column(f"'{StatementState.WAITING}'")
+        return [_LIVE, is_waiting, statements.c.waiting_since <= since]
+    if view is StatementView.RUNNING:
+        return [_LIVE, statements.c.state.in_(sorted(IN_FLIGHT)), since >= _RUNNING_SINCE]
+    ran = seconds_between(statements.c.started_at, statements.c.ended_at)
+    return [SLOW[tx.dialect], ran >= over_seconds]
+
+
+def _choose_after(tx: Tx, view: StatementView, before: str | None) -> list[ColumnElement[bool]]:
+    """Return the condition for the statements of a view that follow a statement."""
+    if before is None:
+        return []
+    instant = _INSTANTS[view]
+    # A statement may have changed its state since the previous page.
+    query = select(func.coalesce(instant, statements.c.waiting_since)).where(
+        statements.c.id == before
+    )
+    last = tx.execute(query).scalar_one_or_none()
+    if last is None:
+        raise StatementNotFound(
+            f"Statement {before}, after which the page begins, does not exist any more.",
+            hint="Read the first page again.",
+        )
+    place = tuple_(instant, statements.c.id)
+    cursor = tuple_(literal(last, Instant()), literal(before))
+    return [place < cursor if view is StatementView.SLOW else place > cursor]
 
 
 def _choose(
-    *,
-    owner: str | None,
-    session: str | None,
-    states: Collection[StatementState] | None,
-    before: str | None,
-) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+    *, owner: str | None, session: str | None, states: Collection[StatementState] | None
+) -> list[ColumnElement[bool] | TextClause]:
+    conditions: list[ColumnElement[bool] | TextClause] = []
     if owner is not None:
         conditions.append(statements.c.owner == owner)
     if session is not None:
@@ -215,8 +284,6 @@ def _choose(
             conditions.append(_LIVE)
         elif STATEMENT.live.isdisjoint(states):
             conditions.append(statements.c.ended_at.is_not(None))
-    if before is not None:
-        conditions.append(statements.c.id < before)
     return conditions
 
 

@@ -48,6 +48,12 @@ TIMED = text(
 NODE_EVENTS = text("entity = 'node'")
 ENDED = text("ended_at IS NOT NULL")
 HELD = text("holder_session_id IS NOT NULL AND gone_at IS NULL")
+WAITING = text("ended_at IS NULL AND state = 'waiting'")
+SLOW = {
+    "sqlite": text("ended_at - started_at >= 1000000"),
+    "postgresql": text("ended_at - started_at >= '00:00:01'::interval"),
+}
+"""Condition on statements that have ended and ran for at least a second, for each database."""
 _PUBLISHING = text("state = 'committing' AND NOT shares_target")
 
 metadata = MetaData(
@@ -246,6 +252,22 @@ statements = Table(
         postgresql_where=ENDED,
     ),
     Index("statements_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+    # The statement that waits longest, however many wait.
+    Index(
+        "statements_waiting",
+        "waiting_since",
+        "id",
+        sqlite_where=WAITING,
+        postgresql_where=WAITING,
+    ),
+    # Most statements take less than a second: their ends do not change this index.
+    Index(
+        "statements_slow",
+        "ended_at",
+        "id",
+        sqlite_where=SLOW["sqlite"],
+        postgresql_where=SLOW["postgresql"],
+    ),
 )
 
 transactions = Table(

@@ -1,10 +1,11 @@
-"""What a statement may wait for: one query for a waiting statement, and one for a running one.
+"""What statements may wait for: one query for waiting statements, and one for running ones.
 
-The queries run while a user looks at a statement. They read live rows only, by their indexes.
+The queries run while a user looks at statements. They read live rows only, by their indexes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -70,28 +71,35 @@ class LockView:
     """When the statement requested its write lock."""
 
 
-def read_queue(tx: Tx, statement_id: str, *, counts_users: bool) -> QueueView | None:
-    """Return what a waiting statement may wait for; None if it waits no more.
+def read_queues(
+    tx: Tx, statement_ids: Sequence[str], *, counts_users: bool
+) -> dict[str, QueueView]:
+    """Return what waiting statements may wait for, by id, without those that wait no more.
 
     Args:
         counts_users: Whether to count the statements in flight of all sessions.
     """
-    query = _select_queue(counts_users=counts_users)
-    row = tx.execute(query, {"waiting": statement_id}).mappings().one_or_none()
-    if row is None:
-        return None
-    values = dict(row)
-    return QueueView(is_ending=values.pop("fenced_driver") is not None, **values)
+    views = {}
+    query = _select_queues(counts_users=counts_users)
+    for row in tx.execute(query, {"waiting": statement_ids}).mappings():
+        values = dict(row)
+        id_, is_ending = values.pop("id"), values.pop("fenced_driver") is not None
+        views[id_] = QueueView(is_ending=is_ending, **values)
+    return views
 
 
-def read_locks(tx: Tx, statement_id: str) -> LockView | None:
-    """Return what the writes of a statement in flight wait for; None if it is not in flight."""
-    row = tx.execute(_LOCKS, {"writing": statement_id}).mappings().one_or_none()
-    return None if row is None else LockView(**row)
+def read_locks(tx: Tx, statement_ids: Sequence[str]) -> dict[str, LockView]:
+    """Return what the writes of statements wait for, by id, of those that are in flight."""
+    views = {}
+    for row in tx.execute(_LOCKS, {"writing": statement_ids}).mappings():
+        values = dict(row)
+        id_ = values.pop("id")
+        views[id_] = LockView(**values)
+    return views
 
 
 @cache
-def _select_queue(*, counts_users: bool) -> Select[Any]:
+def _select_queues(*, counts_users: bool) -> Select[Any]:
     before = (*_IN_SESSION, _other.c.state == StatementState.WAITING)
     exclusive = (
         select(_other.c.id)
@@ -104,6 +112,7 @@ def _select_queue(*, counts_users: bool) -> Select[Any]:
     of_owner = _count(*in_flight, _other.c.owner == statements.c.owner)
     return (
         select(
+            statements.c.id,
             _count(*before, _other.c.ordinal < statements.c.ordinal).label("before"),
             sessions.c.state.label("session_state"),
             sessions.c.created_at,
@@ -119,7 +128,7 @@ def _select_queue(*, counts_users: bool) -> Select[Any]:
         )
         .join_from(statements, sessions, sessions.c.id == statements.c.session_id)
         .where(
-            statements.c.id == bindparam("waiting"),
+            statements.c.id.in_(bindparam("waiting", expanding=True)),
             statements.c.ended_at.is_(None),
             statements.c.state == StatementState.WAITING,
         )
@@ -193,13 +202,14 @@ _own_request = (
     .scalar_subquery()
 )
 _LOCKS = select(
+    statements.c.id,
     _first_blocking_write(table_writes.c.statement_id).label("writer"),
     _first_blocking_write(table_writes.c.table).label("table"),
     _publishing(transactions.c.statement_id).label("publisher"),
     _publishing(transactions.c.target).label("target"),
     _own_request.label("since"),
 ).where(
-    statements.c.id == bindparam("writing"),
+    statements.c.id.in_(bindparam("writing", expanding=True)),
     statements.c.ended_at.is_(None),
     statements.c.state.in_([StatementState.LAUNCHED, StatementState.RUNNING]),
 )

@@ -246,3 +246,43 @@ def test_a_text_that_begins_no_id_is_refused(node: InProcessNode, path: str, pre
     response = node.http.get(f"/api/v1/{path}", params={"id_prefix": prefix})
     assert response.status_code == 400
     assert "id_prefix" in response.json()["detail"]
+
+
+def test_a_list_says_what_waits_longest_and_for_what(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=2)
+    first, second, third = (
+        node.submit(f"CREATE TABLE t{n} (x INT)", session=session_id)["id"] for n in range(3)
+    )
+    driver.claim()
+    listed = node.http.get("/api/v1/statements", params={"view": "waiting"}).json()["items"]
+    own = [item for item in listed if item["session_id"] == session_id]
+    assert [item["id"] for item in own] == [second, third]
+    for item in own:
+        assert item["waiting_since"] >= item["created_at"]
+        assert item["waiting_for"] == node.statement(item["id"])["waiting_for"]
+    assert [item["queue_position"] for item in own] == [1, 2]
+    assert own[0]["waiting_for"]["statement_id"] == first
+    running = node.http.get("/api/v1/statements", params={"view": "running", "session": session_id})
+    [item] = running.json()["items"]
+    assert (item["id"], item["state"], item["waiting_for"]) == (first, "launched", None)
+    for view in ("running", "waiting", "slow"):
+        query = {"view": view, "over": "1h", "session": session_id}
+        assert node.http.get("/api/v1/statements", params=query).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"over": "1min"}, "needs a view"),
+        ({"view": "slow", "over": "0s"}, "too short"),
+        ({"view": "slow", "over": "-1min"}, "not a duration"),
+        ({"view": "slow", "over": "soon"}, "not a duration"),
+        ({"view": "quick"}, "'waiting', 'running' or 'slow'"),
+    ],
+)
+def test_a_list_with_a_wrong_view_or_time_is_refused(
+    node: InProcessNode, query: dict[str, str], message: str
+) -> None:
+    response = node.http.get("/api/v1/statements", params=query)
+    assert response.status_code in {400, 422}
+    assert message in response.json()["detail"]

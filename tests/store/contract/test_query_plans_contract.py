@@ -10,6 +10,7 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease, NewSession
+from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.table_write import TableWrite
 from headrace.store import (
@@ -106,7 +107,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         lambda tx, lease: events.last(tx),
         lambda tx, lease: results.expired(tx, 10),
         lambda tx, lease: idempotency.find(tx, "ada", "k"),
-        lambda tx, lease: wait_view.read_queue(tx, "st_x", counts_users=True),
+        lambda tx, lease: wait_view.read_queues(tx, ["st_x", "st_y"], counts_users=True),
     ],
     ids=[
         "claim_next",
@@ -150,6 +151,58 @@ def test_no_query_scans_all_statements_or_events(
                 full = line.startswith(f"SCAN {table}")
                 assert not full or "INDEX" in line, plan
         assert "TEMP B-TREE" not in plan, plan
+
+
+# Copies of an ended statement as slow ones, and as ones that wait.
+_SLOW = """INSERT INTO statements (id, session_id, ordinal, owner, kind, state, text, parameters,
+    conf, result_request, attempts, created_at, waiting_since, started_at, ended_at)
+    {numbers} SELECT id || 'slow' || i, session_id, i + 10000, owner, kind, state, text, parameters,
+    conf, result_request, attempts, created_at, waiting_since, created_at, created_at + {seconds}
+    FROM statements, n WHERE ordinal = 0 AND state = 'failed'"""
+_QUEUED = """INSERT INTO statements (id, session_id, ordinal, owner, kind, state, text, parameters,
+    conf, result_request, attempts, created_at, waiting_since)
+    {numbers} SELECT id || 'queued' || i, session_id, i + 20000, owner, kind, 'waiting', text,
+    parameters, conf, result_request, attempts, created_at, waiting_since
+    FROM statements, n WHERE ordinal = 0 AND state = 'failed'"""
+_RAN = {"sqlite": "i * 1000000", "postgresql": "i * interval '1 second'"}
+
+
+@pytest.mark.parametrize("next_page", [False, True], ids=["first page", "next page"])
+@pytest.mark.parametrize(
+    ("view", "index"),
+    [
+        (StatementView.WAITING, "statements_waiting"),
+        (StatementView.RUNNING, "statements_live"),
+        (StatementView.SLOW, "statements_slow"),
+    ],
+)
+def test_a_page_of_what_waits_runs_or_was_slow_is_read_by_an_index(
+    busy: tuple[Database, DriverLease], view: StatementView, index: str, next_page: bool
+) -> None:
+    store, _lease = busy
+    with store.write("test") as tx:
+        for copy, count in ((_SLOW, _ENDED // 50), (_QUEUED, _ENDED)):
+            query = copy.format(numbers=_NUMBERS[store.dialect], seconds=_RAN[store.dialect])
+            tx.execute(text(query), {"count": count})
+        tx.execute(text("ANALYZE"))
+        any_id = tx.execute(text("SELECT min(id) FROM statements")).scalar_one()
+    before = any_id if next_page else None
+    with store.write("test") as tx:
+        plans = _plans(
+            tx,
+            lambda tx: statements.page(tx, view=view, over_seconds=60, before=before, limit=10),
+        )
+    # Sizes, then rows, and before them the place of the cursor.
+    assert len(plans) == (3 if next_page else 2)
+    for plan in plans[-2:]:
+        assert index in plan, plan
+        for line in plan.splitlines():
+            assert "Seq Scan on statements" not in line, plan
+            assert not line.startswith("SCAN statements") or "INDEX" in line, plan
+        # The statements in flight are as few as the drivers.
+        if view is not StatementView.RUNNING:
+            assert "TEMP B-TREE" not in plan, plan
+            assert "Sort" not in plan, plan
 
 
 _ENDED_QUERY = """
@@ -268,7 +321,7 @@ _WRITE_COPIES = """INSERT INTO table_writes (statement_id, session_id, epoch, id
 @pytest.mark.parametrize("with_statistics", [True, False])
 @pytest.mark.parametrize(
     "act",
-    [table_writes.find_blocker, lambda tx, statement, lease: wait_view.read_locks(tx, statement)],
+    [table_writes.find_blocker, lambda tx, statement, lease: wait_view.read_locks(tx, [statement])],
     ids=["find_blocker", "read_locks"],
 )
 def test_a_statement_that_waits_for_its_lock_does_not_read_the_writes_to_other_tables(

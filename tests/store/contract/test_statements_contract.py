@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.store import (
     INLINE,
     LOST,
@@ -15,13 +17,19 @@ from tests.support.store import (
     running_session,
 )
 
-from headrace.errors import SessionEnded, SessionNotFound
+from headrace.errors import SessionEnded, SessionNotFound, StatementNotFound
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import NewSession, SessionKind
-from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
+from headrace.model.statement import (
+    NewStatement,
+    Parameter,
+    Statement,
+    StatementSpec,
+    StatementView,
+)
 from headrace.store import (
     driver_view,
     events,
@@ -31,7 +39,9 @@ from headrace.store import (
     statement_transitions,
     statements,
 )
+from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.tables import statements as statements_table
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
 
@@ -132,6 +142,77 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
             waiting[4],
         ]
         assert ids(states=[]) == []
+
+
+def _set_times(store: Database, statement_id: str, **ages: float) -> None:
+    """Set instants of a statement to so many seconds ago."""
+    change = update(statements_table).where(statements_table.c.id == statement_id)
+    with store.write("test") as tx:
+        tx.execute(change.values({name: clock(-seconds) for name, seconds in ages.items()}))
+
+
+def _view(store: Database, view: StatementView, limit: int = 2, **filters: Any) -> list[str]:
+    """Return the ids of a view, read in pages."""
+    ids: list[str] = []
+    before = None
+    while True:
+        with store.read() as tx:
+            page = statements.page(tx, view=view, before=before, limit=limit, **filters)
+        ids += [statement.id for statement in page.items]
+        if not page.more:
+            return ids
+        before = ids[-1]
+
+
+def test_what_waits_longest_is_listed_first_over_all_owners(store: Database) -> None:
+    lease = running_session(store)
+    for state in (StatementState.RUNNING, StatementState.FAILED):
+        new_statement(store, lease.session_id, state, lease=lease)
+    owners = ("ada", "bob", "ada", "bob", "eve")
+    ids = [new_statement(store, lease.session_id, owner=owner) for owner in owners]
+    for id_, seconds in zip(ids, (10, 300, 20, 300, 0), strict=True):
+        _set_times(store, id_, waiting_since=seconds)
+    longest = sorted((ids[1], ids[3]), key=lambda id_: _get(store, id_).waiting_since)
+    assert _view(store, StatementView.WAITING) == [*longest, ids[2], ids[0], ids[4]]
+    assert _view(store, StatementView.WAITING, over_seconds=15) == [*longest, ids[2]]
+    assert _view(store, StatementView.WAITING, owner="ada") == [ids[2], ids[0]]
+
+
+def test_what_runs_longest_is_listed_first(store: Database) -> None:
+    leases = [running_session(store) for _number in range(4)]
+    states = [StatementState.RUNNING, StatementState.LAUNCHED, *[StatementState.RUNNING] * 2]
+    ids = [
+        new_statement(store, lease.session_id, state, lease=lease)
+        for lease, state in zip(leases, states, strict=True)
+    ]
+    new_statement(store, leases[0].session_id)
+    for id_, seconds in zip(ids, (10, 40, 30, 0), strict=True):
+        name = "launched_at" if id_ == ids[1] else "started_at"
+        _set_times(store, id_, **{name: seconds})
+    assert _view(store, StatementView.RUNNING) == [ids[1], ids[2], ids[0], ids[3]]
+    assert _view(store, StatementView.RUNNING, over_seconds=20) == [ids[1], ids[2]]
+
+
+def test_ended_statements_that_ran_for_long_are_listed_newest_end_first(store: Database) -> None:
+    lease = running_session(store)
+    ids = []
+    for ran, ended in ((70, 500), (1.5, 10), (0.5, 1), (3600, 100), (90, 200)):
+        id_ = new_statement(store, lease.session_id, StatementState.FAILED)
+        _set_times(store, id_, started_at=ended + ran, ended_at=ended)
+        ids.append(id_)
+    never_ran = new_statement(store, lease.session_id, StatementState.FAILED)
+    _set_times(store, never_ran, ended_at=50)
+    new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    assert _view(store, StatementView.SLOW, over_seconds=60) == [ids[3], ids[4], ids[0]]
+    assert _view(store, StatementView.SLOW, over_seconds=1) == [ids[1], ids[3], ids[4], ids[0]]
+    failed = {"states": [StatementState.FAILED], "session": lease.session_id}
+    assert _view(store, StatementView.SLOW, over_seconds=80, **failed) == [ids[3], ids[4]]
+
+
+def test_a_page_after_a_statement_that_does_not_exist_is_refused(store: Database) -> None:
+    for view in StatementView:
+        with store.read() as tx, pytest.raises(StatementNotFound, match="does not exist"):
+            statements.page(tx, view=view, over_seconds=60, before="st_" + "0" * 32)
 
 
 def test_statements_are_found_by_a_prefix_of_their_ids(store: Database) -> None:

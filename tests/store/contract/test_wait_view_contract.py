@@ -18,11 +18,11 @@ def test_a_waiting_statement_has_the_state_of_its_session_and_what_is_before_it(
 ) -> None:
     lease = running_session(store)
     running = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
-    _first, second = (new_statement(store, lease.session_id) for _number in range(2))
+    first, second = (new_statement(store, lease.session_id) for _number in range(2))
     with store.read() as tx:
-        queue = wait_view.read_queue(tx, second, counts_users=True)
-        assert wait_view.read_queue(tx, running, counts_users=True) is None
-    assert queue is not None
+        queues = wait_view.read_queues(tx, [first, second, running], counts_users=True)
+    assert {id_: queue.before for id_, queue in queues.items()} == {first: 0, second: 1}
+    queue = queues[second]
     assert (queue.session_state, queue.before, queue.in_flight) == (SessionState.RUNNING, 1, 1)
     assert (queue.owner_in_flight, queue.all_in_flight) == (1, 1)
     assert queue.exclusive == running
@@ -32,8 +32,7 @@ def test_a_waiting_statement_has_the_state_of_its_session_and_what_is_before_it(
 def test_a_statement_of_a_session_without_a_driver_waits_for_the_session(store: Database) -> None:
     statement = new_statement(store, new_session(store))
     with store.read() as tx:
-        queue = wait_view.read_queue(tx, statement, counts_users=False)
-    assert queue is not None
+        queue = wait_view.read_queues(tx, [statement], counts_users=False)[statement]
     assert (queue.session_state, queue.starts) == (SessionState.NOT_STARTED, 0)
     assert (queue.before, queue.in_flight, queue.all_in_flight) == (0, 0, 0)
 
@@ -43,10 +42,11 @@ def test_a_statement_waits_for_the_writer_that_the_driver_waits_for(store: Datab
     elsewhere = Writer(store, overwrite=True, location="file:/warehouse/other")
     for writer in (append, other_append, overwrite, elsewhere):
         writer.request()
-    for writer in (append, other_append, overwrite, elsewhere):
-        with store.read() as tx:
-            locks = wait_view.read_locks(tx, writer.statement)
-        assert locks is not None
+    writers = (append, other_append, overwrite, elsewhere)
+    with store.read() as tx:
+        all_locks = wait_view.read_locks(tx, [writer.statement for writer in writers])
+    for writer in writers:
+        locks = all_locks[writer.statement]
         assert locks.writer == writer.blocker()
         assert locks.table == (None if locks.writer is None else "`d`.`t`")
         assert locks.since is not None
@@ -55,6 +55,5 @@ def test_a_statement_waits_for_the_writer_that_the_driver_waits_for(store: Datab
     append.release()
     other_append.release()
     with store.read() as tx:
-        locks = wait_view.read_locks(tx, overwrite.statement)
-    assert locks is not None
+        locks = wait_view.read_locks(tx, [overwrite.statement])[overwrite.statement]
     assert locks.writer is None

@@ -60,6 +60,7 @@ _STATEMENT: Json = {
     "statement": "SELECT id, total FROM orders ORDER BY id",
     "owner": "anonymous",
     "created_at": _AT,
+    "waiting_since": _AT,
     "launched_at": _AT,
     "started_at": _AT,
     "cancel_requested_at": None,

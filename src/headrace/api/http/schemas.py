@@ -270,6 +270,8 @@ class StatementBody(ResponseModel):
     """User who has submitted it."""
     created_at: Instant
     """When it was submitted."""
+    waiting_since: Instant
+    """Since when it waits, or waited last: its submit, or the begin of its last retry."""
     launched_at: Instant | None
     """When a driver claimed it."""
     started_at: Instant | None
@@ -285,10 +287,11 @@ class StatementBody(ResponseModel):
     attempts: int
     """Number of times that a driver has claimed it."""
     queue_position: int | None = None
-    """In the response for one statement: its position among the waiting statements of its session,
-    from 1; null if it does not wait."""
+    """In the response for one statement and in the list of waiting ones: its position among the
+    waiting statements of its session, from 1; null if it does not wait."""
     waiting_for: WaitingBody | None = None
-    """In the response for one statement: why it waits; null if it waits for nothing."""
+    """In the response for one statement and in the lists of waiting and running ones: why it waits;
+    null if it waits for nothing."""
     atomic: bool | None
     """For a statement that has written rows: whether all of them appeared, or none."""
     note: str | None

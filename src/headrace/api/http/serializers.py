@@ -64,6 +64,7 @@ def statement_body(
         statement=statement.spec.text,
         owner=statement.owner,
         created_at=statement.created_at,
+        waiting_since=statement.waiting_since,
         launched_at=statement.launched_at,
         started_at=statement.started_at,
         cancel_requested_at=statement.cancel_requested_at,

@@ -37,12 +37,12 @@ from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
-from headrace.durations import seconds_of
+from headrace.durations import Duration, seconds_of
 from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
-from headrace.model.statement import Statement, StatementSpec
+from headrace.model.statement import Statement, StatementSpec, StatementView
 from headrace.results.json_encoding import NumberFormat
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
@@ -113,20 +113,57 @@ def list_statements(
     session: Annotated[
         str | None, Query(description="only statements of this session, by id or name")
     ] = None,
+    view: Annotated[
+        StatementView | None,
+        Query(
+            description="`waiting`: statements that wait for a driver, the longest wait first;"
+            " `running`: statements that a driver has claimed, the longest run first; `slow`:"
+            " statements that have ended and ran for long, the newest end first. An administrator"
+            " sees the statements of all users. The items of `waiting` and `running` say what they"
+            " wait for."
+        ),
+    ] = None,
+    over: Annotated[
+        Duration | None,
+        Query(
+            description="with `view`: only statements that have waited, or run, for at least this"
+            " time; for `slow`: at least 1s; default: 1min"
+        ),
+    ] = None,
     before: Before = None,
     id_prefix: IdPrefix = None,
     limit: Limit = 100,
 ) -> Response:
-    """List statements, newest first. A page with long texts has fewer items than `limit`."""
+    """List statements, newest first. A page with long texts has fewer items than `limit`.
+
+    With `view`, list what runs, waits or was slow.
+    """
     statements = node_of(request).statements
     page = statements.page(
-        caller, session=session, states=state, before=before, id_prefix=id_prefix, limit=limit
+        caller,
+        session=session,
+        states=state,
+        before=before,
+        id_prefix=id_prefix,
+        limit=limit,
+        view=view,
+        over=over,
     )
     names = statements.find_session_names(page.items)
-    items = [
-        statement_body(statement, in_list=True, session_name=names.get(statement.session_id))
-        for statement in page.items
-    ]
+    reasons = {}
+    if view in {StatementView.WAITING, StatementView.RUNNING}:
+        reasons = statements.wait_reasons.find_all(list(filter(can_wait, page.items)))
+    items = []
+    for statement in page.items:
+        position, reason = reasons.get(statement.id, (None, None))
+        body = statement_body(
+            statement,
+            in_list=True,
+            session_name=names.get(statement.session_id),
+            queue_position=position,
+            waiting_for=reason,
+        )
+        items.append(body)
     return json_response(StatementPage(items=items, next=page.items[-1].id if page.more else None))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
-from headrace.control.caller import Caller
+from headrace.control.caller import Caller, Role
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting, running_limit
@@ -27,6 +28,7 @@ from headrace.control.views import submission as view_submission
 from headrace.durations import seconds_of
 from headrace.errors import (
     IdempotencyConflict,
+    InvalidRequest,
     NoResult,
     ResultNotReady,
     SessionEnded,
@@ -42,6 +44,7 @@ from headrace.model.statement import (
     NewStatement,
     Statement,
     StatementSpec,
+    StatementView,
 )
 from headrace.results.reader import Rows, open_rows
 from headrace.store import (
@@ -54,6 +57,9 @@ from headrace.store import (
 from headrace.store.database import Tx
 from headrace.store.paging import Page
 from headrace.store.remote_wake_ups import SEVERAL
+
+_SLOW = timedelta(minutes=1)
+"""Time from which on a statement is slow, unless the caller names another."""
 
 ClaimForPoll = Callable[[Tx, str], Statement | None]
 """Claims the next statement of a session for a driver that waits at this process.
@@ -262,18 +268,32 @@ class Statements:
         before: str | None,
         id_prefix: str | None,
         limit: int,
+        view: StatementView | None = None,
+        over: timedelta | None = None,
     ) -> Page[Statement]:
-        """Return at most `limit` statements of the caller with ids below `before`, newest first.
+        """Return at most `limit` statements of the caller after `before`, newest first.
 
-        Raise SessionNotFound if `session`, an id or name, does not exist.
+        A view has an order of its own. For an administrator, it has the statements of all owners.
+
+        Args:
+            over: For a view: the shortest time of its statements; default: a minute for `slow`.
+
+        Raises:
+            SessionNotFound: `session`, an id or name, does not exist.
+            StatementNotFound: A view has no statement `before`.
+            InvalidRequest: `over` is given without a view, or is too short for it.
         """
+        over_seconds = _over_seconds(view, over)
+        sees_all = view is not None and Role.ADMIN in caller.roles
         with self._database.read() as tx:
             session_id = None if session is None else resolve_session(tx, caller.owner, session)
             return statements.page(
                 tx,
-                owner=caller.owner,
+                owner=None if sees_all else caller.owner,
                 session=session_id,
                 states=states,
+                view=view,
+                over_seconds=over_seconds,
                 before=before,
                 id_prefix=id_prefix,
                 limit=limit,
@@ -411,3 +431,20 @@ def _find_repeated(
             f"The Idempotency-Key was used for statement {statement_id} with a different request."
         )
     return get_statement(tx, statement_id)
+
+
+def _over_seconds(view: StatementView | None, over: timedelta | None) -> float:
+    """Return the shortest time of the statements of a view. Raises InvalidRequest."""
+    if view is None and over is not None:
+        raise InvalidRequest(
+            "over: It needs a view. Add view=waiting, view=running or view=slow.",
+        )
+    if view is not StatementView.SLOW:
+        return (over or timedelta()).total_seconds()
+    seconds = (_SLOW if over is None else over).total_seconds()
+    if seconds < statements.SHORTEST_SLOW_SECONDS:
+        raise InvalidRequest(
+            f"over: {seconds:g}s is too short. Slow statements run for at least"
+            f" {statements.SHORTEST_SLOW_SECONDS:g}s."
+        )
+    return seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.statement import Statement
 from headrace.model.waiting_for import WaitCode, WaitingFor
@@ -13,7 +15,7 @@ from headrace.store.wait_view import LockView, QueueView
 
 
 class WaitReasons:
-    """Finds out why statements wait, with one query for each."""
+    """Finds out why statements wait, with one query for any number of statements."""
 
     def __init__(self, database: Database, running_limit: Limit) -> None:
         """Create it.
@@ -32,16 +34,30 @@ class WaitReasons:
         The position is None for a statement that is not `waiting`, and the reason is None for one
         that waits for nothing.
         """
-        if statement.state is StatementState.WAITING:
-            with self._database.read() as tx:
-                queue = wait_view.read_queue(tx, statement.id, counts_users=self._limit.is_set)
-            if queue is None:
-                # Its state has changed since it was read.
-                return None, None
-            return queue.before + 1, self._explain(statement, queue)
+        return self.find_all([statement]).get(statement.id, (None, None))
+
+    def find_all(
+        self, statements: Sequence[Statement]
+    ) -> dict[str, tuple[int | None, WaitingFor | None]]:
+        """Return what `find` returns for statements that `can_wait`, by id.
+
+        A statement whose state has changed since it was read may be missing.
+        """
+        waiting = [each.id for each in statements if each.state is StatementState.WAITING]
+        writing = [each.id for each in statements if each.state is not StatementState.WAITING]
         with self._database.read() as tx:
-            locks = wait_view.read_locks(tx, statement.id)
-        return None, None if locks is None else _explain_lock(locks)
+            counts_users = self._limit.is_set
+            queues = (
+                wait_view.read_queues(tx, waiting, counts_users=counts_users) if waiting else {}
+            )
+            locks = wait_view.read_locks(tx, writing) if writing else {}
+        found: dict[str, tuple[int | None, WaitingFor | None]] = {}
+        for statement in statements:
+            if (queue := queues.get(statement.id)) is not None:
+                found[statement.id] = queue.before + 1, self._explain(statement, queue)
+            elif (lock := locks.get(statement.id)) is not None:
+                found[statement.id] = None, _explain_lock(lock)
+        return found
 
     def _explain(self, statement: Statement, queue: QueueView) -> WaitingFor:
         if queue.session_state is not SessionState.RUNNING:
