@@ -47,6 +47,7 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-nginx
 	@scripts/setup-systemd
+	@scripts/setup-prometheus
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
@@ -77,7 +78,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not promtool" $(ARGS)
 
 bench:
 	@scripts/setup bench

@@ -85,8 +85,12 @@ TOKEN=$(cat .headrace/token)
 curl -s --oauth2-bearer $TOKEN localhost:8040/metrics
 ```
 
+[Monitor a cluster](../guides/monitoring.md) explains the alerts and the dashboard that come with
+Headrace.
+
 Gauges show the state of the store at the time of the request. They count the whole store, so every
-node returns the same values: read them from one node, or take their maximum. Counters and
+node returns the same values: read them from one node, or take their maximum. Only `headrace_home_*`
+and `headrace_store_up` are gauges of the node. Counters and
 histograms count the work of this node since its start. For the cluster, take their sum over all
 nodes: a node counts the ends of statements and the starts of drivers that its own transactions
 commit, and the requests that it answers. Restarts of a node reset them, which `rate()` expects.

@@ -62,6 +62,9 @@ def test_calls_get_503_during_an_outage_and_succeed_afterwards(
         problem = node.http.get(f"/_plugins/_async_query/{statement_id}").json()
         assert (problem["status"], problem["error"]["type"]) == (503, "StoreUnavailable")
         assert node.http.get("/health").status_code == 200
+        metrics = node.http.get("/metrics").text
+        assert "headrace_store_up 0.0" in metrics
+        assert "headrace_store_writes_total{" in metrics
         with pytest.raises(httpx.HTTPStatusError) as caught:
             driver.succeed(statement_id)
         assert caught.value.response.status_code == 503
@@ -69,6 +72,7 @@ def test_calls_get_503_during_an_outage_and_succeed_afterwards(
         server.start()
 
     wait_until(lambda: node.http.get("/ready").status_code == 200, what="the node is ready again")
+    assert "headrace_store_up 1.0" in node.http.get("/metrics").text
     assert driver.succeed(statement_id).applied
     assert node.statement(statement_id)["state"] == "success"
     assert node.http.get(f"/api/v1/statements/{statement_id}/result").json()["rows"] == [[1]]

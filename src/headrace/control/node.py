@@ -30,7 +30,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.limits import FreePlaces
-from headrace.control.metrics import StoreMetrics, make_request_durations
+from headrace.control.metrics import NodeMetrics, StoreMetrics, make_request_durations
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
@@ -164,7 +164,9 @@ class Node:
             self.metrics,
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
-        self._takeovers = Takeovers(self.context, self._launchers)
+        self._takeovers = Takeovers(
+            self.context, self._launchers, observe_loss=statement_metrics.observe_lost_driver
+        )
         self._start_checks = StartChecks(self.context, self._launchers, self._takeovers)
         self._metastore = parts.metastore
         self._catalog = identify_catalog(settings, self._metastore)
@@ -175,6 +177,7 @@ class Node:
             metastore=self._metastore,
             profiles=self._profiles,
             is_draining=lambda: self._drain.has_begun,
+            observe_failed_start=statement_metrics.observe_failed_start,
         )
         self._idle_shutdown = IdleShutdown(
             settings.layout, settings.embedded.linger.total_seconds()
@@ -191,6 +194,9 @@ class Node:
             register=self._register,
             on_draining=self._drain.begin,
             on_refused=self._leave,
+            observe_late_renewal=NodeMetrics(
+                self.metrics, settings.layout.path
+            ).observe_late_renewal,
         )
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from headrace.control.context import NodeContext
+from headrace.control.periodic_tasks import read_boot_clock
 from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
@@ -18,6 +19,8 @@ from headrace.store.notifications import EVENTS, HEARTBEAT
 from headrace.store.writer_queue import Precedence
 
 _LOG = logging.getLogger("headrace.node")
+_LATE = 2 / 3
+"""Share of a lease after which a renewal is late: two renewals are regular within it."""
 _GONE_SECONDS = 600.0
 """Time after the end of its lease at which a node counts as gone."""
 
@@ -32,6 +35,7 @@ class NodeLease:
         register: Callable[[Tx], None],
         on_draining: Callable[[], None],
         on_refused: Callable[[], None],
+        observe_late_renewal: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the thread, without starting it.
 
@@ -39,16 +43,20 @@ class NodeLease:
             register: Registers the node again, if another node has ended its registration.
             on_draining: Called when the store says that the node is to drain.
             on_refused: Called when the node cannot register again. It has no lease any more.
+            observe_late_renewal: Called when a renewal came after two thirds of a lease.
         """
         self._context = context
         self._register = register
         self._on_draining = on_draining
         self._on_refused = on_refused
+        self._observe_late_renewal = observe_late_renewal
+        self._renewed_at = read_boot_clock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-lease", daemon=True)
 
     def start(self) -> None:
         """Start the thread. The registration of the node has given it a first lease."""
+        self._renewed_at = read_boot_clock()
         self._thread.start()
 
     def stop(self) -> None:
@@ -65,6 +73,7 @@ class NodeLease:
         while not self._stopping.wait(pause.total_seconds()):
             try:
                 self._renew()
+                self._note_renewal()
                 pause = regular_pause
             except StoreUnavailable:
                 # The periodic tasks log the outage. Retry sooner than the next regular renewal.
@@ -74,6 +83,11 @@ class NodeLease:
                 self._on_refused()
             except Exception:  # noqa: BLE001 - a node without a lease launches nothing
                 _LOG.exception("the lease of the node could not be renewed")
+
+    def _note_renewal(self) -> None:
+        previous, self._renewed_at = self._renewed_at, read_boot_clock()
+        if self._renewed_at - previous > self._context.lease_seconds * _LATE:
+            self._observe_late_renewal()
 
     def _renew(self) -> None:
         database = self._context.database

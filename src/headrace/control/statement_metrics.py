@@ -68,6 +68,25 @@ class StatementMetrics:
             registry=registry,
         )
 
+        self._lost_drivers = Counter(
+            "headrace_lost_drivers",
+            "Drivers that this node has found lost: the process ended, or did not renew its lease.",
+            registry=registry,
+        )
+        self._failed_starts = Counter(
+            "headrace_failed_driver_starts",
+            "Drivers that this node could not start: the backend refused the launch.",
+            registry=registry,
+        )
+
+    def observe_lost_driver(self) -> None:
+        """Count a driver that is lost."""
+        self._lost_drivers.inc()
+
+    def observe_failed_start(self) -> None:
+        """Count a driver that could not be started."""
+        self._failed_starts.inc()
+
     def observe_ends(self, ends: Sequence[StatementEnd]) -> None:
         """Observe statements whose end is committed."""
         for end in ends:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import count
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.store import INLINE, new_statement
 from tests.support.waiting import wait_until
 
+from headrace.control import node_lease
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.store import statement_transitions
+from headrace.store import nodes, statement_transitions
+from headrace.store.clock import clock
+from headrace.store.tables import sessions, statements
 
 
 def read_samples(node: InProcessNode) -> dict[tuple[str, str], float]:
@@ -189,3 +195,52 @@ def test_requests_are_observed_by_the_template_of_their_path(start_node: StartNo
     routes = {route for _method, route, _status in counts}
     assert not any(session_id in route or "nothing" in route for route in routes)
     assert {method for method, _route, _status in counts} == {"GET", "POST", "other"}
+
+
+def test_lost_drivers_and_failed_starts_are_counted(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "20ms"})
+    session_id, _driver = node.start_session()
+    node.launcher.report_exit(session_id, "it was killed")
+    lost, failed = "headrace_lost_drivers_total", "headrace_failed_driver_starts_total"
+    wait_until(lambda: read_samples(node)[lost, ""] == 1)
+    assert read_samples(node)[failed, ""] == 0
+    node.launcher.refusal = "no memory"
+    node.session()
+    wait_until(lambda: read_samples(node)[failed, ""] >= 1)
+
+
+def test_late_renewals_of_the_lease_are_counted(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start_node(lease={"renew": "20ms"})
+    late = "headrace_late_lease_renewals_total"
+    writes = ("headrace_store_writes_total", "node.renew")
+    wait_until(lambda: read_samples(node).get(writes, 0) >= 2)
+    assert read_samples(node)[late, ""] == 0
+    steps = count(step=1000)
+    monkeypatch.setattr(node_lease, "read_boot_clock", lambda: next(steps))
+    wait_until(lambda: read_samples(node)[late, ""] >= 2)
+
+
+def test_what_needs_an_operator_is_measured(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session_id, _driver = node.start_session()
+    names = ("oldest_waiting_seconds", "overdue_sessions", "expired_nodes", "expired_results")
+    values = read_samples(node)
+    assert [values[f"headrace_{name}", ""] for name in names] == [0, 0, 0, 0]
+    assert values["headrace_live_nodes", "up"] == 1
+    assert values["headrace_live_jobs", "failed"] == 0
+    assert 0 < values["headrace_home_free_bytes", ""] <= values["headrace_home_size_bytes", ""]
+    node.submit(session=session_id)
+    ended = new_statement(node.database, session_id, StatementState.RUNNING)
+    with node.database.write("test") as tx:
+        assert statement_transitions.transition(
+            tx, ended, StatementState.SUCCESS, actor="driver", result=INLINE, result_seconds=-601
+        )
+        nodes.register(tx, "no_crashed", address="http://b", version="1", seconds=-1)
+        tx.execute(update(sessions).values(lease_until=clock(-1)))
+        tx.execute(update(statements).values(waiting_since=clock(-100)))
+    values = read_samples(node)
+    assert 100 <= values["headrace_oldest_waiting_seconds", ""] < 1000
+    assert [values[f"headrace_{name}", ""] for name in names[1:]] == [1, 1, 1]
+    assert values["headrace_live_nodes", "up"] == 2

@@ -60,12 +60,14 @@ class Launches:
         metastore: Metastore | None,
         profiles: Mapping[str, Profile],
         is_draining: Callable[[], bool],
+        observe_failed_start: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the threads when they are needed.
 
         Args:
             profiles: Profiles whose drivers this node can start.
             is_draining: Returns whether the node begins nothing new.
+            observe_failed_start: Called for each driver that could not be started.
         """
         self._context = context
         self._database = context.database
@@ -76,6 +78,7 @@ class Launches:
         self._metastore = metastore
         self._profiles = profiles
         self._is_draining = is_draining
+        self._observe_failed_start = observe_failed_start
         self._pools = BackendPools("launch", threads=_THREADS)
         self._pace = BackendPace(context.database, context.settings)
 
@@ -230,6 +233,7 @@ class Launches:
             self._launchers.kill(handle)
 
     def _fail(self, lease: DriverLease, error: Exception) -> None:
+        self._observe_failed_start()
         failure = error if isinstance(error, HeadraceError) else LaunchFailed(str(error))
         _LOG.error(
             "session %s: its driver could not be started: %s", lease.session_id, failure.message

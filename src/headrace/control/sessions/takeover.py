@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 
 from headrace.control.backend_pace import BackendPace
@@ -59,7 +60,19 @@ class Takeovers:
     Backend calls run in threads, so that a slow backend delays nothing else.
     """
 
-    def __init__(self, context: NodeContext, launchers: LauncherRegistry) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        launchers: LauncherRegistry,
+        *,
+        observe_loss: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create the threads when they are needed.
+
+        Args:
+            observe_loss: Called for each driver that this node has found lost.
+        """
+        self._observe_loss = observe_loss
         self._database = context.database
         self._settings = context.settings
         self._node_id = context.node_id
@@ -191,6 +204,7 @@ class Takeovers:
             )
         if epoch is None:
             return None
+        self._observe_loss()
         _LOG.warning(
             "session %s: the driver of epoch %d is lost: %s", lease.session_id, lease.epoch, reason
         )
