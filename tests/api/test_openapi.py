@@ -103,6 +103,7 @@ def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None
         "GET /api/v1/nodes",
         "POST /api/v1/nodes/{node_id}/drain",
         "POST /api/v1/nodes/{node_id}/gone",
+        "POST /api/v1/history/purge",
         "GET /health",
         "GET /metrics",
         "GET /ready",

@@ -38,6 +38,7 @@ OPERATIONS = [
     "open_session",
     "ping_cluster",
     "plan_jobs",
+    "purge_history",
     "read_metrics",
     "read_result",
     "read_session_log",

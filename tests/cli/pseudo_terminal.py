@@ -43,6 +43,10 @@ class PseudoTerminal:
         self.close()
         return self.text
 
+    def type(self, text: str) -> None:
+        """Enter text as a user does."""
+        os.write(self._primary, text.encode())
+
     @property
     def text(self) -> str:
         return self._written.decode().replace("\r\n", "\n")

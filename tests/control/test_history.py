@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, func, select, update
+from sqlalchemy import Table, func, insert, select, update
 from tests.support.in_process_node import make_settings
 from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
 
 from headrace.control import history as history_module
+from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.history import HistoryRetention
-from headrace.errors import InvalidSetting
+from headrace.control.history import HistoryPurge, HistoryRetention
+from headrace.control.retention import Retention
+from headrace.errors import InvalidRequest, InvalidSetting
 from headrace.model.definition import Definition, DefinitionKind
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
@@ -37,6 +40,7 @@ from headrace.store import (
 )
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.job_tables import jobs as jobs_table
 from headrace.store.stream_tables import definitions as definitions_table
 from headrace.store.stream_tables import stream_progress as stream_progress_table
 from headrace.store.stream_tables import stream_queries as stream_queries_table
@@ -48,6 +52,7 @@ from headrace.store.tables import statements as statements_table
 from headrace.store.tables import transactions as transactions_table
 
 DAY = 24 * 3600.0
+CALLER = Caller(OWNER)
 STAGED = Staged(kind="session", catalog="c", identity="here", target="`d`.`t`", record={})
 
 
@@ -333,3 +338,104 @@ def _close(store: Database, session_id: str) -> None:
     with store.write("test") as tx:
         for state in (SessionState.CLOSING, SessionState.DEAD):
             assert sessions.transition(tx, session_id, state, actor="test")
+
+
+def _make_purge(store: Database, tmp_path: Path) -> HistoryPurge:
+    settings = make_settings(tmp_path, history={"retention": None})
+    context = NodeContext(store, settings, "no_1", "http://node")
+    return HistoryPurge(context, Retention(context))
+
+
+def test_a_purge_deletes_what_its_dry_run_has_counted(store: Database, tmp_path: Path) -> None:
+    old, recent = new_session(store), new_session(store)
+    lease = running_session(store)
+    for session in (old, old, old, lease.session_id):
+        new_statement(store, session, StatementState.FAILED)
+    with_result = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    _end(store, lease, with_result, result=INLINE, result_seconds=DAY)
+    _close(store, old)
+    _age(store, 8)
+    live = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    kept = new_statement(store, recent, StatementState.FAILED)
+    _close(store, recent)
+    purge = _make_purge(store, tmp_path)
+
+    counted = purge.count(timedelta(days=7))
+    assert _ids(store, statements_table) > {live, kept, with_result}
+    deleted = purge.purge(CALLER, timedelta(days=7))
+
+    # The result has not expired, and goes with its statement.
+    assert counted.counts["statements"] == deleted.counts["statements"] == 5
+    assert counted.counts["results"] == deleted.counts["results"] == 1
+    assert counted.counts["sessions"] == deleted.counts["sessions"] == 1
+    assert not deleted.more
+    assert _ids(store, statements_table) == {live, kept}
+    assert _ids(store, sessions_table) == {recent, lease.session_id}
+    assert set(purge.count(timedelta(days=7)).counts.values()) == {0}
+
+
+def test_a_purge_stops_when_its_time_is_over_and_continues_with_the_next(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = new_session(store)
+    for _number in range(3):
+        new_statement(store, session, StatementState.FAILED)
+    _age(store, 8)
+    purge = _make_purge(store, tmp_path)
+    monkeypatch.setattr(history_module, "_PURGE_SECONDS", -1.0)
+    stopped = purge.purge(CALLER, timedelta(days=7))
+    assert stopped.more
+    assert len(_ids(store, statements_table)) == 3
+    monkeypatch.undo()
+    assert not purge.purge(CALLER, timedelta(days=7)).more
+    assert _ids(store, statements_table) == set()
+
+
+def test_a_purge_keeps_a_statement_whose_result_cannot_be_deleted(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = running_session(store)
+    statement = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    _end(store, lease, statement, result=INLINE, result_seconds=DAY)
+    _age(store, 8)
+    monkeypatch.setattr(Retention, "_delete_files", lambda *_arguments: False)
+    purge = _make_purge(store, tmp_path)
+    assert not purge.purge(CALLER, timedelta(days=7)).more
+    assert _ids(store, statements_table) == {statement}
+
+
+def test_the_last_queries_of_a_job_stay_as_long_as_the_job(store: Database, tmp_path: Path) -> None:
+    lease = running_session(store)
+    checkpoints = {"sq_1": "file:/run1", "sq_2": "file:/run2", "sq_3": "file:/run2"}
+    with store.write("test") as tx:
+        for id_, checkpoint in checkpoints.items():
+            new = NewStreamQuery(
+                id=id_,
+                owner=OWNER,
+                scope="etl",
+                name="q",
+                spec=QuerySpec(text="SAVE STREAM t TO noop", sink="noop"),
+                checkpoint_place=checkpoint,
+                session_id=lease.session_id,
+                statement_id=None,
+            )
+            stream_queries.insert_query(tx, new, actor="ada")
+            change = update(stream_queries_table).where(stream_queries_table.c.id == id_)
+            tx.execute(change.values(state="stopped", ended_at=clock()))
+        row = {"id": "jo_1", "owner": OWNER, "name": "etl", "name_key": "etl", "state": "stopped"}
+        row |= {"generation": 1, "state_location": "file:/jobs"}
+        times = {"created_at": clock(), "updated_at": clock()}
+        tx.execute(insert(jobs_table).values(**times), row)
+    _age(store, 8)
+    purge = _make_purge(store, tmp_path)
+    assert purge.count(timedelta(days=7)).counts["streams"] == 1
+    purge.purge(CALLER, timedelta(days=7))
+    assert _ids(store, stream_queries_table) == {"sq_2", "sq_3"}
+
+
+def test_a_purge_of_everything_is_refused(store: Database, tmp_path: Path) -> None:
+    purge = _make_purge(store, tmp_path)
+    with pytest.raises(InvalidRequest, match="above 0"):
+        purge.count(timedelta())
+    with pytest.raises(InvalidRequest, match="above 0"):
+        purge.purge(CALLER, timedelta())

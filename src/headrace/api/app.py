@@ -30,6 +30,7 @@ from headrace.api.routes import (
     driver_link,
     events,
     health,
+    history,
     jobs,
     metrics,
     nodes,
@@ -113,6 +114,7 @@ def create_app(node: Node) -> FastAPI:
         recovery,
         events,
         nodes,
+        history,
     ):
         app.include_router(
             resource.router,

@@ -10,6 +10,7 @@ import click
 from headrace import __version__
 from headrace.cli.deploy import deploy
 from headrace.cli.doctor import doctor
+from headrace.cli.history import history
 from headrace.cli.job import job
 from headrace.cli.load.command import load
 from headrace.cli.node import node
@@ -32,7 +33,7 @@ def headrace() -> None:
 
 _COMMANDS = (
     *(serve, stop, status, sql, shell, load, session, statement, stream, deploy, job),
-    *(node, recover, doctor),
+    *(node, history, recover, doctor),
 )
 for _command in _COMMANDS:
     headrace.add_command(_command)

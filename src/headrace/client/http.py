@@ -19,6 +19,8 @@ __all__ = ["LONGEST_POLL", "Client", "Json"]
 
 LONGEST_POLL = 10.0
 """Seconds that one long poll lasts at most; a longer wait needs several polls."""
+_PURGE_SECONDS = 600.0
+"""Longest time for a batch of a purge: a results location may delete slowly."""
 _RESPONSE_MARGIN = 20.0
 """Seconds that a response may take beyond the wait that its request asks for."""
 
@@ -136,6 +138,15 @@ class Client(JobCalls):
         """Confirm that a node and the drivers of its host have ended. Return the node."""
         path = f"/api/v1/nodes/{quote_name(node_id)}/gone"
         return self._call("POST", path, body={"confirmed": True})
+
+    def purge_history(self, older_than: str, *, dry_run: bool = False) -> Json:
+        """Delete what ended longer ago than `older_than`. Return the counts, and whether to repeat.
+
+        Args:
+            dry_run: Only count what would be deleted.
+        """
+        body = {"older_than": older_than, "dry_run": dry_run}
+        return self._call("POST", "/api/v1/history/purge", body=body, timeout=_PURGE_SECONDS)
 
     # Statements.
 

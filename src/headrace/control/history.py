@@ -1,16 +1,42 @@
-"""Deletion of old history: statements, sessions, streams, jobs, nodes, events, idempotency keys."""
+"""Deletion of old history: statements, sessions, streams, jobs, nodes, events, idempotency keys.
+
+The periodic task deletes what is older than `history.retention`. An operator can also purge what is
+older than another time. Both delete the same rows in the same batches.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
 
+from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.retention import Retention
 from headrace.durations import seconds_of
-from headrace.store import history, idempotency, job_history
+from headrace.errors import HeadraceError, InvalidRequest
+from headrace.store import history, idempotency, job_history, results
+from headrace.store.database import Database, Tx
 
+_LOG = logging.getLogger("headrace.history")
 _BATCH = 500
 _BATCHES = 20
 """Largest number of batches of one kind in one run; the next run continues."""
+_PURGE_SECONDS = 5.0
+"""Time after which a purge begins no further batch; the next request continues."""
+_YOUNGEST_LOG_SECONDS = 24 * 3600.0
+_DELETIONS: dict[str, Callable[[Tx, float, int], dict[str, int]]] = {
+    "retention.statements": history.delete_statements,
+    "retention.sessions": history.delete_sessions,
+    "retention.streams": history.delete_streams,
+    "retention.jobs": job_history.delete_jobs,
+    "retention.registrations": history.delete_registrations,
+    "retention.node_events": history.delete_node_events,
+}
+"""The deletion of each kind by the name of its transaction. Sessions wait for their statements."""
 
 
 class HistoryRetention:
@@ -22,44 +48,95 @@ class HistoryRetention:
 
     def run(self) -> None:
         """Delete what is older than the setting `history.retention`, and expired keys."""
-        _repeat(self._delete_idempotency_keys)
+        for _number in range(_BATCHES):
+            with self._database.write("retention.idempotency") as tx:
+                if idempotency.delete_expired(tx, _BATCH) < _BATCH:
+                    break
         if self._seconds is not None:
-            _repeat(self._delete_statements, self._seconds)
-            _repeat(self._delete_sessions, self._seconds)
-            _repeat(self._delete_streams, self._seconds)
-            _repeat(self._delete_jobs, self._seconds)
-            _repeat(self._delete_node_history, self._seconds)
-
-    def _delete_idempotency_keys(self) -> int:
-        with self._database.write("retention.idempotency") as tx:
-            return idempotency.delete_expired(tx, _BATCH)
-
-    def _delete_statements(self, seconds: float) -> int:
-        with self._database.write("retention.statements") as tx:
-            return history.delete_statements(tx, seconds, _BATCH)
-
-    def _delete_sessions(self, seconds: float) -> int:
-        with self._database.write("retention.sessions") as tx:
-            return history.delete_sessions(tx, seconds, _BATCH)
-
-    def _delete_streams(self, seconds: float) -> int:
-        with self._database.write("retention.streams") as tx:
-            return history.delete_streams(tx, seconds, _BATCH)
-
-    def _delete_jobs(self, seconds: float) -> int:
-        with self._database.write("retention.jobs") as tx:
-            return job_history.delete_jobs(tx, seconds, _BATCH)
-
-    def _delete_node_history(self, seconds: float) -> int:
-        with self._database.write("retention.node_events") as tx:
-            return max(
-                history.delete_registrations(tx, seconds, _BATCH),
-                history.delete_node_events(tx, seconds, _BATCH),
-            )
+            for name in _DELETIONS:
+                for _number in range(_BATCHES):
+                    if not _is_full(_delete_batch(self._database, name, self._seconds)):
+                        break
 
 
-def _repeat(delete_batch: Callable[..., int], *arguments: float) -> None:
-    """Delete batches until one is not full."""
-    for _ in range(_BATCHES):
-        if delete_batch(*arguments) < _BATCH:
-            return
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What a purge has deleted, or would delete."""
+
+    counts: dict[str, int]
+    """Numbers of rows by kind."""
+    more: bool
+    """Whether the purge is to be repeated, because its time was over."""
+
+
+class HistoryPurge:
+    """Deletes the history that is older than a time, when an operator asks for it."""
+
+    def __init__(self, context: NodeContext, retention: Retention) -> None:
+        self._database = context.database
+        self._retention = retention
+
+    def count(self, older_than: timedelta) -> Purge:
+        """Return what a purge would delete. Raise InvalidRequest as `purge` does."""
+        with self._database.read() as tx:
+            return Purge(history.count_old(tx, _seconds_of_age(older_than)), more=False)
+
+    def purge(self, caller: Caller, older_than: timedelta) -> Purge:
+        """Delete what ended longer ago than a time, with its results, in batches.
+
+        Live objects stay, and what they need. So do statements whose results cannot be deleted.
+
+        Raises:
+            InvalidRequest: The time is 0.
+            StoreUnavailable: The store does not answer.
+        """
+        seconds = _seconds_of_age(older_than)
+        _LOG.info("%s purges what ended more than %s ago", caller.owner, older_than)
+        deadline = time.monotonic() + _PURGE_SECONDS
+        counts: Counter[str] = Counter()
+        more = not _repeat(lambda: self._expire(seconds) == _BATCH, deadline)
+        counts["results"] = self._retention.run(deadline)
+        for name in _DELETIONS:
+
+            def delete_batch(name: str = name) -> bool:
+                deleted = _delete_batch(self._database, name, seconds)
+                counts.update(deleted)
+                return _is_full(deleted)
+
+            more = not _repeat(delete_batch, deadline) or more
+        if counts["sessions"]:
+            try:
+                # Younger logs can be those of another store that has the same home.
+                self._retention.remove_logs(max(seconds, _YOUNGEST_LOG_SECONDS))
+            except HeadraceError as error:
+                _LOG.error("logs of deleted sessions could not be deleted: %s", error.message)
+        return Purge(dict(counts), more)
+
+    def _expire(self, seconds: float) -> int:
+        with self._database.write("purge.results") as tx:
+            return results.expire_old(tx, seconds, _BATCH)
+
+
+def _seconds_of_age(older_than: timedelta) -> float:
+    if not older_than:
+        raise InvalidRequest(
+            "older_than: 0s would delete all history. Write an age above 0, for example 30d."
+        )
+    return older_than.total_seconds()
+
+
+def _delete_batch(database: Database, name: str, seconds: float) -> dict[str, int]:
+    with database.write(name) as tx:
+        return _DELETIONS[name](tx, seconds, _BATCH)
+
+
+def _is_full(deleted: dict[str, int]) -> bool:
+    return max(deleted.values()) >= _BATCH
+
+
+def _repeat(run_batch: Callable[[], bool], deadline: float) -> bool:
+    """Run batches until one is not full. Return False if the time was over before."""
+    while time.monotonic() < deadline:
+        if not run_batch():
+            return True
+    return False

@@ -19,7 +19,7 @@ from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
-from headrace.control.history import HistoryRetention
+from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.home_token import load_or_create_token
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.process_identity import this_host
@@ -205,6 +205,11 @@ class Node:
     def id(self) -> str:
         """Id of the node, stable across restarts."""
         return self.context.node_id
+
+    @property
+    def history(self) -> HistoryPurge:
+        """Service that deletes old history."""
+        return HistoryPurge(self.context, self._retention)
 
     def start(self, *, request_stop: Callable[[], None], early: EarlyLaunch | None = None) -> None:
         """Register the node and start its background work.

@@ -6,7 +6,9 @@ The schema and the counts of an expired result stay with the statement.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 
 from headrace.control.context import NodeContext
@@ -56,14 +58,17 @@ class Retention:
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
-    def run(self) -> int:
+    def run(self, deadline: float = math.inf) -> int:
         """Delete expired results; return their number.
+
+        Args:
+            deadline: Value of the monotonic clock after which no batch begins.
 
         Files are deleted before the rows, so that a crash causes a repetition and never a leak. A
         result that cannot be deleted is skipped, and retried later.
         """
         count = 0
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and time.monotonic() < deadline:
             with self._database.read() as tx:
                 expired = results.expired(tx, _BATCH)
             if not expired:
@@ -81,6 +86,13 @@ class Retention:
                         results.postpone_deletion(tx, statement_id)
             count += sum(deleted for _statement_id, deleted in outcomes)
         return count
+
+    def remove_logs(self, older_than: float) -> int:
+        """Delete the logs of deleted sessions of this home that are older than so many seconds.
+
+        Return their number. Raise as `KeptLogs.remove_deleted` does.
+        """
+        return self._kept_logs.remove_deleted(older_than)
 
     def _work(self) -> None:
         round_number = 0

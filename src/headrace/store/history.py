@@ -2,19 +2,23 @@
 
 A live row is never deleted, nor a row that another row still needs: a statement waits for the
 deletion of its result, for the end of its table transaction and for its pending hook call, and a
-session for its statements. The newest registration of a node stays.
+session for its statements. The newest registration of a node stays, and so do the last queries of
+a materialized view and of a job that are not deleted.
+
+Functions that delete return the numbers of deleted rows by kind.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, delete, exists, func, or_, select
 
 from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.store import job_tasks
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.job_tables import deployments, jobs
 from headrace.store.stream_tables import definitions, stream_progress, stream_queries
 from headrace.store.tables import (
     NODE_EVENTS,
@@ -30,21 +34,71 @@ from headrace.store.tables import (
 from headrace.store.view_tables import catalog_intents, materialized_views
 
 
-def delete_statements(tx: Tx, seconds: float, limit: int) -> int:
+def count_old(tx: Tx, seconds: float) -> dict[str, int]:
+    """Return how many rows that ended more than `seconds` ago can be deleted, by kind.
+
+    A statement counts although its result must be deleted first.
+    """
+    can_go = _can_go(seconds)
+    statement_stays = and_(statements.c.session_id == sessions.c.id, ~can_go)
+    finished_stays = and_(
+        transactions.c.session_id == sessions.c.id,
+        transactions.c.statement_id == statements.c.id,
+        ~can_go,
+    )
+    conditions = {
+        "statements": (statements, can_go),
+        "results": (
+            results,
+            and_(
+                results.c.gone_at.is_(None),
+                exists().where(statements.c.id == results.c.statement_id, can_go),
+            ),
+        ),
+        "sessions": (
+            sessions,
+            and_(
+                _is_old(sessions, seconds),
+                ~exists().where(statement_stays),
+                ~exists().where(finished_stays),
+            ),
+        ),
+        "streams": (stream_queries, _is_old_query(seconds)),
+        "jobs": (jobs, _is_old(jobs, seconds)),
+        "deployments": (deployments, _is_old(deployments, seconds)),
+    }
+    return {
+        kind: tx.execute(select(func.count()).select_from(table).where(condition)).scalar_one()
+        for kind, (table, condition) in conditions.items()
+    }
+
+
+def _is_old(table: Table, seconds: float) -> ColumnElement[bool]:
+    return and_(table.c.ended_at.is_not(None), table.c.ended_at < clock(-seconds))
+
+
+def _can_go(seconds: float) -> ColumnElement[bool]:
+    """Return the condition that an old statement is needed by nothing but its result."""
+    # A query that counts sessions has the table itself.
+    unfinished = transactions.alias("unfinished")
+    return and_(
+        _is_old(statements, seconds),
+        ~exists().where(
+            unfinished.c.statement_id == statements.c.id, unfinished.c.ended_at.is_(None)
+        ),
+        ~exists().where(pending_hook_calls.c.statement_id == statements.c.id),
+    )
+
+
+def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` statements that ended more than `seconds` ago, the oldest first.
 
-    Their results, table transactions and events are deleted too. Return the number of statements.
+    Their results, table transactions and events are deleted too.
     """
-    is_needed = or_(
-        exists().where(results.c.statement_id == statements.c.id, results.c.gone_at.is_(None)),
-        exists().where(
-            transactions.c.statement_id == statements.c.id, transactions.c.ended_at.is_(None)
-        ),
-        exists().where(pending_hook_calls.c.statement_id == statements.c.id),
+    has_result = exists().where(
+        results.c.statement_id == statements.c.id, results.c.gone_at.is_(None)
     )
-    query = select(statements.c.id).where(
-        statements.c.ended_at.is_not(None), statements.c.ended_at < clock(-seconds), ~is_needed
-    )
+    query = select(statements.c.id).where(_can_go(seconds), ~has_result)
     # Several nodes delete different statements.
     query = query.order_by(statements.c.ended_at).with_for_update(skip_locked=True, of=statements)
     ids = _fetch(tx, query.limit(limit))
@@ -56,53 +110,73 @@ def delete_statements(tx: Tx, seconds: float, limit: int) -> int:
         tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
         job_tasks.delete_of_statements(tx, ids)
         tx.execute(delete(statements).where(statements.c.id.in_(ids)))
-    return len(ids)
+    return {"statements": len(ids)}
 
 
-def delete_sessions(tx: Tx, seconds: float, limit: int) -> int:
+def delete_sessions(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` sessions that ended more than `seconds` ago and have no statements.
 
-    Their events are deleted too. Return the number of sessions.
+    Their events are deleted too.
     """
     is_needed = or_(
         exists().where(statements.c.session_id == sessions.c.id),
         # A driver of this session has finished the table of another session's statement.
         exists().where(transactions.c.session_id == sessions.c.id),
     )
-    query = select(sessions.c.id).where(
-        sessions.c.ended_at.is_not(None), sessions.c.ended_at < clock(-seconds), ~is_needed
-    )
+    query = select(sessions.c.id).where(_is_old(sessions, seconds), ~is_needed)
     query = query.order_by(sessions.c.ended_at).with_for_update(skip_locked=True, of=sessions)
     ids = _fetch(tx, query.limit(limit))
     if ids:
         tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
         tx.execute(delete(snapshots).where(snapshots.c.session_id.in_(ids)))
         tx.execute(delete(sessions).where(sessions.c.id.in_(ids)))
-    return len(ids)
+    return {"sessions": len(ids)}
 
 
-def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
+def delete_streams(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` streaming queries that ended more than `seconds` ago.
 
     At most `limit` rows are deleted of each other kind too: replaced or dropped definitions,
     dropped materialized views, and ended intents. The last query of a materialized view stays as
-    long as the view, because RESTART STREAM starts it again. Return the largest number.
+    long as the view, because RESTART STREAM starts it again. The last queries of a job stay as long
+    as the job, because plans and rollbacks read how far they have come.
     """
-    deleted = 0
+    deleted = {}
     for table in (stream_queries, definitions, materialized_views, catalog_intents):
-        query = select(table.c.id).where(
-            table.c.ended_at.is_not(None), table.c.ended_at < clock(-seconds)
-        )
-        if table is stream_queries:
-            query = query.where(~_is_last_of_view(), ~_has_intent())
+        is_old = _is_old_query(seconds) if table is stream_queries else _is_old(table, seconds)
+        query = select(table.c.id).where(is_old)
         query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True, of=table)
         ids = _fetch(tx, query.limit(limit))
         if ids:
             tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
             tx.execute(delete(stream_progress).where(stream_progress.c.query_id.in_(ids)))
             tx.execute(delete(table).where(table.c.id.in_(ids)))
-        deleted = max(deleted, len(ids))
+        deleted["streams" if table is stream_queries else table.name] = len(ids)
     return deleted
+
+
+def _is_old_query(seconds: float) -> ColumnElement[bool]:
+    """Return the condition that a streaming query is old and not needed."""
+    is_needed = or_(_is_last_of_view(), _is_last_of_job(), _has_intent())
+    return and_(_is_old(stream_queries, seconds), ~is_needed)
+
+
+def _is_last_of_job() -> ColumnElement[bool]:
+    """Return the condition that no newer checkpoint replaces that of a query of a live job."""
+    newer = stream_queries.alias("newer_run")
+    is_replaced = exists().where(
+        newer.c.owner == stream_queries.c.owner,
+        newer.c.scope == stream_queries.c.scope,
+        newer.c.name_key == stream_queries.c.name_key,
+        newer.c.id > stream_queries.c.id,
+        newer.c.checkpoint != stream_queries.c.checkpoint,
+    )
+    has_job = exists().where(
+        jobs.c.owner == stream_queries.c.owner,
+        jobs.c.name == stream_queries.c.scope,
+        jobs.c.ended_at.is_(None),
+    )
+    return and_(stream_queries.c.scope != ADHOC_SCOPE, has_job, ~is_replaced)
 
 
 def _has_intent() -> ColumnElement[bool]:
@@ -130,33 +204,31 @@ def _is_last_of_view() -> ColumnElement[bool]:
     return and_(stream_queries.c.scope == ADHOC_SCOPE, has_view, ~is_replaced)
 
 
-def delete_registrations(tx: Tx, seconds: float, limit: int) -> int:
+def delete_registrations(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` registrations of nodes that ended more than `seconds` ago.
 
-    The newest registration of each node stays. Return the number of deleted registrations.
+    The newest registration of each node stays.
     """
     newer = nodes.alias("newer")
     is_replaced = exists().where(
         newer.c.id == nodes.c.id, newer.c.registration > nodes.c.registration
     )
-    query = select(nodes.c.registration).where(
-        nodes.c.ended_at.is_not(None), nodes.c.ended_at < clock(-seconds), is_replaced
-    )
+    query = select(nodes.c.registration).where(_is_old(nodes, seconds), is_replaced)
     query = query.order_by(nodes.c.ended_at).with_for_update(skip_locked=True, of=nodes)
     numbers = _fetch(tx, query.limit(limit))
     if numbers:
         tx.execute(delete(nodes).where(nodes.c.registration.in_(numbers)))
-    return len(numbers)
+    return {"registrations": len(numbers)}
 
 
-def delete_node_events(tx: Tx, seconds: float, limit: int) -> int:
-    """Delete at most `limit` events of nodes that are older than `seconds`. Return their number."""
+def delete_node_events(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
+    """Delete at most `limit` events of nodes that are older than `seconds`."""
     query = select(events.c.id).where(NODE_EVENTS, events.c.at < clock(-seconds))
     query = query.order_by(events.c.at).with_for_update(skip_locked=True)
     ids = _fetch(tx, query.limit(limit))
     if ids:
         tx.execute(delete(events).where(events.c.id.in_(ids)))
-    return len(ids)
+    return {"node_events": len(ids)}
 
 
 def _fetch(tx: Tx, query: Select[Any]) -> list[Any]:

@@ -19,11 +19,11 @@ from headrace.store.job_tables import (
 from headrace.store.tables import events
 
 
-def delete_jobs(tx: Tx, seconds: float, limit: int) -> int:
+def delete_jobs(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` rows of each kind that ended more than `seconds` ago.
 
-    The versions and savepoints of a job stay for as long as the job is live. Return the largest
-    number.
+    The versions and savepoints of a job stay for as long as the job is live. Return the numbers of
+    deleted rows by kind.
     """
     deployment_ids = _choose(tx, deployments, seconds, limit)
     if deployment_ids:
@@ -40,7 +40,11 @@ def delete_jobs(tx: Tx, seconds: float, limit: int) -> int:
         tx.execute(delete(job_versions).where(job_versions.c.job_id.in_(job_ids)))
         tx.execute(delete(savepoints).where(savepoints.c.job_id.in_(job_ids)))
         _delete(tx, jobs, job_ids, savepoint_ids)
-    return max(map(len, (deployment_ids, operation_ids, job_ids)))
+    return {
+        "deployments": len(deployment_ids),
+        "operations": len(operation_ids),
+        "jobs": len(job_ids),
+    }
 
 
 def _choose(tx: Tx, table: Table, seconds: float, limit: int) -> list[str]:

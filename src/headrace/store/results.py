@@ -164,6 +164,33 @@ def expired(tx: Tx, limit: int) -> list[tuple[str, str | None]]:
     return [(row.statement_id, row.location) for row in tx.execute(query)]
 
 
+def expire_old(tx: Tx, seconds: float, limit: int) -> int:
+    """Let at most `limit` results of statements that ended more than `seconds` ago expire now.
+
+    Return their number.
+    """
+    query = (
+        select(results.c.statement_id)
+        .join(statements, statements.c.id == results.c.statement_id)
+        .where(
+            _NOT_GONE,
+            results.c.expires_at >= clock(),
+            statements.c.ended_at.is_not(None),
+            statements.c.ended_at < clock(-seconds),
+        )
+        .order_by(statements.c.ended_at)
+        .limit(limit)
+    )
+    ids = list(tx.execute(query).scalars())
+    if ids:
+        # A session that ends locks the rows of its results in the same order.
+        chosen = results.c.statement_id.in_(ids)
+        lock = select(results.c.statement_id).where(chosen, _NOT_GONE)
+        tx.execute(lock.order_by(results.c.statement_id).with_for_update()).all()
+        tx.execute(update(results).where(chosen, _NOT_GONE).values(expires_at=clock(-1.0)))
+    return len(ids)
+
+
 def postpone_deletion(tx: Tx, statement_id: str) -> None:
     """Pause before the next attempt to delete a result, twice as long after each failure."""
     failures = select(results.c.deletion_failures).where(results.c.statement_id == statement_id)

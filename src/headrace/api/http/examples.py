@@ -341,6 +341,18 @@ BODIES: dict[str, list[Json]] = {
     "NodeBody": [_NODE],
     "NodePage": _page(_NODE),
     "GoneRequestBody": [{"confirmed": True}],
+    "PurgeRequest": [{"older_than": "90d", "dry_run": True}],
+    "PurgeBody": [
+        {
+            "statements": 1200,
+            "results": 0,
+            "sessions": 40,
+            "streams": 3,
+            "jobs": 0,
+            "deployments": 2,
+            "more": False,
+        }
+    ],
     "AsyncQueryRequest": [
         {"datasource": "spark_catalog", "lang": "sql", "query": "SELECT 1 AS x"},
     ],

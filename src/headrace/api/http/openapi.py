@@ -32,6 +32,7 @@ _TAGS = {
     "transactions": "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",
     "events": "Every change of state, as a list or as a stream.",
     "nodes": "The nodes of the cluster.",
+    "history": "The deletion of old history.",
     "opensearch": "The API of OpenSearch's asynchronous queries, for its clients.",
     "health": "State and metrics of the node.",
 }

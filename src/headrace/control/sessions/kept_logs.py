@@ -67,19 +67,23 @@ class KeptLogs:
             count += len(copied)
         return count
 
-    def remove_deleted(self) -> int:
+    def remove_deleted(self, older_than: float | None = None) -> int:
         """Delete the logs of this home whose sessions the store has deleted, and their copies.
 
         Another store can have sessions of the same home or results location: only logs of this home
         are deleted, and only when they are older than `history.retention`. Return their number.
 
+        Args:
+            older_than: Age in seconds instead of `history.retention`.
+
         Raises:
             ResultsUnavailable: The logs cannot be listed.
             StoreUnavailable: The store does not answer.
         """
-        if self._retention_seconds is None:
+        seconds = self._retention_seconds if older_than is None else older_than
+        if seconds is None:
             return 0
-        oldest = time.time() - self._retention_seconds
+        oldest = time.time() - seconds
         old = sorted(
             session_id
             for session_id in _session_ids(locations.list_names(str(self._folder)))
