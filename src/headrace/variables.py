@@ -7,6 +7,7 @@ Spark and is left as it is.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,8 +59,19 @@ def find_variables(text: str) -> set[str]:
     return {match["name"] for match in _REFERENCE.finditer(text) if match["name"] is not None}
 
 
-def replace_variables(text: str, variables: Mapping[str, str]) -> ReplacedText:
-    """Return a text with the values of its references. A reference without a value is kept."""
+class TextTooLarge(Exception):
+    """A text is too large with the values of its variables."""
+
+
+def replace_variables(
+    text: str, variables: Mapping[str, str], *, limit: int = sys.maxsize
+) -> ReplacedText:
+    """Return a text with the values of its references. A reference without a value is kept.
+
+    Args:
+        limit: Largest number of characters of the returned text. Raise TextTooLarge above it,
+            before the text is built.
+    """
     if "${" not in text:
         return ReplacedText(text, ())
     parts, missing, edits = list[str](), list[tuple[str, int]](), list[tuple[int, int, int]]()
@@ -74,6 +86,8 @@ def replace_variables(text: str, variables: Mapping[str, str]) -> ReplacedText:
         edits.append((size, size + len(value), match.end()))
         size += len(value)
         last = match.end()
+        if size > limit:
+            raise TextTooLarge
     return ReplacedText("".join([*parts, text[last:]]), tuple(missing), tuple(edits))
 
 

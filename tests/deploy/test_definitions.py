@@ -13,6 +13,7 @@ from headrace.deploy.definitions import (
     load_definitions,
 )
 from headrace.deploy.manifest import JobManifest
+from headrace.deploy.problems import MAX_EXPANDED
 from headrace.deploy.query_places import find_query_place
 from headrace.deploy.source_text import SourceText
 from headrace.grammar.text import position_at
@@ -246,3 +247,9 @@ def test_each_position_of_a_statement_has_its_place_in_the_file_as_written(word:
     found = find_query_place(places.parts, statement, position_at(statement, statement.index(word)))
     assert places.path == "d.sql"
     assert found == position_at(text, text.index(word))
+
+
+def test_variables_do_not_multiply_without_a_limit() -> None:
+    files = [SourceText("a.sql", "SET a = '${BIG}${BIG}';\n"), SourceText("b.sql", "not SQL")]
+    _definitions, problems = load_definitions(files, {"BIG": "x" * MAX_EXPANDED})
+    assert [(problem.path, problem.code) for problem in problems] == [("a.sql", "file_too_large")]

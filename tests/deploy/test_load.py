@@ -8,7 +8,7 @@ import pytest
 
 from headrace.deploy.load import LoadedManifests, load_manifests
 from headrace.deploy.manifest import JobKind
-from headrace.deploy.problems import ManifestProblem
+from headrace.deploy.problems import MAX_EXPANDED, MAX_PROBLEMS, ManifestProblem
 from headrace.deploy.source_text import SourceText
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.model.job import OnQueryChange
@@ -349,3 +349,38 @@ def test_a_thousand_manifests_are_read_in_a_few_seconds() -> None:
 
     assert len(loaded.manifests) == 1000
     assert time.process_time() - before < 10  # about 1.2 s on a free machine
+
+
+class TestLimits:
+    """The limits of all files of a deployment together."""
+
+    def test_reading_stops_after_a_thousand_problems(self) -> None:
+        problems = load(*["name: 1\n"] * 700).problems
+        assert {p.path for p in problems if p.code == "too_many_problems"} == {problems[-1].path}
+        assert MAX_PROBLEMS < len(problems) < MAX_PROBLEMS + 10
+
+    def test_empty_documents_count_in_all_files_together(self) -> None:
+        problems = load(*["---\n" * 4_000] * 4).problems
+        assert [(p.path, p.code) for p in problems] == [
+            ("1.yaml", "missing_manifest"),
+            ("2.yaml", "missing_manifest"),
+            ("3.yaml", "missing_manifest"),
+            ("3.yaml", "too_many_documents"),
+        ]
+
+    @pytest.mark.parametrize("repeats", [1, 1000], ids=["one reference", "many references"])
+    @pytest.mark.parametrize("values", [1, 1000], ids=["in one value", "in many values"])
+    def test_variables_do_not_multiply_without_a_limit(self, repeats: int, values: int) -> None:
+        big = "x" * (MAX_EXPANDED // (repeats * values) + 1)
+        properties = "".join(f"  spark.k{n}: {'${BIG}' * repeats}\n" for n in range(values))
+        manifest = f"{SQL}spark-properties:\n{properties}"
+
+        assert "file_too_large" in [p.code for p in load(manifest, BIG=big).problems]
+
+    def test_a_template_does_not_multiply_without_a_limit(self) -> None:
+        template = f"spark-properties: {{spark.k: '{'x' * 100_000}'}}\n"
+        manifests = [SQL.replace("name: j", f"name: j{n}") for n in range(400)]
+
+        loaded = load(*manifests, template=template)
+        assert [problem.code for problem in loaded.problems] == ["file_too_large"]
+        assert len(loaded.manifests) < 400

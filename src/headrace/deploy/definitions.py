@@ -17,7 +17,7 @@ from headrace.deploy.script_statements import (
     read_statements,
 )
 from headrace.deploy.source_text import SourceText
-from headrace.deploy.variables import add_missing_variable
+from headrace.deploy.variables import add_missing_variable, replace_within_limit
 from headrace.errors import HeadraceError, Position
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
@@ -25,7 +25,7 @@ from headrace.grammar.quoting import unquote_name
 from headrace.grammar.stream_statements import CreateSink, CreateStreamAs
 from headrace.grammar.text import offset_at, position_at
 from headrace.model.deployment import TextPlaces
-from headrace.variables import ReplacedText, replace_variables
+from headrace.variables import ReplacedText
 
 _MODIFIERS = frozenset({"OR", "REPLACE", "GLOBAL", "LOCAL", "TEMPORARY", "TEMP", "EXTERNAL"})
 _CREATED = frozenset({"TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION"})
@@ -185,8 +185,13 @@ class _DefinitionLoader:
         self._places: dict[tuple[str, ...], Place] = {}
 
     def load(self, file: SourceText) -> None:
-        """Load all statements of a file."""
-        replaced = replace_variables(file.text, self._variables)
+        """Load all statements of a file, unless a limit of the deployment is reached."""
+        if self._findings.is_full():
+            return
+        replaced = replace_within_limit(file.text, self._variables, self._findings)
+        if replaced is None:
+            self._findings.report_limit(file.path)
+            return
         for name, offset in replaced.missing:
             position = position_at(file.text, offset)
             place = Place(file.path, position.line, position.column)
@@ -201,6 +206,7 @@ class _DefinitionLoader:
         for problem in problems:
             place = _find_place(file, replaced, problem.position)
             self._findings.add_problem(place, problem.code, problem.message, problem.hint)
+        self._findings.report_limit(file.path)
 
     def finish(self) -> tuple[Definitions, tuple[ManifestProblem, ...]]:
         """Return everything that was loaded."""

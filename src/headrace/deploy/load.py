@@ -91,14 +91,19 @@ class _ManifestLoader:
         self._template = None if template is None else self._read_template(template)
 
     def load(self, file: SourceText) -> None:
-        """Load all manifests of a file."""
+        """Load all manifests of a file, unless a limit of the deployment is reached."""
+        if self._findings.is_full():
+            return
         found_before = self._findings.problem_count
         documents = read_documents(file.path, file.text, self._findings)
         if not documents and self._findings.problem_count == found_before:
             place = Place(file.path, 1, 1)
             self._findings.add_problem(place, "missing_manifest", "The file contains no manifest.")
         for document in documents:
+            if self._findings.is_full():
+                break
             self._load_document(document)
+        self._findings.report_limit(file.path)
 
     def finish(self) -> LoadedManifests:
         """Return everything that was loaded."""

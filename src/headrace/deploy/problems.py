@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MAX_PROBLEMS = 1_000
+"""Problems of one deployment after which no further file is read."""
+MAX_DOCUMENTS = 10_000
+"""Documents in all files of a deployment, empty ones included."""
+MAX_EXPANDED = 32 * 1024 * 1024
+"""Characters of all values of a deployment, with the template in each manifest, and with the values
+of variables: a small file can stand for gigabytes."""
+_PARTS = "Deploy the files in parts."
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -40,8 +49,15 @@ class ManifestNote:
 
 @dataclass(slots=True)
 class Findings:
-    """The problems and notes of all files. None is kept twice: a template has many manifests."""
+    """The problems and notes of all files. None is kept twice: a template has many manifests.
 
+    The findings also count what was read, so that the limits hold for all files together.
+    """
+
+    documents: int = 0
+    """Documents that were read, empty ones included."""
+    expanded: int = 0
+    """Characters of the values that were read, with templates and variables."""
     _problems: dict[ManifestProblem, None] = field(default_factory=dict)
     _notes: dict[ManifestNote, None] = field(default_factory=dict)
 
@@ -51,6 +67,30 @@ class Findings:
 
     def add_note(self, place: Place, message: str) -> None:
         self._notes[ManifestNote(place.path, place.line, message)] = None
+
+    def is_full(self) -> bool:
+        """Return whether a limit is reached, so that nothing further is read."""
+        return (
+            self.problem_count >= MAX_PROBLEMS
+            or self.documents > MAX_DOCUMENTS
+            or self.expanded > MAX_EXPANDED
+        )
+
+    def report_limit(self, path: str) -> None:
+        """Report the limit that was reached while a file was read, if one was."""
+        place = Place(path, 1, 1)
+        if self.documents > MAX_DOCUMENTS:
+            message = f"The files of a deployment have more than {MAX_DOCUMENTS:,} documents."
+            self.add_problem(place, "too_many_documents", message, _PARTS)
+        elif self.expanded > MAX_EXPANDED:
+            message = (
+                f"The values of a deployment have more than {MAX_EXPANDED:,} characters, with"
+                " those of the template and of variables."
+            )
+            self.add_problem(place, "file_too_large", message, _PARTS)
+        elif self.problem_count >= MAX_PROBLEMS:
+            message = f"The files have {MAX_PROBLEMS:,} problems or more. The rest was not read."
+            self.add_problem(place, "too_many_problems", message)
 
     @property
     def problem_count(self) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.deploy.problems import Findings, Place
+from headrace.deploy.problems import MAX_EXPANDED, Findings, Place
 from headrace.deploy.yaml_values import YamlEntry, YamlList, YamlMapping, YamlScalar, YamlValue
-from headrace.variables import replace_variables
+from headrace.variables import ReplacedText, TextTooLarge, replace_variables
 
 
 def replace_in_mapping(
@@ -18,13 +18,30 @@ def replace_in_mapping(
 ) -> YamlMapping:
     """Return a mapping whose texts have the values of variables, and keep what was written.
 
-    A reference to a variable without a value is the problem `missing_variable`.
+    A reference to a variable without a value is the problem `missing_variable`. Texts that would be
+    too large are returned as written; the findings are then full.
     """
     entries = {
         key: YamlEntry(entry.key_place, _replace(entry.value, variables, findings))
         for key, entry in mapping.entries.items()
     }
     return YamlMapping(entries, mapping.place)
+
+
+def replace_within_limit(
+    text: str, variables: Mapping[str, str], findings: Findings
+) -> ReplacedText | None:
+    """Return a text with the values of its references, and count its characters.
+
+    Return None if the values of the deployment would be too large; the findings are then full.
+    """
+    try:
+        replaced = replace_variables(text, variables, limit=MAX_EXPANDED - findings.expanded)
+    except TextTooLarge:
+        findings.expanded = MAX_EXPANDED + 1
+        return None
+    findings.expanded += len(replaced.text)
+    return replaced
 
 
 def add_missing_variable(place: Place, name: str, findings: Findings) -> None:
@@ -50,9 +67,9 @@ def _replace(value: YamlValue, variables: Mapping[str, str], findings: Findings)
 def _replace_in_scalar(
     scalar: YamlScalar, variables: Mapping[str, str], findings: Findings
 ) -> YamlScalar:
-    if "${" not in scalar.written:
+    replaced = replace_within_limit(scalar.written, variables, findings)
+    if replaced is None:
         return scalar
-    replaced = replace_variables(scalar.written, variables)
     for name, offset in replaced.missing:
         add_missing_variable(scalar.locate(offset), name, findings)
-    return replace(scalar, text=replaced.text)
+    return scalar if replaced.text == scalar.text else replace(scalar, text=replaced.text)

@@ -63,8 +63,8 @@ class _Refusal(Exception):
 def read_documents(path: str, text: str, findings: Findings) -> list[YamlMapping]:
     """Return the mappings that a text consists of, one for each document that is not empty.
 
-    Everything after the first syntax error is ignored. Problems: `invalid_yaml`, `duplicate_key`,
-    `file_too_large`.
+    Everything after the first syntax error is ignored, and everything after a limit of the
+    findings. Problems: `invalid_yaml`, `duplicate_key`, `file_too_large`.
 
     Args:
         path: Name of the file, for the places.
@@ -130,6 +130,9 @@ class _Reader:
         for event in self._events:
             if isinstance(event, DocumentStartEvent):
                 self._anchors, self._values = {}, 0
+                self._findings.documents += 1
+                if self._findings.is_full():
+                    return
                 yield self._read_value(next(self._events), depth=0)
 
     def _read_value(self, event: Any, *, depth: int) -> YamlValue:

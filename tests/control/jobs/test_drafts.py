@@ -132,3 +132,8 @@ def test_each_line_of_a_query_has_its_place_in_the_file(files: Files) -> None:
         (0, 4, 3),
         (13, 5, 3),
     ]
+
+
+def test_the_files_of_a_deployment_have_a_limit_together(files: Files) -> None:
+    manifests = [make(f"j{n}", more=f"# {'x' * 1_000_000}\n") for n in range(5)]
+    assert files.find_errors(*manifests) == [("5.yaml", 1, None, "file_too_large")]

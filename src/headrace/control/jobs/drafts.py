@@ -33,6 +33,9 @@ from headrace.model.job import OnQueryChange
 from headrace.printable import describe_count
 from headrace.settings import Settings
 
+_MAX_BYTES = 4 * 1024 * 1024
+"""Size of all files of a deployment together."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDraft:
@@ -62,6 +65,7 @@ def read_drafts(request: PlanRequest, settings: Settings) -> tuple[list[JobDraft
         InvalidSetting: The profile does not exist.
     """
     settings.profile(request.profile)
+    _check_size(request)
     loaded = load_manifests(
         request.manifests, template=request.template, variables=request.variables
     )
@@ -90,6 +94,27 @@ def read_drafts(request: PlanRequest, settings: Settings) -> tuple[list[JobDraft
         if note.path not in manifests
     ]
     return drafts, others
+
+
+def _check_size(request: PlanRequest) -> None:
+    """Raise InvalidManifests if the files are too large together: they are parsed in Python."""
+    template = [request.template] if request.template else []
+    size = 0
+    for file in (*template, *request.definitions, *request.manifests):
+        size += len(file.text.encode(errors="replace"))
+        if size > _MAX_BYTES:
+            message = "The files of a deployment are larger than 4 MiB together."
+            raise_errors(
+                [
+                    ManifestError(
+                        path=file.path,
+                        line=1,
+                        code="file_too_large",
+                        message=message,
+                        hint="Deploy the files in parts.",
+                    )
+                ]
+            )
 
 
 def raise_errors(errors: Sequence[ManifestError]) -> None:
