@@ -123,6 +123,11 @@ class History(JobSteps):
         self._submit(f"CREATE TABLE {table} (timestamp TIMESTAMP, value BIGINT) USING parquet")
         self._run_stream(f"TABLE {table}", ["restart", "stop"])
 
+    def purge(self) -> None:
+        """Purge what is older than a year: nothing of this history."""
+        answer = self._request("POST", "/history/purge", json={"older_than": "365d"})
+        assert answer.json()["statements"] == 0, answer.text
+
     def view(self) -> None:
         """Create, refresh, read and drop a materialized view. Readers never see a part of it."""
         name = f"v_{self._new_mark()}"

@@ -137,6 +137,7 @@ RECIPES = {
     "store node.stop": Recipe(("query", "bounce", "query")),
     "store node.close_sessions": Recipe(("query", "bounce", "query")),
     "store retention.results": Recipe(("query", "killed_node")),
+    "store purge.results": Recipe(("query", "purge")),
     "store retention.idempotency": Recipe(("query", "killed_node")),
     "store retention.statements": Recipe(("query", "killed_node")),
     "store retention.sessions": Recipe(("query", "killed_node")),

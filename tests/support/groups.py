@@ -31,15 +31,20 @@ _GROUPS = {
     f"{_ATOMIC}test_a_table_is_complete_after_drivers_died": "driver_deaths",
     f"{_ATOMIC}test_rows_are_written_once_after_drivers_died": "driver_deaths",
     f"{_ATOMIC}test_the_command_recover": "driver_deaths",
+    **{
+        f"tests/end_to_end/test_{subject}": "streams"
+        for subject in ("job", "materialized_views", "named_streams", "secrets", "seed_", "streams")
+    },
     "tests/end_to_end/": "node",
     "tests/faults/test_fast.py": "faults",
     "tests/driver/": "driver",
 }
 """Group by the start of a test's id. The first match counts; other tests are grouped by folder."""
 _ORDER = [
-    CLUSTERS,
-    "node",
+    "streams",
     "driver",
+    "node",
+    CLUSTERS,
     "faults",
     "recovery",
     "driver_deaths",
@@ -52,7 +57,7 @@ _ORDER = [
     "shell",
     "emr",
 ]
-"""The longest groups first, so that both processes end at the same time."""
+"""The longest groups first, so that all processes end at the same time."""
 
 
 def group_of(nodeid: str) -> str:

@@ -20,7 +20,7 @@ _MORE = "more"
 
 @click.group()
 def history() -> None:
-    """Delete the history of ended statements, sessions, streams and jobs."""
+    """Delete the history of ended objects."""
 
 
 @history.command()
@@ -45,8 +45,9 @@ def purge(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Delete what ended longer ago than a time, with its results, events and logs.
+    """Delete what ended longer ago than a time.
 
+    Results, events and logs are deleted, too.
     Nodes do the same on their own for what is older than `history.retention`. Live sessions,
     statements, streams and jobs stay, and what they need.
     """

@@ -19,7 +19,7 @@ from headrace.control.retention import Retention
 from headrace.durations import seconds_of
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.store import history, idempotency, job_history, results
-from headrace.store.database import Database, Tx
+from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.history")
 _BATCH = 500
@@ -28,15 +28,6 @@ _BATCHES = 20
 _PURGE_SECONDS = 5.0
 """Time after which a purge begins no further batch; the next request continues."""
 _YOUNGEST_LOG_SECONDS = 24 * 3600.0
-_DELETIONS: dict[str, Callable[[Tx, float, int], dict[str, int]]] = {
-    "retention.statements": history.delete_statements,
-    "retention.sessions": history.delete_sessions,
-    "retention.streams": history.delete_streams,
-    "retention.jobs": job_history.delete_jobs,
-    "retention.registrations": history.delete_registrations,
-    "retention.node_events": history.delete_node_events,
-}
-"""The deletion of each kind by the name of its transaction. Sessions wait for their statements."""
 
 
 class HistoryRetention:
@@ -53,9 +44,9 @@ class HistoryRetention:
                 if idempotency.delete_expired(tx, _BATCH) < _BATCH:
                     break
         if self._seconds is not None:
-            for name in _DELETIONS:
+            for delete_batch in _DELETIONS:
                 for _number in range(_BATCHES):
-                    if not _is_full(_delete_batch(self._database, name, self._seconds)):
+                    if not _is_full(delete_batch(self._database, self._seconds)):
                         break
 
 
@@ -96,14 +87,14 @@ class HistoryPurge:
         counts: Counter[str] = Counter()
         more = not _repeat(lambda: self._expire(seconds) == _BATCH, deadline)
         counts["results"] = self._retention.run(deadline)
-        for name in _DELETIONS:
+        for delete_batch in _DELETIONS:
 
-            def delete_batch(name: str = name) -> bool:
-                deleted = _delete_batch(self._database, name, seconds)
+            def run_batch(delete_batch: _Deletion = delete_batch) -> bool:
+                deleted = delete_batch(self._database, seconds)
                 counts.update(deleted)
                 return _is_full(deleted)
 
-            more = not _repeat(delete_batch, deadline) or more
+            more = not _repeat(run_batch, deadline) or more
         if counts["sessions"]:
             try:
                 # Younger logs can be those of another store that has the same home.
@@ -125,9 +116,42 @@ def _seconds_of_age(older_than: timedelta) -> float:
     return older_than.total_seconds()
 
 
-def _delete_batch(database: Database, name: str, seconds: float) -> dict[str, int]:
-    with database.write(name) as tx:
-        return _DELETIONS[name](tx, seconds, _BATCH)
+def _delete_statements(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.statements") as tx:
+        return history.delete_statements(tx, seconds, _BATCH)
+
+
+def _delete_sessions(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.sessions") as tx:
+        return history.delete_sessions(tx, seconds, _BATCH)
+
+
+def _delete_streams(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.streams") as tx:
+        return history.delete_streams(tx, seconds, _BATCH)
+
+
+def _delete_jobs(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.jobs") as tx:
+        return job_history.delete_jobs(tx, seconds, _BATCH)
+
+
+def _delete_node_history(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.node_events") as tx:
+        return history.delete_registrations(tx, seconds, _BATCH) | history.delete_node_events(
+            tx, seconds, _BATCH
+        )
+
+
+_Deletion = Callable[[Database, float], dict[str, int]]
+_DELETIONS: tuple[_Deletion, ...] = (
+    _delete_statements,
+    _delete_sessions,
+    _delete_streams,
+    _delete_jobs,
+    _delete_node_history,
+)
+"""The deletion of one batch of each kind. Sessions wait for their statements."""
 
 
 def _is_full(deleted: dict[str, int]) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 MAX_PROBLEMS = 1_000
 """Problems of one deployment after which no further file is read."""
-MAX_DOCUMENTS = 10_000
-"""Documents in all files of a deployment, empty ones included."""
+MAX_DOCUMENTS = 2_000
+"""Documents in all files of a deployment, empty ones included. Each costs about a millisecond."""
 MAX_EXPANDED = 32 * 1024 * 1024
 """Characters of all values of a deployment, with the template in each manifest, and with the values
 of variables: a small file can stand for gigabytes."""

@@ -13,7 +13,7 @@ from headrace.model.job import JobDecision, JobName
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
 from headrace.model.text import Name
 
-_MAX_FILES = 10_000
+_MAX_FILES = 1_000
 _MAX_FILE = 1024 * 1024
 
 
