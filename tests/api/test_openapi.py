@@ -62,7 +62,8 @@ def test_every_response_matches_the_openapi_document(
     assert process.returncode == 0, process.stdout + process.stderr
     # Schemathesis tries every operation that the document has.
     selected = re.search(r"Selected: (\d+)/(\d+)", process.stdout)
-    assert selected is not None and selected[1] == selected[2], process.stdout
+    assert selected is not None, process.stdout
+    assert selected[1] == selected[2], process.stdout
     assert f"Tested: {selected[2]}" in process.stdout, process.stdout
 
 
