@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -91,7 +91,9 @@ def kill_driver(node: NodeProcess, session: str) -> None:
     """Kill the Python process and the JVM of a session's driver."""
     driver = psutil.Process(node.describe_session(session)["driver"]["pid"])
     for process in [driver, *driver.children(recursive=True)]:
-        process.kill()
+        # The JVM can end by itself, because its parent has ended.
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def read_numbers(node: NodeProcess, session: str, path: str) -> tuple[int, int]:

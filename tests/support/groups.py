@@ -41,10 +41,10 @@ _GROUPS = {
 }
 """Group by the start of a test's id. The first match counts; other tests are grouped by folder."""
 _ORDER = [
+    CLUSTERS,
     "streams",
     "driver",
     "node",
-    CLUSTERS,
     "faults",
     "recovery",
     "driver_deaths",
@@ -57,7 +57,7 @@ _ORDER = [
     "shell",
     "emr",
 ]
-"""The longest groups first, so that all processes end at the same time."""
+"""The longest groups first, so that both processes end at the same time."""
 
 
 def group_of(nodeid: str) -> str:

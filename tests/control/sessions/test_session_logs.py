@@ -59,8 +59,11 @@ def test_a_log_on_the_host_of_a_lost_node_is_an_error(tmp_path: Path, postgres_u
         path = start_with_log(one)
         two = staying.enter_context(serve(tmp_path / "two", postgres_url))
         leaving.close()
-        wait_until(lambda: two.http.get(path).status_code == 503, what="the node is gone")
-        lost = two.http.get(path).json()
+        unreachable = wait_until(
+            lambda: answer if (answer := two.http.get(path)).status_code == 503 else None,
+            what="the node is gone",
+        )
+        lost = unreachable.json()
 
     assert lost["code"] == "node_unreachable"
     assert one.node.id in lost["detail"]

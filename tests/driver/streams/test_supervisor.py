@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -287,17 +288,21 @@ def test_a_query_whose_sources_have_ended_is_stopped(supervisor: Supervisor, run
 def test_a_report_has_a_new_number_only_if_it_says_something_new(
     supervisor: Supervisor, runs: Runs
 ) -> None:
-    order(supervisor, desired(), desired("other"))
+    # A backoff that is longer than any pause of the test: the state must be seen.
+    def q(**changes: Any) -> DesiredQuery:
+        return desired(options="'headrace.retry.min.backoff' = '60s'", **changes)
+
+    order(supervisor, q(), desired("other"))
     run = runs.wait_for("q")
     runs.wait_for("other")
     running = wait_for_state(supervisor, StreamState.RUNNING)
     assert running.sequence == report(supervisor).sequence
     run.fail()
     waiting = wait_for_state(supervisor, StreamState.BACKING_OFF)
-    order(supervisor, desired(generation=2, wanted=Wanted.STOPPED), desired("other"))
+    order(supervisor, q(generation=2, wanted=Wanted.STOPPED), desired("other"))
     stopped = wait_for_state(supervisor, StreamState.STOPPED)
 
-    order(supervisor, desired(generation=3), desired("other"))
+    order(supervisor, q(generation=3), desired("other"))
     runs.wait_for("q", 2)
     again = wait_for_state(supervisor, StreamState.RUNNING)
 
