@@ -113,7 +113,9 @@ def _fence_drivers(database: Database, settings: Settings, report: ShutdownRepor
             report.ended.append(process)
         elif _lives(session):
             report.remaining.append(process)
-            report.problems.append(f"The driver of session {session.id} has not ended.")
+            report.problems.append(
+                f"The end of the driver of session {session.id} is not confirmed."
+            )
         else:
             report.ended.append(process)
             report.problems.append(
@@ -130,11 +132,11 @@ def _runs_here(session: Session) -> bool:
 
 
 def _lives(session: Session) -> bool:
-    """Return whether the process of a driver runs on this host. In a cluster, it may."""
+    """Return whether a process of a driver runs on this host, or may run in a cluster."""
     handle = _handle(session)
     if "created" not in handle:
         return True
-    return process_group.ProcessGroup.from_handle(handle).has_live_leader
+    return process_group.is_live(process_group.ProcessGroup.from_handle(handle))
 
 
 def _handle(session: Session) -> Mapping[str, Any]:

@@ -51,7 +51,8 @@ class ManifestNote:
 class Findings:
     """The problems and notes of all files. None is kept twice: a template has many manifests.
 
-    The findings also count what was read, so that the limits hold for all files together.
+    The findings also count what was read, so that the limits hold for all files together. The
+    definitions of a deployment have findings, and so counts, of their own.
     """
 
     documents: int = 0

@@ -60,7 +60,7 @@ def check_accepted_are_stored(
 def find_exhausted(
     sessions: Iterable[Mapping[str, Any]], failed_starts: Mapping[str, int]
 ) -> set[str]:
-    """Return the failed sessions of which faults have ended as many starts as a session has.
+    """Return the failed sessions that faults can explain: each allowed start met a fault.
 
     Args:
         failed_starts: For each session, the faults that may have ended a start of its driver.

@@ -186,6 +186,11 @@ def kill(group: ProcessGroup) -> None:
         time.sleep(_POLL_SECONDS)
 
 
+def is_live(group: ProcessGroup) -> bool:
+    """Return whether a process of a group of this host can act, even if its leader has ended."""
+    return any(map(_may_act, _group_members(group)))
+
+
 def describe_exit(status: int | None) -> str:
     """Return the text of an exit status, where a negative status is a signal.
 
