@@ -105,9 +105,10 @@ class JobUser(Worker):
         self._deploy()
 
     def _roll_back(self) -> None:
-        """Return to the version before. If there is none, deploy a change first."""
+        """Return to the version deployed before. If there is none, deploy a change first."""
         name = self._choose()
-        if len(self._client.job_versions(name)["items"]) < 2:
+        versions = self._client.job_versions(name)["items"]
+        if sum(version["outcome"] == "deployed" for version in versions) < 2:
             self._reconfigure([name])
         self._act(name, lambda: self._client.act_on_job(name, "rollback", {}), "running")
 
