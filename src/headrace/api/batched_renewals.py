@@ -18,7 +18,7 @@ from headrace.model.session import DriverLease
 
 T = TypeVar("T")
 
-_PAUSE = 0.1
+_PAUSE = 0.3
 """Shortest time between the starts of two transactions. A renewal after a longer time starts one at
 once."""
 _MAX_LEASES = 100
