@@ -77,7 +77,11 @@ def create_app(node: Node) -> FastAPI:
     app.state.long_polls = LongPolls(hears_wake_ups=node.hears_wake_ups)
     app.state.event_feed = EventFeed(node.events, node.wake_ups.on_event, app.state.long_polls)
     app.state.link_calls = link_calls = LinkCalls()
-    app.state.renewals = BatchedRenewals(node.driver_link.renewals, lambda: link_calls.threads)
+    app.state.renewals = BatchedRenewals(
+        node.driver_link.renewals,
+        lambda: link_calls.threads,
+        renew_seconds=node.settings.lease.renew.total_seconds(),
+    )
     app.state.statement_reads = BatchedReads(node.statements.get_all)
     app.state.readiness = Readiness(node.check_ready)
     app.state.authentication_failures = AuthenticationFailures()

@@ -18,9 +18,10 @@ from headrace.model.session import DriverLease
 
 T = TypeVar("T")
 
-_PAUSE = 0.3
-"""Shortest time between the starts of two transactions. A renewal after a longer time starts one at
-once."""
+_LONGEST_PAUSE = 0.3
+_PAUSES_PER_RENEWAL = 16
+"""A pause is this part of the time between two renewals of a driver, so that it never uses up a
+short lease."""
 _MAX_LEASES = 100
 """Largest number of leases in one transaction."""
 
@@ -28,14 +29,20 @@ _MAX_LEASES = 100
 class BatchedRenewals:
     """The plain renewals that this node works on. All methods run on the event loop."""
 
-    def __init__(self, renewals: Renewals, threads: Callable[[], CapacityLimiter]) -> None:
+    def __init__(
+        self, renewals: Renewals, threads: Callable[[], CapacityLimiter], *, renew_seconds: float
+    ) -> None:
         """Create it without any renewal.
 
         Args:
             threads: Returns the limit of threads that work on calls of drivers.
+            renew_seconds: Time between two renewals of a driver.
         """
         self._renewals = renewals
         self._threads = threads
+        self._pause = min(_LONGEST_PAUSE, renew_seconds / _PAUSES_PER_RENEWAL)
+        """Shortest time between the starts of two transactions with few leases. A renewal after a
+        longer time starts one at once."""
         self._waiting: dict[DriverLease, tuple[Renew, asyncio.Future[Renewed]]] = {}
         self._worker: asyncio.Task[None] | None = None
         self._next_start = 0.0
@@ -57,8 +64,10 @@ class BatchedRenewals:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await asyncio.sleep(self._next_start - loop.time())
-                self._next_start = loop.time() + _PAUSE
+                # A pause before a full transaction would limit the number of drivers.
+                if len(self._waiting) < _MAX_LEASES:
+                    await asyncio.sleep(self._next_start - loop.time())
+                self._next_start = loop.time() + self._pause
                 await self._renew_batch()
         finally:
             self._worker = None
