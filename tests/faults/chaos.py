@@ -38,7 +38,8 @@ _FREQUENT = (
     *("link lease_renewal:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
 )
 """Points that a scenario passes several times."""
-_ONLY_EMBEDDED = ("store node.close_sessions",)
+_ONLY_EMBEDDED = ("store node.close_sessions", "store launch.early")
+_ONLY_CLUSTERED = ("store node.register#2",)
 _ACTIONS_IN_DRIVERS = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze", "terminate"]
 _ACTIONS_IN_NODES = ["kill", "kill", "kill", "freeze", "terminate", "slow"]
 _HARMFUL_ACTIONS = {"kill", "kill_jvm", "freeze", "terminate"}
@@ -87,7 +88,7 @@ def make_scenario(seed: str, points: list[Point]) -> Scenario:
     recipe = find_recipe(point.name)
     steps = [*chance.choices(CHEAP, k=2), *recipe.steps] if recipe else chance.choices(USUAL, k=4)
     steps.append(chance.choice(CHEAP))
-    lane = _choose_lane(point, turn + turn // len(order), chance)
+    lane = _choose_lane(point, turn % len(order) + turn // len(order), chance)
     if lane.deployment is not Deployment.SQLITE and chance.random() < 0.2:
         steps.append("store_restart")
     if lane.deployment is Deployment.HOSTS and chance.random() < 0.4:
@@ -100,7 +101,7 @@ def make_scenario(seed: str, points: list[Point]) -> Scenario:
 
 def _choose_lane(point: Point, turn: int, chance: random.Random) -> LaneKind:
     default_times = chance.random() < _DEFAULT_TIMES_SHARE
-    if point.name in _ONLY_EMBEDDED or turn % 2 == 0:
+    if point.name in _ONLY_EMBEDDED or (turn % 2 == 0 and point.name not in _ONLY_CLUSTERED):
         return LaneKind(Deployment.SQLITE, default_times)
     if chance.random() < _HOSTS_SHARE and missing_for_hosts() is None:
         return LaneKind(Deployment.HOSTS)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,13 +138,16 @@ class ChaosNode:
         default = f"sqlite:///{self.home / 'headrace.db'}"
         return self._environment.get("HEADRACE_STORE__URL", default)
 
-    def ensure(self) -> bool:
-        """Start the node if its process has ended. Return whether it had ended."""
+    def ensure(self, *flags: str) -> bool:
+        """Start the node if its process has ended, with further flags of the command.
+
+        Return whether it had ended.
+        """
         with self._lock:
             if not self._has_ended():
                 return False
             self.http.close()
-            self._start()
+            self._start(*flags)
             return True
 
     def kill(self) -> None:
@@ -159,10 +162,16 @@ class ChaosNode:
 
     def freeze(self, seconds: float) -> None:
         """Stop the process for some seconds, like a suspended laptop. Its drivers continue."""
-        self._signal(signal.SIGSTOP)
-        try:
+        with self.frozen():
             # The pause is the fault itself: there is no condition to wait for.
             time.sleep(seconds)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop the process until the context ends."""
+        self._signal(signal.SIGSTOP)
+        try:
+            yield
         finally:
             self._signal(signal.SIGCONT)
 
@@ -203,7 +212,7 @@ class ChaosNode:
         with contextlib.suppress(psutil.NoSuchProcess):
             self._node.send_signal(number)
 
-    def _start(self) -> None:
+    def _start(self, *flags: str) -> None:
         self.starts += 1
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
@@ -213,7 +222,7 @@ class ChaosNode:
             command = [*self.host.enter(), *command]
         with (self.home / "node.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *self._flags],
+                [*command, *self._flags, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -8,7 +8,7 @@ from functools import partial
 
 import httpx
 import psutil
-from tests.faults.cluster import LEASE_SECONDS, DriverProcess, find_drivers
+from tests.faults.cluster import LEASE_SECONDS, ChaosNode, DriverProcess, find_drivers
 from tests.faults.job_steps import JobSteps
 from tests.faults.lane import ChaosLane
 from tests.faults.texts import LONG, SLOW, UNCANCELLABLE
@@ -237,6 +237,30 @@ class History(JobSteps):
         node.stop()
         node.ensure()
 
+    def early_driver(self) -> None:
+        """Start an embedded node again that starts a driver before its store is open."""
+        node = self._choose_node()
+        node.stop()
+        node.ensure("--open-pool")
+
+    def forgotten_node(self) -> None:
+        """Freeze a node of a cluster until an operator can confirm that it is gone."""
+        node = self._choose_node()
+        others = [each for each in self._lane.nodes if each is not node]
+        if not others:
+            return
+        node.ensure()
+        address = str(node.http.base_url).rstrip("/")
+        with node.frozen():
+            self._wait_until(
+                lambda: self._confirm_gone(address, others[0]), f"the node at {address} is gone"
+            )
+
+    def recovery(self) -> None:
+        """Let the drivers resolve what lost drivers have left, without a pause."""
+        answer = self._request("POST", "/recovery")
+        assert answer.is_success, answer.text
+
     def drained_node(self) -> None:
         """Let a node drain, and wait until it has left. It is started again."""
         self._request("POST", "/nodes/no_missing/gone", json={"confirmed": True})
@@ -326,6 +350,18 @@ class History(JobSteps):
 
     def _has_ended(self, statement: str) -> bool:
         return self._get_statement(statement)["state"] in ENDED
+
+    def _confirm_gone(self, address: str, other: ChaosNode) -> bool:
+        """Ask another node to record that the node at an address is gone. Return whether it is."""
+        try:
+            listed = other.http.get("/api/v1/nodes").json()["items"]
+            node_id = next(each["id"] for each in listed if each["address"] == address)
+            return other.http.post(
+                f"/api/v1/nodes/{node_id}/gone", json={"confirmed": True}
+            ).is_success
+        except (httpx.TransportError, RuntimeError):
+            other.ensure()
+            return False
 
     def _run_stream(self, sink: str, actions: list[str]) -> None:
         """Start a streaming query and act on it. The query may fail with its session only."""

@@ -37,7 +37,7 @@ HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job", "drained_node"}
 LAUNCH_CLAIMED = "store launch.claim"
 DRIVER_STARTED = "launcher launch:start"
 DRIVER_FENCED = "store takeover.fence"
-OVERDUE_POLLED = "launcher takeover:poll"
+OVERDUE_POLLED = "launcher takeover:poll#2"
 LEASE_RENEWED = "link lease_renewal:renew"
 START_REPORTED = "link loop:started"
 END_REPORTED = "link loop:ended"
@@ -96,6 +96,7 @@ RECIPES = {
     "store launch.claim": _NEW_SESSION,
     "launcher launch:start": _NEW_SESSION,
     "store launch.confirm": _NEW_SESSION,
+    "store launch.early": Recipe(("early_driver", "query")),
     "store launch.fail": Recipe(("missing",)),
     # During the pause, the driver says goodbye and the session fails.
     "launcher launch:kill": Recipe(
@@ -116,6 +117,15 @@ RECIPES = {
         ("table", "query"),
         (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),
     ),
+    # A driver dies after it has written all rows, and the next one cannot resolve the table.
+    "store link.recover#2": Recipe(
+        ("table", "slow", "recovery"),
+        (
+            Fault(TABLE_STEP, "before", "kill", hit=3),
+            Fault(TABLE_STEP, "before", "unreachable", hit=4),
+        ),
+    ),
+    "store recovery.retry": Recipe(("table", "recovery")),
     WRITE_LOCK_REQUESTED: Recipe(("insert",)),
     "store link.begin_write": Recipe(("insert",)),
     # The driver dies between its request and its write: the next driver clears the write.
@@ -130,6 +140,7 @@ RECIPES = {
     "link progress:advanced": _SLOW,
     "store link.close_batch": Recipe(("batch",)),
     "store node.register": Recipe(("killed_node", "query")),
+    "store node.register#2": Recipe(("query", "forgotten_node", "query")),
     "store node.expire": Recipe(("killed_node", "query")),
     "store node.drain": Recipe(("query", "drained_node", "query")),
     "store node.request_drain": Recipe(("query", "drained_node", "query")),
@@ -151,7 +162,7 @@ RECIPES = {
     "store takeover.finish": _STUCK,
     "store takeover.reclaim": Recipe(_STUCK.steps, (Fault(DRIVER_FENCED, "after", "kill"),)),
     "launcher takeover:find": Recipe(_NEW_SESSION.steps, (Fault(LAUNCH_CLAIMED, "after", "kill"),)),
-    "launcher takeover:poll": Recipe(("slow", "query"), (_FREEZE_DRIVER,)),
+    OVERDUE_POLLED: Recipe(("slow", "query"), (_FREEZE_DRIVER,)),
     "store takeover.extend": Recipe(
         ("slow", "query"), (_FREEZE_DRIVER, Fault(OVERDUE_POLLED, "before", "unreachable"))
     ),
