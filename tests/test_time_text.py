@@ -60,7 +60,7 @@ def test_messages_show_lengths_of_time_in_this_format_only() -> None:
         if re.search(r"\{[^{}]*\} (s|sec|seconds|min|minutes|h|hours)\b", line)
     ]
     # An interval of Spark SQL has the units of Spark SQL.
-    assert [line for line in own_formats if not line.startswith("model/intervals.py")] == []
+    assert [line for line in own_formats if not line.startswith("model/instants.py")] == []
 
 
 def test_an_instant_is_in_utc_with_microseconds() -> None:

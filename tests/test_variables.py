@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.variables import escape_variables, find_variables, replace_variables
+from headrace.deploy.variables import escape_variables, find_variables, replace_variables
 
 _texts = st.text(alphabet="ab$\\{}\n ", max_size=20)
 
@@ -68,7 +68,7 @@ def test_every_offset_outside_a_value_leads_back_to_the_same_character(parts: li
 
 
 def test_the_module_needs_only_the_standard_library() -> None:
-    code = "import sys, headrace.variables; print({'pydantic', 'ruamel'} & set(sys.modules))"
+    code = "import sys, headrace.deploy.variables; print({'pydantic', 'ruamel'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert run.stdout.strip() == "set()"

@@ -21,7 +21,7 @@ from headrace.model.result import FinishedParts, ResultReport
 from headrace.model.session import DriverLease
 from headrace.results.early_rows import write_finished_parts
 from headrace.results.manifest import read_manifest
-from headrace.store import lost_statements, takeovers
+from headrace.store import takeovers
 
 COLUMNS = [("n", "long")]
 PARTS = [[[1], [2]], [[3]], [[4]]]
@@ -89,7 +89,7 @@ def lose_driver(node: InProcessNode, driver: ScriptedDriver) -> None:
         assert epoch is not None
         assert takeovers.finish_takeover(tx, DriverLease(lease.session_id, epoch))
         failure = Failure(code="driver_lost", message="The driver was lost.")
-        lost_statements.resolve(tx, lease.session_id, actor="no_1", failure=failure, max_attempts=2)
+        takeovers.resolve_lost(tx, lease.session_id, actor="no_1", failure=failure, max_attempts=2)
 
 
 def test_the_stream_of_a_success_ends_with_its_row_count(node: InProcessNode) -> None:

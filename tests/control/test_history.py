@@ -17,11 +17,16 @@ from headrace.control.context import NodeContext
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.retention import Retention
 from headrace.errors import InvalidRequest, InvalidSetting
-from headrace.model.definition import Definition, DefinitionKind
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.stream_query import NewStreamQuery, QueryProgress, QuerySpec
+from headrace.model.stream_query import (
+    Definition,
+    DefinitionKind,
+    NewStreamQuery,
+    QueryProgress,
+    QuerySpec,
+)
+from headrace.model.text import new_id
 from headrace.model.transaction import Staged, Transaction
 from headrace.settings import load
 from headrace.store import (
@@ -29,7 +34,6 @@ from headrace.store import (
     events,
     idempotency,
     nodes,
-    pending_hook_calls,
     results,
     sessions,
     statement_transitions,
@@ -40,15 +44,15 @@ from headrace.store import (
 )
 from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.job_tables import jobs as jobs_table
-from headrace.store.stream_tables import definitions as definitions_table
-from headrace.store.stream_tables import stream_progress as stream_progress_table
-from headrace.store.stream_tables import stream_queries as stream_queries_table
+from headrace.store.tables import definitions as definitions_table
 from headrace.store.tables import events as events_table
 from headrace.store.tables import idempotency as idempotency_table
+from headrace.store.tables import jobs as jobs_table
 from headrace.store.tables import nodes as nodes_table
 from headrace.store.tables import sessions as sessions_table
 from headrace.store.tables import statements as statements_table
+from headrace.store.tables import stream_progress as stream_progress_table
+from headrace.store.tables import stream_queries as stream_queries_table
 from headrace.store.tables import transactions as transactions_table
 
 DAY = 24 * 3600.0
@@ -165,7 +169,7 @@ def test_recent_and_live_rows_and_rows_that_others_need_are_kept(
     # The next driver must still call its hooks.
     with_hook = new_statement(store, lease.session_id, StatementState.FAILED)
     with store.write("test") as tx:
-        pending_hook_calls.add(tx, lease.session_id, [with_hook])
+        sessions.add_hook_calls(tx, lease.session_id, [with_hook])
     kept |= {with_result, in_doubt, with_hook}
     old_session = new_session(store)
     new_statement(store, old_session, StatementState.FAILED)
@@ -185,7 +189,7 @@ def test_recent_and_live_rows_and_rows_that_others_need_are_kept(
     _advance(store, lease, table, TransactionState.ABORTING, TransactionState.ABORTED)
     with store.write("test") as tx:
         results.mark_gone(tx, with_result)
-        pending_hook_calls.remove(tx, lease.session_id)
+        sessions.remove_hook_calls(tx, lease.session_id)
     _history(store, tmp_path).run()
     assert _ids(store, statements_table) == kept - {with_result, in_doubt, with_hook}
 

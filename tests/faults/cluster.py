@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 from headrace.control.host.metastore import Metastore
 from headrace.home import HomeLayout
 from headrace.model.transaction import MANAGED_CATALOG_KEY
-from headrace.store.waiting_statements import CHUNK
+from headrace.store.statement_queue import CHUNK
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
 LEASE_SECONDS = 3.0

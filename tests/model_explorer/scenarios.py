@@ -17,7 +17,7 @@ from headrace.model.job_messages import DeleteStates
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import CREATE_VIEW, JOB_TASK, NewStatement, StatementSpec
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery
-from headrace.store import job_tasks, sessions, statements, stream_queries, takeovers
+from headrace.store import jobs, sessions, statements, stream_queries, takeovers
 from headrace.store.database import Tx
 
 _PRESENT_TICKS = 6
@@ -220,4 +220,4 @@ def _insert_work(tx: Tx, kind: str) -> None:
     )
     statements.insert(tx, new, actor="ada")
     if kind == "task":
-        job_tasks.insert_task(tx, STATEMENT, DeleteStates(directories=[]))
+        jobs.insert_task(tx, STATEMENT, DeleteStates(directories=[]))

@@ -22,7 +22,7 @@ from tests.model_explorer.scenarios import (
     Scenario,
 )
 
-from headrace.store import locks, statement_transitions, stream_reports, transactions, views
+from headrace.store import locks, statement_transitions, stream_transitions, transactions, views
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SeededBug:
 SEEDED_BUGS = (
     SeededBug(
         "R3: a driver that repeats its last report stops a paused query",
-        stream_reports.answers,
+        stream_transitions.answers,
         "if query.state not in _ANSWERED:",
         "if False:",
         OLDER_DRIVER_PAUSES,
@@ -55,7 +55,7 @@ SEEDED_BUGS = (
     ),
     SeededBug(
         "a late report takes a streaming query back to an earlier state",
-        stream_reports.is_new,
+        stream_transitions.is_new,
         "return report.sequence > (query.report_sequence or 0)",
         "return True",
         STREAM_REPORTS,

@@ -13,7 +13,7 @@ from headrace.driver.streams.jdbc_staging import StagingTables
 from headrace.driver.writes.commit_protocol import staging_prefixes
 from headrace.model.result import make_location
 from headrace.model.session import DriverLease
-from headrace.model.table_write import writer_name
+from headrace.model.transaction import writer_name
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "lost-drivers.md").read_text()
@@ -51,5 +51,5 @@ def test_every_module_that_names_something_after_an_epoch_is_known() -> None:
         "driver/ctas/base.py",
         "driver/streams/jdbc_staging.py",
         "model/result.py",
-        "model/table_write.py",
+        "model/transaction.py",
     }

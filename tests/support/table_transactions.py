@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from tests.support.store import LOST, new_statement, running_session
 
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
+from headrace.model.text import new_id
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import (
-    lost_statements,
-    statement_transitions,
-    statements,
-    takeovers,
-    transactions,
-)
+from headrace.store import statement_transitions, statements, takeovers, transactions
 from headrace.store.database import Database
 
 STAGED = Staged(
@@ -100,7 +94,7 @@ class Creation:
             assert epoch is not None
             session_id = self.lease.session_id
             assert takeovers.finish_takeover(tx, DriverLease(session_id, epoch))
-            lost_statements.resolve(
+            takeovers.resolve_lost(
                 tx, session_id, actor="no_1", failure=LOST, max_attempts=max_attempts
             )
         return self.get_statement().state

@@ -14,7 +14,6 @@ from tests.support.journal import JournalLink
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.hooks import Hooks, StatementFacts
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.materialized_view import (
     CatalogIntent,
     IntentAction,
@@ -24,16 +23,15 @@ from headrace.model.materialized_view import (
 )
 from headrace.model.messages import (
     Assignment,
-    JournalEntry,
-)
-from headrace.model.result import ResultRequest
-from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
-from headrace.model.view_messages import (
     Generation,
     IntentError,
     Intents,
+    JournalEntry,
     NewView,
 )
+from headrace.model.result import ResultRequest
+from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
+from headrace.model.text import new_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,6 @@ from typing import Any
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.materialized_view import (
     CatalogIntent,
@@ -18,8 +17,7 @@ from headrace.model.materialized_view import (
     ViewRows,
     generation_name,
 )
-from headrace.model.transaction import Staged
-from headrace.model.view_messages import (
+from headrace.model.messages import (
     BeginGeneration,
     CarryOut,
     Generation,
@@ -27,6 +25,8 @@ from headrace.model.view_messages import (
     Intents,
     NewView,
 )
+from headrace.model.text import new_id
+from headrace.model.transaction import Staged
 
 _numbers = count()
 IDENTITY = "metastore"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.client.http import Json
+from headrace.deploy.variables import find_variables
 from headrace.errors import InvalidRequest
-from headrace.variables import find_variables
 
 TEMPLATE_NAMES = ("job-template.yaml", "job-template.yml")
 """Names of the template of a folder, which is used unless another one is named."""

@@ -14,7 +14,7 @@ from headrace.cli.terminal import Terminal
 from headrace.client.errors import exit_code_of
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError
-from headrace.grammar.verb import describe_verb
+from headrace.grammar.script import describe_verb
 from headrace.model.lifecycle import StatementState
 from headrace.printable import describe_count
 

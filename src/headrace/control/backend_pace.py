@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 from headrace.settings import Settings
-from headrace.store.backend_budgets import take_slot
 from headrace.store.database import Database
+from headrace.store.nodes import take_backend_slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,6 @@ class BackendPace:
         Call this in a thread of the backend: with many calls, it takes long.
         """
         with self.database.write("backend.pace") as tx:
-            seconds = take_slot(tx, backend, self.settings.cluster.backend_polls)
+            seconds = take_backend_slot(tx, backend, self.settings.cluster.backend_polls)
         if seconds > 0:
             time.sleep(seconds)

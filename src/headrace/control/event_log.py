@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.control.context import NodeContext
 from headrace.model.event import Event
-from headrace.model.ids import looks_like_id
+from headrace.model.text import looks_like_id
 from headrace.store import events
 
 

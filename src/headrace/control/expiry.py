@@ -14,7 +14,7 @@ from headrace.model.session import Session
 from headrace.model.statement import CancelReason
 from headrace.store import sessions, statement_transitions, transactions
 from headrace.store.database import Tx
-from headrace.store.timeouts import timed_out
+from headrace.store.limits import timed_out
 from headrace.time_text import describe_duration
 
 _LOG = logging.getLogger("headrace.expiry")

@@ -18,7 +18,7 @@ from headrace.control.context import NodeContext
 from headrace.control.retention import Retention
 from headrace.durations import seconds_of
 from headrace.errors import HeadraceError, InvalidRequest
-from headrace.store import history, idempotency, job_history, results
+from headrace.store import history, idempotency, results
 from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.history")
@@ -133,7 +133,7 @@ def _delete_streams(database: Database, seconds: float) -> dict[str, int]:
 
 def _delete_jobs(database: Database, seconds: float) -> dict[str, int]:
     with database.write("retention.jobs") as tx:
-        return job_history.delete_jobs(tx, seconds, _BATCH)
+        return history.delete_jobs(tx, seconds, _BATCH)
 
 
 def _delete_node_history(database: Database, seconds: float) -> dict[str, int]:

@@ -21,7 +21,7 @@ from headrace.model.session import DriverLease
 from headrace.storage import locations
 from headrace.storage.places import identify, join
 from headrace.store import takeovers
-from headrace.store.abandoned_results import find_abandoned
+from headrace.store.results import find_abandoned
 
 _LOG = logging.getLogger("headrace.leftovers")
 _BATCH = 500

@@ -57,9 +57,9 @@ from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import WakeUps
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
+from headrace.model.text import new_id
 from headrace.node_file import NodeFile
 from headrace.private_files import write_private
 from headrace.profiles import Profile

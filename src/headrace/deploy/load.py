@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from headrace.deploy.flink import FLINK_KEY, translate_flink
 from headrace.deploy.manifest import (
     MANIFEST_KEYS,
+    META_KEY,
     SCRIPT_CLAUSE_KEYS,
     JobKind,
     JobManifest,
+    ManifestMeta,
 )
-from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
 from headrace.deploy.manifest_text import WrittenValue
 from headrace.deploy.manifest_validation import read_manifest, read_meta
-from headrace.deploy.problems import Findings, ManifestNote, ManifestProblem, Place
+from headrace.deploy.problems import Findings, ManifestNote, ManifestProblem, Place, SourceText
 from headrace.deploy.query_places import list_query_places
-from headrace.deploy.source_text import SourceText
 from headrace.deploy.template import check_template, fill_job_name, merge_template
 from headrace.deploy.variables import replace_in_mapping
 from headrace.deploy.yaml_document import read_documents

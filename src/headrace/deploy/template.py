@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from headrace.deploy.manifest_meta import META_KEY
+from headrace.deploy.manifest import META_KEY
 from headrace.deploy.problems import Findings
 from headrace.deploy.yaml_values import (
     YamlEntry,

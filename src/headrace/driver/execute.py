@@ -38,9 +38,9 @@ from headrace.model.job_messages import JobOutcome
 from headrace.model.lifecycle import StatementState
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import Assignment, Ended
-from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport, make_location
-from headrace.model.snapshot import Snapshot
+from headrace.model.session import Snapshot
+from headrace.model.statement import Progress
 from headrace.model.text import MAX_SUMMARY, cut_text
 
 _LOG = logging.getLogger("headrace.driver")

@@ -30,9 +30,9 @@ from headrace.driver.write_planner import plan_write
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError
-from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 from headrace.model.session_options import CTAS_ATOMICITY, Atomicity
+from headrace.model.text import new_id
 
 _LOG = logging.getLogger("headrace.driver")
 

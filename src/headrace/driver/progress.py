@@ -22,7 +22,7 @@ from pyspark import SparkContext
 from headrace.driver.java_source import compile_java
 from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 
 _LOG = logging.getLogger("headrace.progress")
 _INTERVAL_SECONDS = 1.0

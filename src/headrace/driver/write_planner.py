@@ -19,9 +19,9 @@ from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired
-from headrace.model.ids import new_id
 from headrace.model.messages import Assignment
 from headrace.model.session_options import WRITES_ATOMICITY, Atomicity
+from headrace.model.text import new_id
 
 
 def plan_write(

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from headrace.driver.progress import find_metrics
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 
 _V2_WRITES = {"AppendDataExec", "OverwriteByExpressionExec", "OverwritePartitionsDynamicExec"}
 """Class names of plans that count their rows themselves."""

@@ -14,7 +14,6 @@ from headrace.errors.base import (
     HeadraceError,
     Position,
 )
-from headrace.errors.cluster import CatalogMismatch, UnsharedLocation
 from headrace.errors.jobs import (
     DeploymentNotFound,
     InvalidManifests,
@@ -29,12 +28,12 @@ from headrace.errors.jobs import (
     SessionConflict,
     VersionNotFound,
 )
-from headrace.errors.locations import InvalidLocation
 from headrace.errors.refusals import (
     AlreadyEnded,
     AmbiguousId,
     BackendUnreachable,
     BodyTooLarge,
+    CatalogMismatch,
     ChunkNotFound,
     Committing,
     Conflict,
@@ -43,6 +42,7 @@ from headrace.errors.refusals import (
     ForeignOrigin,
     FormatCannotHold,
     IdempotencyConflict,
+    InvalidLocation,
     InvalidRequest,
     InvalidSetting,
     InvalidStatement,
@@ -85,6 +85,7 @@ from headrace.errors.refusals import (
     Unauthorized,
     UnknownHost,
     UnknownParameter,
+    UnsharedLocation,
 )
 from headrace.errors.statements import (
     AtomicityRequired,
@@ -116,16 +117,14 @@ from headrace.errors.streams import (
     CheckpointTakenOver,
     DefinitionExists,
     DefinitionNotFound,
-    StreamNameExists,
-    StreamNotFound,
-    StreamStateConflict,
-    TooManyStreams,
-)
-from headrace.errors.views import (
     InvalidMaterializedView,
     MaterializedViewBusy,
     MaterializedViewExists,
     MaterializedViewNotFound,
+    StreamNameExists,
+    StreamNotFound,
+    StreamStateConflict,
+    TooManyStreams,
 )
 
 __all__ = [

@@ -18,9 +18,15 @@ from headrace.model.lifecycle import (
 )
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.job_tables import jobs, operations
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import nodes, results, sessions, statements
+from headrace.store.tables import (
+    jobs,
+    nodes,
+    operations,
+    results,
+    sessions,
+    statements,
+    stream_queries,
+)
 
 _FAILED_SECONDS = 3600.0
 _DELETION_SECONDS = 600.0

@@ -9,12 +9,12 @@ from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import DefinitionExists
-from headrace.model.definition import Definition, DefinitionKind
-from headrace.model.ids import new_id
+from headrace.model.stream_query import Definition, DefinitionKind
+from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.stream_tables import definitions
+from headrace.store.tables import definitions
 
 _ENTITY = "definition"
 _LIVE = definitions.c.ended_at.is_(None)

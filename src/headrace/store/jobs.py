@@ -9,19 +9,21 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, func, insert, or_, select, update
+from sqlalchemy import RowMapping, Select, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import JobNameTaken
 from headrace.model.deployment import Job, JobVersion, VersionOrigin, VersionSpec
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
+from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import JOB, JobState
+from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.job_tables import job_versions, jobs, savepoints
+from headrace.store.tables import job_tasks as table
+from headrace.store.tables import job_versions, jobs, savepoints
 
 _ENTITY = "job"
 _LIVE = jobs.c.ended_at.is_(None)
@@ -281,3 +283,31 @@ def _first(tx: Tx, query: Select[Any]) -> Job | None:
 def _first_version(tx: Tx, query: Select[Any]) -> JobVersion | None:
     row: RowMapping | None = tx.execute(query).mappings().first()
     return None if row is None else JobVersion(**row)
+
+
+def insert_task(tx: Tx, statement_id: str, task: JobTask) -> None:
+    """Keep the task of a statement."""
+    tx.execute(insert(table), {"statement_id": statement_id, "task": task})
+
+
+def get_task(tx: Tx, statement_id: str) -> JobTask | None:
+    """Return the task of a statement, or None if it has none."""
+    query = select(table.c.task).where(table.c.statement_id == statement_id)
+    return tx.execute(query).scalar_one_or_none()
+
+
+def save_outcome(tx: Tx, statement_id: str, outcome: JobOutcome) -> None:
+    """Keep what a driver has reported about the task of a statement that succeeds."""
+    change = update(table).where(table.c.statement_id == statement_id)
+    tx.execute(change.values(outcome=outcome))
+
+
+def get_outcome(tx: Tx, statement_id: str) -> JobOutcome | None:
+    """Return what a driver has reported about a task, or None."""
+    query = select(table.c.outcome).where(table.c.statement_id == statement_id)
+    return tx.execute(query).scalar_one_or_none()
+
+
+def delete_tasks_of_statements(tx: Tx, statement_ids: Collection[str]) -> None:
+    """Delete the tasks of statements that are deleted."""
+    tx.execute(delete(table).where(table.c.statement_id.in_(statement_ids)))

@@ -16,8 +16,7 @@ from sqlalchemy import Select, bindparam, literal, or_, select
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.database import Tx
-from headrace.store.notifications import statement_topic
-from headrace.store.remote_wake_ups import NO_PROCESS
+from headrace.store.notifications import NO_PROCESS, statement_topic
 from headrace.store.tables import sessions, statements
 
 

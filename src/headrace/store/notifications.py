@@ -8,10 +8,17 @@ event log has grown) and HEARTBEAT (a node has renewed its lease).
 from __future__ import annotations
 
 import logging
+import os
+import random
+import selectors
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import psycopg
+from sqlalchemy import Connection, text
 
 LAUNCH = "launch"
 HEARTBEAT = "heartbeat"
@@ -129,3 +136,161 @@ class Notifications:
         """Number of topics with a subscription."""
         with self._lock:
             return len(self._topics)
+
+
+CHANNEL = "headrace"
+SEVERAL = "*"
+"""In place of a process in `statements.awaited_by`: more than one process waits."""
+NO_PROCESS = ""
+"""In place of a process: none waits."""
+_TOPICS_AT_ONCE = 150
+"""Topics in one payload. PostgreSQL refuses payloads of 8,000 bytes, and a topic has up to 45."""
+
+_FIND_WAITERS = text("""
+    SELECT concat('session:', id),
+      CASE WHEN state IN ('not_started', 'starting') THEN '' ELSE link_process END
+    FROM sessions WHERE id = ANY(:sessions)
+    UNION ALL
+    SELECT concat('statement:', id), coalesce(awaited_by, '')
+    FROM statements WHERE id = ANY(:statements)
+""")
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
+
+
+def send_wake_ups(
+    connection: Connection,
+    process: str,
+    topics: Collection[str],
+    waiters: Mapping[str, str | None],
+    *,
+    polled: Collection[str],
+) -> None:
+    """Send wake-ups with the commit of a transaction, to the processes that wait.
+
+    Args:
+        process: The process that sends them.
+        waiters: The process that waits, by topic; None: it is not known. Those of other topics of
+            sessions and statements are read.
+        polled: Those of the topics to which this process subscribes. A driver that polls a process
+            of an older version, which does not write `link_process`, is thus not mistaken for a
+            driver that polls this one.
+    """
+    unknown = [topic for topic in topics if topic not in waiters]
+    waiters = {**waiters, **_read_waiters(connection, unknown)}
+    remaining = [
+        topic
+        for topic in topics
+        if _needs_wake_up(process, topic, waiters.get(topic), is_polled=topic in polled)
+    ]
+    while remaining:
+        some, remaining = remaining[:_TOPICS_AT_ONCE], remaining[_TOPICS_AT_ONCE:]
+        payload = "\n".join([process, *some])
+        connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload})
+
+
+def decode_wake_ups(payload: str, process: str) -> Sequence[str]:
+    """Return the topics of the payload of another process; none for one of this process."""
+    sender, *topics = payload.split("\n")
+    return [] if sender == process else topics
+
+
+def _needs_wake_up(process: str, topic: str, waiter: str | None, *, is_polled: bool) -> bool:
+    if waiter == NO_PROCESS:
+        return False
+    return waiter != process or (topic.startswith(f"{SESSION}:") and not is_polled)
+
+
+def _read_waiters(connection: Connection, topics: Collection[str]) -> dict[str, str | None]:
+    ids: dict[str, list[str]] = {SESSION: [], STATEMENT: []}
+    for topic in topics:
+        kind, _, topic_id = topic.partition(":")
+        if kind in ids:
+            ids[kind].append(topic_id)
+    if not any(ids.values()):
+        return {}
+    names = {"sessions": ids[SESSION], "statements": ids[STATEMENT]}
+    return {row[0]: row[1] for row in connection.execute(_FIND_WAITERS, names)}
+
+
+_MIN_BACKOFF = 0.1
+_MAX_BACKOFF = 5.0
+
+
+class Listener:
+    """A thread that publishes the wake-ups of other nodes, and reconnects after an outage.
+
+    After each connect it wakes every subscriber, because wake-ups may have been missed.
+    """
+
+    def __init__(self, address: dict[str, Any], process: str, notifications: Notifications) -> None:
+        """Start the thread.
+
+        Args:
+            process: Identity of this process, which ignores its own wake-ups.
+        """
+        self._address = address
+        self._process = process
+        self._notifications = notifications
+        self._stop_reader, self._stop_writer = os.pipe()
+        self._listening = threading.Event()
+        self._heard_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="store-listener", daemon=True)
+        self._thread.start()
+
+    def wait_until_listening(self, timeout: float) -> bool:
+        """Wait for the connection. Return False if there is none after `timeout` seconds."""
+        return self._listening.wait(timeout)
+
+    def has_heard(self, within: float) -> bool:
+        """Return whether the connection has worked within the last `within` seconds.
+
+        A connection whose peer has vanished looks intact until its keepalive fails.
+        """
+        return self._listening.is_set() and time.monotonic() - self._heard_at < within
+
+    def close(self) -> None:
+        """Stop the thread and wait for its end."""
+        os.write(self._stop_writer, b"x")
+        self._thread.join()
+        os.close(self._stop_reader)
+        os.close(self._stop_writer)
+
+    def _run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                return self._listen()
+            except psycopg.Error as error:
+                failures = 1 if self._listening.is_set() else failures + 1
+                self._listening.clear()
+                _log.warning("Lost the connection for wake-ups from the store: %s", error)
+            backoff = min(_MAX_BACKOFF, _MIN_BACKOFF * 2**failures) * random.uniform(0.5, 1)  # noqa: S311
+            if self._wait_for_stop(backoff):
+                return None
+
+    def _listen(self) -> None:
+        with psycopg.connect(**self._address, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}")
+            self._heard_at = time.monotonic()
+            self._listening.set()
+            self._notifications.publish_all()
+            self._forward(connection)
+
+    def _forward(self, connection: psycopg.Connection) -> None:
+        """Publish the wake-ups that arrive, until `close` is called or the connection breaks."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            selector.register(self._stop_reader, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._stop_reader in ready:
+                    return
+                for notice in connection.notifies(timeout=0):
+                    self._heard_at = time.monotonic()
+                    self._notifications.publish(decode_wake_ups(notice.payload, self._process))
+
+    def _wait_for_stop(self, timeout: float) -> bool:
+        """Return whether `close` is called within `timeout` seconds."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stop_reader, selectors.EVENT_READ)
+            return bool(selector.select(timeout))

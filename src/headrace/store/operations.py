@@ -7,13 +7,13 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, insert, or_, select, update
 
 from headrace.model.deployment import OperationLease
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import OPERATION, OperationState
+from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.job_tables import operations
 from headrace.store.notifications import OPERATIONS
+from headrace.store.tables import operations
 
 _ENTITY = "operation"
 _LIVE = operations.c.ended_at.is_(None)

@@ -13,7 +13,7 @@ from headrace.model.lifecycle import SAVEPOINT, SavepointState
 from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.job_tables import savepoints as table
+from headrace.store.tables import savepoints as table
 
 _ENTITY = "savepoint"
 

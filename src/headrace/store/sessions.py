@@ -2,25 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import Select, and_, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import SessionNameExists
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.result import GoneReason
-from headrace.model.session import DriverLease, NewSession, Session, SessionKind
-from headrace.store import events, pending_hook_calls, results, snapshots
+from headrace.model.session import DriverLease, NewSession, Session, SessionKind, Snapshot
+from headrace.model.statement import PendingHookCall
+from headrace.store import events, results
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.paging import starts_with
-from headrace.store.records import row_to_session, spec_to_columns
+from headrace.store.records import row_to_session, spec_to_columns, starts_with
 from headrace.store.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
-from headrace.store.tables import sessions, statements
+from headrace.store.tables import OPEN_POOL, pending_hook_calls, sessions, snapshots, statements
+
+
+def add_hook_calls(tx: Tx, session_id: str, statement_ids: Sequence[str]) -> None:
+    """Add a pending call for each of these statements, which have just ended."""
+    if statement_ids:
+        rows = [
+            {"session_id": session_id, "statement_id": statement_id}
+            for statement_id in statement_ids
+        ]
+        tx.execute(pending_hook_calls.insert(), rows)
+
+
+def list_hook_calls(tx: Tx, session_id: str) -> list[PendingHookCall]:
+    """Return the pending calls of a session, in the order of the statements."""
+    query = (
+        select(
+            statements.c.id.label("statement_id"),
+            statements.c.text,
+            statements.c.attempts.label("attempt"),
+            statements.c.state,
+            statements.c.failure,
+        )
+        .join_from(
+            pending_hook_calls, statements, statements.c.id == pending_hook_calls.c.statement_id
+        )
+        .where(pending_hook_calls.c.session_id == session_id)
+        .order_by(statements.c.ordinal)
+    )
+    return [PendingHookCall(**row) for row in tx.execute(query).mappings()]
+
+
+def remove_hook_calls(tx: Tx, session_id: str, statement_ids: Sequence[str] | None = None) -> None:
+    """Remove the pending calls of these statements of a session; None: all of the session."""
+    removal = delete(pending_hook_calls).where(pending_hook_calls.c.session_id == session_id)
+    if statement_ids is not None:
+        removal = removal.where(pending_hook_calls.c.statement_id.in_(statement_ids))
+    tx.execute(removal)
+
+
+def save_snapshot(tx: Tx, session_id: str, snapshot: Snapshot) -> None:
+    """Replace the snapshot of a session.
+
+    The transaction must have locked a statement that the session's driver owns: this fences the
+    write.
+    """
+    values = {"snapshot": snapshot, "taken_at": clock()}
+    of_session = snapshots.c.session_id == session_id
+    if not tx.execute(update(snapshots).where(of_session).values(values)).rowcount:
+        tx.execute(snapshots.insert().values(session_id=session_id, **values))
+
+
+def get_snapshot(tx: Tx, session_id: str) -> Snapshot | None:
+    """Return the last snapshot, or None if nothing has changed since the session started."""
+    query = select(snapshots.c.snapshot).where(snapshots.c.session_id == session_id)
+    snapshot: Snapshot | None = tx.execute(query).scalar_one_or_none()
+    return snapshot
+
+
+def discard_snapshot(tx: Tx, session_id: str) -> None:
+    """Delete the snapshot of a session that has ended."""
+    tx.execute(delete(snapshots).where(snapshots.c.session_id == session_id))
+
 
 _ENTITY = "session"
 _INTERNAL = {
@@ -271,8 +333,8 @@ def transition(
     change = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
     applied = tx.execute(change.values(values)).rowcount > 0
     if applied and target in SESSION.terminal:
-        snapshots.discard(tx, session_id)
-        pending_hook_calls.remove(tx, session_id)
+        discard_snapshot(tx, session_id)
+        remove_hook_calls(tx, session_id)
         results.mark_held_gone(tx, session_id, _REASONS[target])
     if applied:
         events.append(
@@ -365,3 +427,24 @@ def _lock_state(tx: Tx, session_id: str, epoch: int | None) -> SessionState | No
         query = query.where(sessions.c.epoch == epoch)
     state: SessionState | None = tx.execute(query).scalar_one_or_none()
     return state
+
+
+_NAMES = select(sessions.c.id, sessions.c.name).where(
+    sessions.c.id.in_(bindparam("sessions", expanding=True)), sessions.c.name.is_not(None)
+)
+
+
+def find_names(tx: Tx, session_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of those of the sessions that have one, by id."""
+    return {row.id: row.name for row in tx.execute(_NAMES, {"sessions": [*session_ids]})}
+
+
+_FIND = select(sessions.c.id).where(
+    OPEN_POOL, sessions.c.owner == bindparam("caller"), sessions.c.profile == bindparam("wanted")
+)
+
+
+def find_open_pool(tx: Tx, owner: str, profile: str) -> str | None:
+    """Return the id of the pool session that accepts statements, or None if there is none."""
+    session_id: str | None = tx.execute(_FIND, {"caller": owner, "wanted": profile}).scalar()
+    return session_id

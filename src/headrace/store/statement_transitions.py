@@ -8,23 +8,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import RowMapping, select, update
+from sqlalchemy import RowMapping, bindparam, select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.progress import Progress
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
-from headrace.model.statement import CancelReason, Statement, StatementEnd
-from headrace.store import (
-    events,
-    results,
-    stream_transitions,
-    transactions,
-    views,
-    waiting_statements,
-)
+from headrace.model.statement import CancelReason, Progress, Statement, StatementEnd
+from headrace.store import events, results, statement_queue, stream_transitions, transactions, views
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.limits import Limit, may_claim
@@ -298,7 +290,7 @@ def end_all_statements(
         .order_by(statements.c.ordinal)
         .with_for_update()
     )
-    count = waiting_statements.fail_all(tx, session_id, actor=actor, failure=waiting or failure)
+    count = statement_queue.fail_all(tx, session_id, actor=actor, failure=waiting or failure)
     rows = tx.execute(query).all()
     for row in rows:
         target: StatementState = StatementState.FAILED
@@ -396,3 +388,28 @@ def change_state(
         code = None if failure is None else failure.code
         tx.ends.append(StatementEnd(outcome=target, code=code, **changed))
     return changed
+
+
+_SAVE = (
+    update(statements)
+    .where(
+        statements.c.id == bindparam("statement"),
+        statements.c.session_id == bindparam("session"),
+        statements.c.epoch == bindparam("lease_epoch"),
+        statements.c.state.in_(sorted(IN_FLIGHT)),
+    )
+    .values(progress=bindparam("reported"))
+)
+
+
+def save_progress(tx: Tx, lease: DriverLease, progress: dict[str, Progress]) -> int:
+    """Save the progress of a driver's statements, by statement id.
+
+    Return the number of statements whose progress was saved. A statement that the driver does not
+    own, or that is no longer in flight, is ignored.
+    """
+    names = {"session": lease.session_id, "lease_epoch": lease.epoch}
+    return sum(
+        tx.execute(_SAVE, {**names, "statement": statement_id, "reported": report}).rowcount
+        for statement_id, report in progress.items()
+    )

@@ -30,13 +30,19 @@ from headrace.model.lifecycle import (
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
 from headrace.printable import describe_count
-from headrace.store import results, waiting_statements
+from headrace.store import results, statement_queue
 from headrace.store.clock import Instant, clock, seconds_between
 from headrace.store.database import Tx
-from headrace.store.notifications import session_topic
-from headrace.store.paging import Page, count_within_budget, length_of, starts_with
-from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
-from headrace.store.remote_wake_ups import NO_PROCESS, SEVERAL
+from headrace.store.notifications import NO_PROCESS, SEVERAL, session_topic
+from headrace.store.records import (
+    RESULT_PREFIX,
+    Page,
+    count_within_budget,
+    length_of,
+    row_to_statement,
+    spec_to_columns,
+    starts_with,
+)
 from headrace.store.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
@@ -117,7 +123,7 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
         QueueFull: `max_waiting` statements wait in the session already.
     """
     ordinal = _next_ordinal(tx, new.session_id)
-    if max_waiting is not None and waiting_statements.is_full(
+    if max_waiting is not None and statement_queue.is_full(
         tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
     ):
         raise QueueFull(

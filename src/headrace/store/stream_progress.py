@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping, and_, delete, func, insert, select
 
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
 from headrace.store.database import Tx
-from headrace.store.stream_tables import stream_progress, stream_queries
+from headrace.store.tables import stream_progress, stream_queries
 
 RING = 100
 """Number of batches that are kept for each query."""

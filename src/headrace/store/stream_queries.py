@@ -23,8 +23,7 @@ from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import sessions, statements
+from headrace.store.tables import sessions, statements, stream_queries
 
 ENTITY = "stream"
 MAX_PER_SESSION = 200

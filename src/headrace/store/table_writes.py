@@ -23,7 +23,7 @@ from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, s
 
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.table_write import OrphanedWrite, TableWrite, writer_name
+from headrace.model.transaction import OrphanedWrite, TableWrite, writer_name
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_statement

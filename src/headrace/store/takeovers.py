@@ -11,19 +11,28 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, exists, or_, select, update
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import SessionState
+from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState, TransactionState
 from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, FencedDriver, FlightAccess, Session
+from headrace.model.statement import RETRIED
+from headrace.model.transaction import Transaction
 from headrace.store import events, nodes, results, stream_queries
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
+from headrace.store.limits import has_other_work
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions import LEASED_STATES, fetch, select_leased
-from headrace.store.tables import sessions
-from headrace.store.timeouts import has_other_work
+from headrace.store.sessions import LEASED_STATES, add_hook_calls, fetch, select_leased
+from headrace.store.statement_transitions import (
+    change_state,
+    commit_in_doubt,
+    outcome_of_cancel,
+    record,
+)
+from headrace.store.tables import sessions, statements, transactions
+from headrace.store.transactions import live as find_live_transaction
 
 _ENTITY = "session"
 _ID_BATCH = 500
@@ -343,3 +352,139 @@ def _is_overdue() -> ColumnElement[bool]:
 
 def _has_epoch(lease: DriverLease) -> tuple[ColumnElement[bool], ...]:
     return (sessions.c.id == lease.session_id, sessions.c.epoch == lease.epoch)
+
+
+_IS_CLOSING = sessions.c.state == SessionState.CLOSING
+_HAS_WAITING = exists().where(
+    statements.c.session_id == sessions.c.id,
+    statements.c.ended_at.is_(None),
+    statements.c.state == StatementState.WAITING,
+    # A statement whose table is being published ends with its session.
+    ~exists().where(
+        transactions.c.statement_id == statements.c.id, transactions.c.ended_at.is_(None)
+    ),
+)
+
+
+def list_closing(tx: Tx, limit: int) -> list[str]:
+    """Return the ids of at most `limit` closing sessions that a node must work on.
+
+    Statements still wait in these sessions, or they have no driver that could end them.
+    """
+    needs_work = or_(sessions.c.lease_until.is_(None), _HAS_WAITING)
+    query = select(sessions.c.id).where(sessions.c.ended_at.is_(None), _IS_CLOSING, needs_work)
+    return list(tx.execute(query.order_by(sessions.c.id).limit(limit)).scalars())
+
+
+def lock_closing(tx: Tx, session_id: str, *, epoch: int | None = None) -> bool:
+    """Lock a session if it is closing.
+
+    Args:
+        epoch: Lock it only if this is its current epoch; None: in any epoch.
+
+    Returns:
+        Whether the session was locked.
+    """
+    query = select(sessions.c.id).where(sessions.c.id == session_id, _IS_CLOSING)
+    if epoch is not None:
+        query = query.where(sessions.c.epoch == epoch)
+    return tx.execute(query.with_for_update()).one_or_none() is not None
+
+
+def closing_has_driver(tx: Tx, session_id: str) -> bool:
+    """Return whether a driver of the session may still act."""
+    query = select(sessions.c.id).where(
+        sessions.c.id == session_id, sessions.c.lease_until.is_not(None)
+    )
+    return tx.execute(query).one_or_none() is not None
+
+
+def release_closing(tx: Tx, session_id: str) -> None:
+    """Release a session from its driver, which is gone. A later call of that driver is fenced."""
+    names = ("lease_until", "fenced_driver", "handle", "token_hash", "flight_secret")
+    results.mark_held_gone(tx, session_id, GoneReason.SESSION_CLOSED)
+    driverless = update(sessions).where(sessions.c.id == session_id, _IS_CLOSING)
+    tx.execute(driverless.values(epoch=sessions.c.epoch + 1, **dict.fromkeys(names)))
+
+
+COMMIT_ATTEMPTS = 5
+"""Number of drivers that try to finish the commit of a statement, before others may."""
+
+
+def resolve_lost(
+    tx: Tx, session_id: str, *, actor: str, failure: Failure, max_attempts: int
+) -> None:
+    """Resolve the statements in flight of a driver that is confirmed to be gone.
+
+    - A statement that can have had no effect, a CTAS or another write that can be rolled back, or a
+      statement on streams waits for another driver until it has had `max_attempts` attempts.
+    - A write that was committing waits for the next driver to finish it, until it has had
+      `COMMIT_ATTEMPTS`. Then it fails with `commit_in_doubt`, and any driver finishes the orphaned
+      transaction.
+    - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
+      `commit_in_doubt` if its table may be visible.
+    - Any other statement fails.
+
+    Statements that end get a pending hook call, which the next driver makes.
+    """
+    query = (
+        select(
+            statements.c.id,
+            statements.c.state,
+            statements.c.cancel_reason,
+            statements.c.is_query,
+            statements.c.command,
+            statements.c.attempts,
+            statements.c.may_have_effects,
+        )
+        .where(
+            statements.c.session_id == session_id,
+            statements.c.ended_at.is_(None),
+            statements.c.state.in_(sorted(IN_FLIGHT)),
+        )
+        .order_by(statements.c.ordinal)
+        .with_for_update()
+    )
+    ended = []
+    for row in tx.execute(query).all():
+        transaction = None if row.is_query else find_live_transaction(tx, row.id)
+        target, reason = _outcome_of_loss(row, transaction, failure, max_attempts)
+        detail = _describe_retry(row, failure) if target is StatementState.WAITING else None
+        change_state(tx, row.id, row.state, target, failure=reason)
+        record(
+            tx, row.id, session_id, row.state, target, actor=actor, detail=detail, failure=reason
+        )
+        if target is not StatementState.WAITING:
+            ended.append(row.id)
+    add_hook_calls(tx, session_id, ended)
+
+
+def _describe_retry(row: Row[Any], failure: Failure) -> dict[str, Any]:
+    """Return the detail of the event that lets a statement wait for another driver."""
+    detail: dict[str, Any] = {"reason": failure.message}
+    if not (row.is_query or row.may_have_effects):
+        detail["effects"] = False
+    return detail
+
+
+def _outcome_of_loss(
+    row: Row[Any], transaction: Transaction | None, failure: Failure, max_attempts: int
+) -> tuple[StatementState, Failure | None]:
+    """Return the next state and the failure of a statement whose driver was lost."""
+    in_doubt = transaction is not None and transaction.in_doubt
+    if row.state is StatementState.CANCELLING and not in_doubt:
+        return outcome_of_cancel(row.cancel_reason)
+    if row.state is not StatementState.CANCELLING and _can_retry(row, transaction, max_attempts):
+        return StatementState.WAITING, None
+    return StatementState.FAILED, commit_in_doubt(failure) if in_doubt else failure
+
+
+def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int) -> bool:
+    attempts_remain: bool = row.attempts < max_attempts
+    if transaction is not None:
+        # The next driver only has to publish the rows.
+        may_publish = row.attempts < COMMIT_ATTEMPTS
+        is_committing = transaction.state is TransactionState.COMMITTING
+        return attempts_remain or (is_committing and may_publish)
+    is_harmless = row.is_query or row.command in RETRIED or not row.may_have_effects
+    return attempts_remain and is_harmless

@@ -24,7 +24,7 @@ from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_state, lock_owned_statement
-from headrace.store.paging import count_within_budget, length_of
+from headrace.store.records import count_within_budget, length_of
 from headrace.store.tables import sessions, statements, transactions
 
 GONE_SECONDS = 15.0

@@ -14,13 +14,13 @@ from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import MaterializedViewExists
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import MATERIALIZED_VIEW, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView, ViewRows
+from headrace.model.text import new_id
 from headrace.store import events, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.view_tables import materialized_views as table
+from headrace.store.tables import materialized_views as table
 
 _ENTITY = "materialized_view"
 _LIVE = table.c.ended_at.is_(None)

@@ -16,12 +16,11 @@ from headrace.api.routes.driver_link import CALLS
 from headrace.control.driver_link import table_journal, table_writes
 from headrace.errors import LeaseLost
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import LINK_PREFIX, Poll
 from headrace.model.session import DriverLease
-from headrace.model.table_write import TableWrite
-from headrace.model.transaction import Staged
+from headrace.model.text import new_id
+from headrace.model.transaction import Staged, TableWrite
 
 pytestmark = pytest.mark.finding("S2")
 

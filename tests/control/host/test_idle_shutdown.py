@@ -11,9 +11,9 @@ from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
+from headrace.model.text import new_id
 from headrace.store import statement_transitions, stream_queries, stream_transitions
 from headrace.store.database import Database
 

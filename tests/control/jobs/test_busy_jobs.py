@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode
 
-from headrace.model.ids import new_id
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
+from headrace.model.text import new_id
 from headrace.store import jobs, stream_queries
-from headrace.store.job_tables import jobs as jobs_table
+from headrace.store.tables import jobs as jobs_table
 
 
 @pytest.mark.parametrize("action", ["restart", "pause", "stop"])

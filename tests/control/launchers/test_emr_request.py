@@ -18,8 +18,8 @@ from headrace.control.launchers.emr_request import (
 )
 from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
-from headrace.model.ids import new_id
 from headrace.model.messages import Bootstrap
+from headrace.model.text import new_id
 from headrace.profiles import Profile
 
 ARTIFACTS = RemoteArtifacts(

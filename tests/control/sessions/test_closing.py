@@ -25,19 +25,12 @@ from headrace.control.sessions.ending import close_session, finish_close
 from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.store import (
-    lease_renewals,
-    sessions,
-    statements,
-    tables,
-    takeovers,
-    waiting_statements,
-)
+from headrace.store import lease_renewals, sessions, statement_queue, statements, tables, takeovers
 from headrace.store.database import Database
 from headrace.store.notifications import session_topic
 from headrace.store.tables import statements as statements_table
 
-CHUNK = waiting_statements.CHUNK
+CHUNK = statement_queue.CHUNK
 
 
 @pytest.fixture

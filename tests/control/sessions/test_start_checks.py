@@ -14,7 +14,7 @@ from headrace.control.launchers.base import DriverStatus, Handle
 from headrace.control.launchers.process_group import HOST_RESTARTED
 from headrace.control.sessions import start_checks
 from headrace.errors import DriverOnOtherHost
-from headrace.model.snapshot import Snapshot
+from headrace.model.session import Snapshot
 from headrace.settings import Settings
 from headrace.store import sessions
 

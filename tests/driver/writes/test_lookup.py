@@ -18,7 +18,7 @@ from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.driver.writes.lookup import find_writes_patiently
 from headrace.errors import WriteTargetsUnknown
-from headrace.model.table_write import TableWrite
+from headrace.model.transaction import TableWrite
 
 _WRITES = PlannedWrites("metastore", [TableWrite(location="file:/t", overwrite=True)])
 

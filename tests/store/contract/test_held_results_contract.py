@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from sqlalchemy import JSON, select, type_coerce, update
 from tests.support.store import INLINE, new_session, new_statement, running_session
 
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import (
     Disposition,
@@ -21,15 +20,8 @@ from headrace.model.result import (
 )
 from headrace.model.session import DriverLease, FlightAccess
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import (
-    closing_sessions,
-    results,
-    sessions,
-    statement_transitions,
-    statements,
-    tables,
-    takeovers,
-)
+from headrace.model.text import new_id
+from headrace.store import results, sessions, statement_transitions, statements, tables, takeovers
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 
@@ -166,7 +158,7 @@ def _end(tx: Tx, lease: DriverLease) -> None:
 
 def _release(tx: Tx, lease: DriverLease) -> None:
     assert sessions.transition(tx, lease.session_id, SessionState.CLOSING, actor="test")
-    closing_sessions.release(tx, lease.session_id)
+    takeovers.release_closing(tx, lease.session_id)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from headrace.errors import JobNameTaken
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, Job, JobAction
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
-from headrace.store import job_changes, job_history, jobs, operations, savepoints
+from headrace.model.text import new_id
+from headrace.store import history, job_changes, jobs, operations, savepoints
 from headrace.store.database import Database, Tx
 
 RECORD = ChangeRecord(
@@ -236,8 +236,8 @@ def test_history_deletes_ended_deployments_and_keeps_live_ones(store: Database) 
         live_id, _changes = deploy(tx, "b")
         walk(tx, change_id, ChangeStep.STOPPED, ChangeStep.VERIFIED, ChangeStep.APPLIED)
         nothing = {"deployments": 0, "operations": 0, "jobs": 0}
-        assert job_history.delete_jobs(tx, 60.0, 10) == nothing
-        assert job_history.delete_jobs(tx, -1.0, 10) == nothing | {"deployments": 1}
+        assert history.delete_jobs(tx, 60.0, 10) == nothing
+        assert history.delete_jobs(tx, -1.0, 10) == nothing | {"deployments": 1}
         assert job_changes.get_deployment(tx, ended_id) is None
         assert job_changes.get(tx, change_id) is None
         assert job_changes.get_deployment(tx, live_id) is not None

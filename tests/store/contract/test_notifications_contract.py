@@ -15,21 +15,22 @@ from tests.support.store import new_session, new_statement, running_session, wai
 from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
+from headrace.model.text import new_id
 from headrace.store import events, nodes, sessions, statement_transitions, statements
 from headrace.store.database import Database
 from headrace.store.notifications import (
+    CHANNEL,
     EVENTS,
     HEARTBEAT,
     LAUNCH,
     Subscription,
+    decode_wake_ups,
     session_topic,
     statement_topic,
 )
-from headrace.store.remote_wake_ups import CHANNEL, decode
 
 _SOON = 10.0
 
@@ -49,7 +50,7 @@ class SentWakeUps:
         for notice in self._connection.notifies():
             if notice.payload == "end":
                 break
-            topics += decode(notice.payload, "")
+            topics += decode_wake_ups(notice.payload, "")
         return topics
 
     def close(self) -> None:

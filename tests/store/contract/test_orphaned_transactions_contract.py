@@ -11,11 +11,11 @@ from tests.support.table_transactions import STAGED, Creation
 
 from headrace.errors import TooManyTransactions
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
+from headrace.model.text import new_id
 from headrace.model.transaction import TransactionSummary
-from headrace.store import events, lost_statements, sessions, statement_transitions, transactions
+from headrace.store import events, sessions, statement_transitions, takeovers, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
@@ -161,7 +161,7 @@ def lose_in_state(store: Database, state: TransactionState) -> Creation:
     for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
         if creation.advance(step) and step is state:
             break
-    set_attempts(store, creation, lost_statements.COMMIT_ATTEMPTS)
+    set_attempts(store, creation, takeovers.COMMIT_ATTEMPTS)
     assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
     assert creation.id in orphaned_ids(store)
     return creation
@@ -272,7 +272,7 @@ def test_a_commit_that_no_driver_finishes_is_in_doubt_after_a_bounded_number_of_
     store: Database,
 ) -> None:
     states = []
-    for attempts in range(1, lost_statements.COMMIT_ATTEMPTS + 1):
+    for attempts in range(1, takeovers.COMMIT_ATTEMPTS + 1):
         creation = Creation(store)
         own = STAGED.model_copy(update={"identity": creation.id})
         creation.bring_to(TransactionState.COMMITTING, own)

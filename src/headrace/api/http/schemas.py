@@ -21,12 +21,10 @@ from headrace.model.lifecycle import (
     SessionState,
     StatementState,
 )
-from headrace.model.progress import Progress
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.session_options import CONF_OPTIONS
-from headrace.model.statement import CancelReason, Parameter
-from headrace.model.waiting_for import WaitCode
+from headrace.model.statement import CancelReason, Parameter, Progress, WaitCode
 from headrace.time_text import format_utc
 
 LONGEST_WAIT = timedelta(seconds=60)

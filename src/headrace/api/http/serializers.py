@@ -26,10 +26,9 @@ from headrace.model.lifecycle import StreamState
 from headrace.model.node import NodeRecord
 from headrace.model.result import ResultInfo
 from headrace.model.session import Session
-from headrace.model.statement import Statement
+from headrace.model.statement import Statement, WaitingFor
 from headrace.model.stream_query import PendingSink
 from headrace.model.transaction import TransactionSummary
-from headrace.model.waiting_for import WaitingFor
 from headrace.results.schema import parse_schema
 
 

@@ -32,14 +32,16 @@ from headrace.control.driver_link.renewals import is_plain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.driver_link.waiting_polls import WaitingPoll
 from headrace.errors import InvalidRequest, ReportTooLarge
-from headrace.model.checkpoint_messages import FindMarked
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
     AnnounceWrites,
+    BeginGeneration,
     BeginWrite,
+    CarryOut,
     ClearStaging,
     Ended,
+    FindMarked,
     FindStreams,
     Goodbye,
     Hello,
@@ -54,10 +56,6 @@ from headrace.model.messages import (
 )
 from headrace.model.session import DriverLease
 from headrace.model.text import MAX_REPORT
-from headrace.model.view_messages import (
-    BeginGeneration,
-    CarryOut,
-)
 
 Method = Callable[[DriverLinkService, DriverLease, Message], Message]
 M = TypeVar("M", bound=Message)

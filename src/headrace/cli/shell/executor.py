@@ -17,7 +17,7 @@ from headrace.cli.shell.session import ShellSession
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import HeadraceError
-from headrace.grammar.verb import describe_verb
+from headrace.grammar.script import describe_verb
 
 _LIMIT_FIELDS = frozenset({"row_limit", "byte_limit"})
 _NAMESPACE_VERBS = frozenset({"USE", "SET", "BEGIN", "EXECUTE", "DROP DATABASE", "DROP SCHEMA"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.errors import InvalidRequest
-from headrace.model.checkpoint_messages import FindMarked, MarkedQuery
+from headrace.model.messages import FindMarked, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.store import stream_queries
 

@@ -8,7 +8,7 @@ from headrace.model.messages import Orders
 from headrace.model.session import DriverLease
 from headrace.store import sessions
 from headrace.store.database import Database
-from headrace.store.driver_view import DriverView
+from headrace.store.lease_renewals import DriverView
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from headrace.model.messages import Ended
 from headrace.model.result import Disposition, ResultReport, ResultRequest
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
-from headrace.results.report_check import check_report
-from headrace.store import results, snapshots, statement_transitions, statements
+from headrace.results.manifest import check_report
+from headrace.store import results, sessions, statement_transitions, statements
 from headrace.store.database import Tx
 from headrace.store.locks import LockedStatement
 
@@ -84,7 +84,7 @@ def save_report(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
         )
     if message.snapshot is not None:
-        snapshots.save(tx, lease.session_id, message.snapshot)
+        sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(
         tx,
         message.statement_id,

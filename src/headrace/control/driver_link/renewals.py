@@ -10,7 +10,7 @@ from headrace.errors import LeaseLost
 from headrace.model.messages import Renew, Renewed
 from headrace.model.session import DriverLease
 from headrace.store import catalog_intents, lease_renewals, nodes, results, transactions
-from headrace.store.writer_queue import Precedence
+from headrace.store.database import Precedence
 
 
 class Renewals:

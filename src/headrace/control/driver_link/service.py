@@ -62,23 +62,19 @@ from headrace.model.messages import (
 from headrace.model.session import DriverLease, Session
 from headrace.model.stream_query import DesiredQueries
 from headrace.store import (
-    job_tasks,
+    jobs,
     limits,
-    pending_hook_calls,
-    progress,
     sessions,
-    snapshots,
     statement_transitions,
     stream_queries,
     table_writes,
     takeovers,
     transactions,
 )
-from headrace.store.database import Tx
-from headrace.store.driver_view import DriverView
+from headrace.store.database import Precedence, Tx
+from headrace.store.lease_renewals import DriverView
 from headrace.store.locks import lock_owned_statement
 from headrace.store.notifications import session_topic
-from headrace.store.writer_queue import Precedence
 
 ObserveStart = Callable[[Session, Session], None]
 """Takes a session as it was before its driver was up, and as it is then."""
@@ -152,8 +148,8 @@ class DriverLinkService:
         with self._database.read() as tx:
             load_owned_view(tx, lease)
             return Restored(
-                snapshot=snapshots.get(tx, lease.session_id),
-                pending_hook_calls=pending_hook_calls.list_for_session(tx, lease.session_id),
+                snapshot=sessions.get_snapshot(tx, lease.session_id),
+                pending_hook_calls=sessions.list_hook_calls(tx, lease.session_id),
                 has_orphans=transactions.has_orphaned(tx, lease.session_id),
             )
 
@@ -183,7 +179,7 @@ class DriverLinkService:
             if not applied:
                 load_owned_view(tx, lease)
             elif message.hook_calls_made:
-                pending_hook_calls.remove(tx, lease.session_id, message.hook_calls_made)
+                sessions.remove_hook_calls(tx, lease.session_id, message.hook_calls_made)
             running = sessions.get(tx, lease.session_id) if applied else None
         if launched is not None and running is not None:
             self._observe_start(launched, running)
@@ -249,7 +245,7 @@ class DriverLinkService:
     def advanced(self, lease: DriverLease, message: Advanced) -> Acknowledged:
         """Store the progress of statements."""
         with self._database.write("link.advanced") as tx:
-            count = progress.save(tx, lease, message.progress)
+            count = statement_transitions.save_progress(tx, lease, message.progress)
         return Acknowledged(applied=count > 0)
 
     def ended(self, lease: DriverLease, message: Ended) -> Acknowledged:
@@ -293,7 +289,7 @@ class DriverLinkService:
                     if locked.command is not None:
                         release_query(tx, message.statement_id)
                     if message.task_outcome is not None:
-                        job_tasks.save_outcome(tx, message.statement_id, message.task_outcome)
+                        jobs.save_outcome(tx, message.statement_id, message.task_outcome)
                     if message.scope is not None:
                         stream_queries.set_scope(tx, message.statement_id, message.scope)
         return Acknowledged(applied=applied)

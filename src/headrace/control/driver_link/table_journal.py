@@ -27,8 +27,7 @@ from headrace.model.session import DriverLease
 from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
 from headrace.model.transaction import Transaction
 from headrace.store import statements, transactions, views
-from headrace.store.database import Tx
-from headrace.store.writer_queue import Precedence
+from headrace.store.database import Precedence, Tx
 
 _LOG = logging.getLogger("headrace.transactions")
 _MAX_RECOVERED = 10

@@ -29,17 +29,10 @@ from headrace.model.materialized_view import (
     ViewToRefresh,
     generation_name,
 )
-from headrace.model.messages import Ended
+from headrace.model.messages import BeginGeneration, CarryOut, Ended, Generation, Intents, NewView
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.transaction import Transaction
-from headrace.model.view_messages import (
-    BeginGeneration,
-    CarryOut,
-    Generation,
-    Intents,
-    NewView,
-)
 from headrace.store import (
     catalog_intents,
     statements,

@@ -7,8 +7,8 @@ from headrace.control.jobs.manifest_files import write_manifest_text
 from headrace.control.jobs.places import JobPlaces
 from headrace.control.jobs.tasks import submit_task
 from headrace.model.deployment import ChangeRecord, Job, JobAction, JobChange, JobVersion
-from headrace.model.ids import new_id
 from headrace.model.job_messages import JobTask, RestoreSavepoint, TakeSavepoint, WriteManifests
+from headrace.model.text import new_id
 from headrace.settings import Settings
 from headrace.store import jobs, savepoints
 from headrace.store.database import Tx

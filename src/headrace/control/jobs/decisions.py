@@ -12,7 +12,7 @@ from headrace.deploy.compatibility import (
     list_ineffective_keys,
 )
 from headrace.deploy.decision import JobFacts, decide
-from headrace.deploy.flink_ddl import explain_flink_ddl
+from headrace.deploy.flink import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
 from headrace.errors import Position
 from headrace.grammar.clauses import Options, override_options

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from headrace.control.jobs.places import JobPlaces, identity_of
 from headrace.model.deployment import Job, JobQuery, JobVersion, WrittenOutput
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
 from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.stream_query import EndReason, NewStreamQuery, QuerySpec, StreamQuery, Wanted
+from headrace.model.text import new_id
 from headrace.settings_sections import JobSettings
 from headrace.store import sessions, stream_queries, stream_transitions
 from headrace.store.database import Tx

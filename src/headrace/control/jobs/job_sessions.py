@@ -9,9 +9,9 @@ from headrace.control.sessions.opening import create_session
 from headrace.durations import seconds_of
 from headrace.errors import SessionConflict
 from headrace.model.deployment import Job, JobSession, JobVersion
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind, SessionSpec
+from headrace.model.text import new_id
 from headrace.settings import Settings
 from headrace.store import sessions, statements, stream_queries
 from headrace.store.database import Tx

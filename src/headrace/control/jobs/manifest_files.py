@@ -11,8 +11,7 @@ from headrace.deploy.changes import (
     mask_written,
 )
 from headrace.deploy.definitions import NeededDefinitions
-from headrace.deploy.manifest import JobManifest
-from headrace.deploy.manifest_meta import ManifestMeta
+from headrace.deploy.manifest import JobManifest, ManifestMeta
 from headrace.deploy.manifest_text import write_manifest
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink

@@ -14,7 +14,7 @@ from headrace.model.job_messages import DeleteStates
 from headrace.model.lifecycle import SavepointState
 from headrace.printable import describe_count
 from headrace.settings import Settings
-from headrace.store import job_tasks, jobs, operations, savepoints
+from headrace.store import jobs, operations, savepoints
 from headrace.store.database import Tx
 
 KIND = "job_prune"
@@ -76,7 +76,7 @@ class Pruner:
         return None
 
     def _mark(self, tx: Tx, statement_id: str) -> None:
-        task = job_tasks.get_task(tx, statement_id)
+        task = jobs.get_task(tx, statement_id)
         assert isinstance(task, DeleteStates)
         for savepoint_id in savepoints.list_at(tx, task.directories):
             savepoints.move(tx, savepoint_id, SavepointState.PRUNED, actor=self._actor)

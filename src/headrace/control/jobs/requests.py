@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import SourceText
 
 __all__ = ["PlanRequest", "SourceText"]
 

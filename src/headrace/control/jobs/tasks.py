@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from headrace.control.jobs.outcome_check import answers
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.job_messages import CheckJobs, JobOutcome, JobTask, TakeSavepoint
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import JOB_TASK, JOB_WRITE, NewStatement, StatementSpec
-from headrace.store import job_tasks, statements
+from headrace.model.text import new_id
+from headrace.store import jobs, statements
 from headrace.store.database import Tx
 
 _LOST = Failure(code="task_lost", message="The statement of the task is deleted.")
@@ -51,7 +51,7 @@ def submit_task(tx: Tx, owner: str, session_id: str, task: JobTask, description:
         command=JOB_TASK if isinstance(task, CheckJobs | TakeSavepoint) else JOB_WRITE,
     )
     statement = statements.insert(tx, new, actor=owner)
-    job_tasks.insert_task(tx, statement.id, task)
+    jobs.insert_task(tx, statement.id, task)
     return statement.id
 
 
@@ -64,7 +64,7 @@ def read_end(tx: Tx, statement_id: str) -> EndedTask | None:
         return None
     if statement.state is not StatementState.SUCCESS:
         return EndedTask(None, statement.failure or _describe_end(statement.state))
-    task, outcome = job_tasks.get_task(tx, statement_id), job_tasks.get_outcome(tx, statement_id)
+    task, outcome = jobs.get_task(tx, statement_id), jobs.get_outcome(tx, statement_id)
     if outcome is None:
         return EndedTask(None, _NO_OUTCOME)
     if task is None or not answers(task, outcome):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import cancel_queue, finish_close
-from headrace.store import closing_sessions
+from headrace.store import takeovers
 
 _BATCH = 100
 _CHUNKS = 20
@@ -25,7 +25,7 @@ class Closings:
     def run(self) -> None:
         """Cancel the waiting statements of closing sessions, then end sessions without a driver."""
         with self._database.read() as tx:
-            pending = closing_sessions.list_pending(tx, _BATCH)
+            pending = takeovers.list_closing(tx, _BATCH)
         chunks = 0
         for session_id in pending:
             with isolate_errors(f"the closing session {session_id} could not be ended"):
@@ -35,9 +35,9 @@ class Closings:
     def _cancel_chunk(self, session_id: str) -> bool:
         """Cancel one chunk of a queue; return whether nothing remains to be cancelled."""
         with self._database.write("session.cancel_queue") as tx:
-            if not closing_sessions.lock(tx, session_id):
+            if not takeovers.lock_closing(tx, session_id):
                 return True
             is_empty = cancel_queue(tx, session_id, actor=self._node_id)
-            if is_empty and not closing_sessions.has_driver(tx, session_id):
+            if is_empty and not takeovers.closing_has_driver(tx, session_id):
                 finish_close(tx, session_id, actor=self._node_id)
             return is_empty

@@ -9,12 +9,12 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.statement import CancelReason
 from headrace.store import (
-    closing_sessions,
     sessions,
+    statement_queue,
     statement_transitions,
     statements,
     stream_transitions,
-    waiting_statements,
+    takeovers,
 )
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
@@ -39,7 +39,7 @@ def close_session(tx: Tx, session_id: str, *, actor: str, reason: str | None = N
             statement_transitions.request_cancel(
                 tx, statement_id, actor=actor, reason=CancelReason.CLOSED
             )
-    if closing_sessions.has_driver(tx, session_id):
+    if takeovers.closing_has_driver(tx, session_id):
         cancel_queue(tx, session_id, actor=actor)
     else:
         finish_close(tx, session_id, actor=actor)
@@ -50,8 +50,8 @@ def cancel_queue(tx: Tx, session_id: str, *, actor: str) -> bool:
 
     Return whether the queue is empty now. If it is not, a periodic task continues at once.
     """
-    waiting_statements.cancel_chunk(tx, session_id, actor=actor, reason=CancelReason.CLOSED)
-    is_empty = not waiting_statements.exist(tx, session_id)
+    statement_queue.cancel_chunk(tx, session_id, actor=actor, reason=CancelReason.CLOSED)
+    is_empty = not statement_queue.exist(tx, session_id)
     if not is_empty:
         tx.wake(LAUNCH)
     return is_empty
@@ -65,10 +65,10 @@ def finish_close(tx: Tx, session_id: str, *, actor: str, epoch: int | None = Non
 
     Return whether the change was applied. It is not if the session has another state or epoch.
     """
-    if not closing_sessions.lock(tx, session_id, epoch=epoch):
+    if not takeovers.lock_closing(tx, session_id, epoch=epoch):
         return False
     if not cancel_queue(tx, session_id, actor=actor):
-        closing_sessions.release(tx, session_id)
+        takeovers.release_closing(tx, session_id)
         return True
     sessions.transition(tx, session_id, SessionState.DEAD, actor=actor)
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))

@@ -8,10 +8,10 @@ from headrace.control.limits import check_sessions
 from headrace.control.sessions.pool_session import new_pool_session
 from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound
-from headrace.model.ids import looks_like_id
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
+from headrace.model.text import looks_like_id
 from headrace.settings import Settings
-from headrace.store import limits, pool_sessions, sessions, warm_sessions
+from headrace.store import limits, sessions, warm_sessions
 from headrace.store.database import Tx
 from headrace.store.limits import Counted
 
@@ -68,11 +68,11 @@ def choose_pool_session(
     Raise TooManySessions if it must be created and a limit on live sessions is reached.
     """
     profile = SessionSpec().profile
-    found = pool_sessions.find_open(tx, owner, profile)
+    found = sessions.find_open_pool(tx, owner, profile)
     if found is None:
         # Two transactions must not both create one. The second finds that of the first.
         limits.lock(tx, Counted.SESSIONS)
-        found = pool_sessions.find_open(tx, owner, profile)
+        found = sessions.find_open_pool(tx, owner, profile)
     if found is not None:
         return found
     check_sessions(tx, settings, owner)

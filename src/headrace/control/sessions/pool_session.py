@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.durations import seconds_of
-from headrace.model.ids import new_id
 from headrace.model.session import NewSession
+from headrace.model.text import new_id
 from headrace.settings import Settings
 
 

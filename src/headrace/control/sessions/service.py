@@ -11,7 +11,6 @@ from headrace.control.limits import check_sessions
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
-from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import (
     NewSession,
@@ -20,6 +19,7 @@ from headrace.model.session import (
     SessionSpec,
     is_session_name,
 )
+from headrace.model.text import looks_like_id, new_id
 from headrace.store import sessions
 
 

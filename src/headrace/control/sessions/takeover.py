@@ -31,15 +31,7 @@ from headrace.errors import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
-from headrace.store import (
-    lost_hosts,
-    lost_statements,
-    nodes,
-    sessions,
-    statements,
-    stream_transitions,
-    takeovers,
-)
+from headrace.store import nodes, sessions, statements, stream_transitions, takeovers
 from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.takeover")
@@ -324,7 +316,7 @@ class Takeovers:
         """Return whether a session may continue without a driver that no node can reach."""
         orphan_seconds = self._settings.lease.orphan.total_seconds()
         with self._database.read() as tx:
-            return lost_hosts.may_continue_without(
+            return nodes.may_continue_without(
                 tx, lost, orphan_seconds=orphan_seconds, end_seconds=self._lease_seconds
             )
 
@@ -362,7 +354,7 @@ class Takeovers:
         if failure is not None:
             fail_session(tx, session.id, failure, actor=self._node_id)
             return
-        lost_statements.resolve(
+        takeovers.resolve_lost(
             tx,
             session.id,
             actor=self._node_id,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.errors import StatementNotFound
-from headrace.model.ids import looks_like_id
 from headrace.model.statement import Statement
+from headrace.model.text import looks_like_id
 from headrace.store import statements
 from headrace.store.database import Tx
 

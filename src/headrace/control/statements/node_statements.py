@@ -9,12 +9,11 @@ from headrace.control.statements.lookup import get_owned_statement, get_statemen
 from headrace.control.streams import commands as stream_commands
 from headrace.control.views import commands as view_commands
 from headrace.errors import HeadraceError, StoreUnavailable
-from headrace.grammar.cancel_statement import CancelStatement
 from headrace.grammar.materialized_views import (
     MaterializedViewStatement,
     ShowMaterializedViews,
 )
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import CancelStatement, parse
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import ResultReport

@@ -35,7 +35,6 @@ from headrace.errors import (
 )
 from headrace.grammar.parse import ParsedStatement, parse
 from headrace.grammar.stream_statements import SaveStream
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
@@ -46,17 +45,12 @@ from headrace.model.statement import (
     StatementSpec,
     StatementView,
 )
+from headrace.model.text import new_id
 from headrace.results.reader import Rows, open_rows
-from headrace.store import (
-    idempotency,
-    results,
-    session_names,
-    sessions,
-    statements,
-)
+from headrace.store import idempotency, results, sessions, statements
 from headrace.store.database import Tx
-from headrace.store.paging import Page
-from headrace.store.remote_wake_ups import SEVERAL
+from headrace.store.notifications import SEVERAL
+from headrace.store.records import Page
 
 _SLOW = timedelta(minutes=1)
 """Time from which on a statement is slow, unless the caller names another."""
@@ -302,7 +296,7 @@ class Statements:
     def find_session_names(self, listed: Sequence[Statement]) -> dict[str, str]:
         """Return the names of the sessions of statements, by id of the session."""
         with self._database.read() as tx:
-            return session_names.find_names(tx, {statement.session_id for statement in listed})
+            return sessions.find_names(tx, {statement.session_id for statement in listed})
 
     def cancel(self, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
         """Request a cancel and return the statement. Raise as `request_cancel` does."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.statement import Statement
-from headrace.model.waiting_for import WaitCode, WaitingFor
+from headrace.model.statement import Statement, WaitCode, WaitingFor
 from headrace.printable import describe_count
 from headrace.store import wait_view
 from headrace.store.database import Database

@@ -9,7 +9,6 @@ from headrace.control.sessions.opening import create_session
 from headrace.control.streams.lookup import find_query, lock_query
 from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound, StreamStateConflict
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_action import (
@@ -20,6 +19,7 @@ from headrace.model.stream_action import (
     suggest_action,
 )
 from headrace.model.stream_query import ADHOC_SCOPE, EndReason, StreamQuery
+from headrace.model.text import new_id
 from headrace.settings import Settings
 from headrace.store import jobs, sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx

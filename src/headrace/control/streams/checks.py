@@ -10,7 +10,6 @@ from headrace.control.streams.locations import check_locations
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import Options, override_options, qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
-from headrace.grammar.locate import find_position
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import TriggerKind
 from headrace.grammar.stream_statements import (
@@ -19,7 +18,7 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
-from headrace.grammar.text import position_at
+from headrace.grammar.text import find_position, position_at
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,

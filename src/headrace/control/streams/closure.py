@@ -12,7 +12,7 @@ from headrace.grammar.lexer import code_tokens
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import unquote_name
 from headrace.grammar.stream_statements import CreateSink, CreateStream, CreateStreamAs
-from headrace.model.definition import DefinitionKind
+from headrace.model.stream_query import DefinitionKind
 from headrace.store import definitions
 from headrace.store.database import Tx
 

@@ -20,12 +20,11 @@ from headrace.grammar.stream_statements import (
     SaveStream,
     ShowDefinitions,
 )
-from headrace.model.definition import Definition, DefinitionKind
 from headrace.model.failure import Failure
 from headrace.model.result import ResultReport
 from headrace.model.statement import Statement
 from headrace.model.stream_action import StreamAction
-from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.model.stream_query import ADHOC_SCOPE, Definition, DefinitionKind, StreamQuery
 from headrace.results.node_result import make_text_result
 from headrace.settings import Settings
 from headrace.store import definitions, stream_queries

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace.errors import StreamNotFound
-from headrace.model.ids import looks_like_id
 from headrace.model.lifecycle import STREAM
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.model.text import looks_like_id
 from headrace.store import sessions, stream_queries
 from headrace.store.database import Tx
 

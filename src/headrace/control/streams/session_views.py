@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.model.snapshot import SessionView, Snapshot
+from headrace.model.session import SessionView, Snapshot
 
 
 def order_views(snapshot: Snapshot, names: Iterable[str]) -> list[SessionView]:

@@ -27,16 +27,14 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
-from headrace.model.definition import DefinitionKind
-from headrace.model.ids import new_id
-from headrace.model.session import Session
-from headrace.model.snapshot import SessionView
+from headrace.model.session import Session, SessionView
 from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
-from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
+from headrace.model.stream_query import ADHOC_SCOPE, DefinitionKind, NewStreamQuery, QuerySpec
+from headrace.model.text import new_id
 from headrace.settings import Settings
 from headrace.storage.places import join
-from headrace.store import definitions, sessions, snapshots, stream_queries
+from headrace.store import definitions, sessions, stream_queries
 from headrace.store.database import Tx
 
 _KEPT = (CreateStream, CreateStreamAs, CreateSink, SaveStream)
@@ -194,7 +192,7 @@ def _find_views(tx: Tx, command: SaveStream, origin: str | None) -> list[Session
 
     A temporary view comes before a stream with the same name, as in the statements of its session.
     """
-    snapshot = None if origin is None else snapshots.get(tx, origin)
+    snapshot = None if origin is None else sessions.get_snapshot(tx, origin)
     if snapshot is None:
         return []
     views = order_views(snapshot, _source_names(command))
@@ -255,7 +253,7 @@ def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:
     except InvalidSetting:
         # Only other nodes have the profile.
         profile_conf = {}
-    snapshot = snapshots.get(tx, session.id)
+    snapshot = sessions.get_snapshot(tx, session.id)
     changed = {} if snapshot is None else snapshot.conf
     return {**profile_conf, **session.spec.conf, **changed}
 

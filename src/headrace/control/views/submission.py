@@ -9,17 +9,17 @@ from headrace.control.streams.submission import QueryPlaces
 from headrace.control.views.lookup import lock_view
 from headrace.durations import parse_duration
 from headrace.errors import CheckpointOfOtherSink, InvalidStatement
-from headrace.grammar.locate import find_position
 from headrace.grammar.materialized_views import (
     CreateMaterializedView,
     MaterializedViewStatement,
     ViewAction,
 )
 from headrace.grammar.parse import Command
-from headrace.model.ids import new_id
+from headrace.grammar.text import find_position
 from headrace.model.materialized_view import AUTO_REFRESH_SINK, MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec, RefreshedView
+from headrace.model.text import new_id
 from headrace.settings import Settings
 from headrace.store import stream_queries, views
 from headrace.store.database import Tx

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.failures import describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state import functions, namespace, resources, variables, views
-from headrace.model.snapshot import EntryForm, Snapshot, SnapshotEntry
+from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 from headrace.model.text import MAX_SUMMARY, cut_text
 
 _LOG = logging.getLogger("headrace.state")

@@ -10,7 +10,7 @@ from headrace.driver.state import functions, namespace, resources, variables, vi
 from headrace.driver.state.limits import limit_snapshot
 from headrace.driver.state.restore import SnapshotRestore
 from headrace.driver.writes.commit_protocol import without_selection
-from headrace.model.snapshot import Snapshot
+from headrace.model.session import Snapshot
 
 
 class SessionStateTracker:

@@ -22,8 +22,8 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.link import LinkRefused, NoNodeAnswers
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import CheckpointInUse, CheckpointMarkerInvalid, LeaseLost
-from headrace.model.checkpoint_messages import MARKER_FORMAT, CheckpointMarker, MarkedQuery
 from headrace.model.failure import Failure
+from headrace.model.messages import MARKER_FORMAT, CheckpointMarker, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import DesiredQuery
 from headrace.storage.places import join

@@ -16,7 +16,7 @@ from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas.view_query import read_scope, set_scope
 from headrace.grammar.quoting import quote_name
 from headrace.model.materialized_view import NameScope
-from headrace.model.snapshot import SessionView
+from headrace.model.session import SessionView
 
 
 def create_views(session: SparkSession, views: Iterable[SessionView]) -> None:

@@ -26,8 +26,8 @@ from headrace.errors import LeaseLost
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.materialized_view import CatalogIntent, IntentAction, generation_name
+from headrace.model.messages import IntentError, Intents, SinkIntent
 from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
-from headrace.model.view_messages import IntentError, Intents, SinkIntent
 
 _LOG = logging.getLogger("headrace.driver")
 _IDLE_SECONDS = 60.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headrace.driver.ctas.transaction import Cancelled
 from headrace.driver.link import NodeLink
 from headrace.model.messages import BeginWrite
-from headrace.model.table_write import TableWrite
+from headrace.model.transaction import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
 _FIRST_PAUSE = 0.02
