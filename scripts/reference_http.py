@@ -14,7 +14,7 @@ from reference_text import NONE, attribute_docs, class_definitions, code, senten
 
 from headrace.api.http.openapi import COMMON_ERRORS
 from headrace.api.http.schemas import MAX_INTEGER
-from headrace.durations import DURATION_FORMAT, LONGEST_DURATION, format_duration
+from headrace.text.durations import DURATION_FORMAT, LONGEST_DURATION, format_duration
 
 Json = dict[str, Any]
 

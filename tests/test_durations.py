@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.durations import LONGEST_DURATION, format_duration, parse_duration
+from headrace.text.durations import LONGEST_DURATION, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace.config.extras import EXTRAS, find_missing, install_command, require_extra
 from headrace.errors import PackagesMissing
-from headrace.extras import EXTRAS, find_missing, install_command, require_extra
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 _NAME = re.compile(r"[\w.-]+")

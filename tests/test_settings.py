@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from headrace.config.profiles import Profile
+from headrace.config.settings import load
 from headrace.errors import InvalidSetting
 from headrace.model.result import ResultHolder
-from headrace.profiles import Profile
-from headrace.settings import load
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from headrace.model.result import FinishedParts, ResultReport
 from headrace.model.session import DriverLease
 from headrace.results.early_rows import write_finished_parts
 from headrace.results.manifest import read_manifest
-from headrace.store import takeovers
+from headrace.store.sessions import takeovers
 
 COLUMNS = [("n", "long")]
 PARTS = [[[1], [2]], [[3]], [[4]]]

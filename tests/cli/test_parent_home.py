@@ -15,7 +15,7 @@ from tests.support.other_user import give_to_other_user
 
 from headrace.cli.config import ClientConfig
 from headrace.cli.parent_home import find_parent_home
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
 
 pytestmark = pytest.mark.finding("U15")
 

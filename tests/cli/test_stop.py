@@ -22,14 +22,14 @@ from tests.support.small_driver import write_small_driver
 from tests.support.store import running_session
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
 from headrace.control import host_shutdown
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
 from headrace.control.launchers.process_group import ProcessGroup
 from headrace.control.sessions import driver_ends
 from headrace.errors import LaunchFailed
-from headrace.home import HomeLayout
-from headrace.store import sessions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
 
 _SESSION = f"se_{'0' * 32}"
 _SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")

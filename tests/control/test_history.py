@@ -11,6 +11,7 @@ from sqlalchemy import Table, func, insert, select, update
 from tests.support.in_process_node import make_settings
 from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
 
+from headrace.config.settings import load
 from headrace.control import history as history_module
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
@@ -28,22 +29,12 @@ from headrace.model.stream_query import (
 )
 from headrace.model.text import new_id
 from headrace.model.transaction import Staged, Transaction
-from headrace.settings import load
-from headrace.store import (
-    definitions,
-    events,
-    idempotency,
-    nodes,
-    results,
-    sessions,
-    statement_transitions,
-    stream_progress,
-    stream_queries,
-    stream_transitions,
-    transactions,
-)
+from headrace.store import events, nodes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
+from headrace.store.statements import idempotency, results, statement_transitions
+from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
 from headrace.store.tables import definitions as definitions_table
 from headrace.store.tables import events as events_table
 from headrace.store.tables import idempotency as idempotency_table

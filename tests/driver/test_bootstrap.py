@@ -8,9 +8,9 @@ import pytest
 
 from headrace.driver.bootstrap import build_bootstrap, read_handoff
 from headrace.driver.bootstrap_file import read_addresses, take_bootstrap
+from headrace.files import handoff
+from headrace.files.private_files import write_private
 from headrace.model.messages import Bootstrap
-from headrace.private_files import write_private
-from headrace.storage import handoff
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.model.text import new_id
-from headrace.store import nodes, sessions, statement_transitions, statements, takeovers
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 from headrace.store.tables import sessions as sessions_table
 
 LONG = 1000.0

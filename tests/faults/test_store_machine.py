@@ -24,9 +24,11 @@ from headrace.control.sessions.ending import close_session, fail_session, finish
 from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
-from headrace.store import lease_renewals, nodes, sessions, statement_transitions, takeovers
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statement_transitions
 
 _ALL = 1_000_000
 _ENDS = [

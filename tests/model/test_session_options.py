@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.durations import LONGEST_DURATION
 from headrace.errors import InvalidSetting
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session_options import (
@@ -22,6 +21,7 @@ from headrace.model.session_options import (
     count,
     duration,
 )
+from headrace.text.durations import LONGEST_DURATION
 
 _ANY_TEXT = st.text(alphabet=string.printable + "\u017f\u212a\u0130\u0663", max_size=30)
 WRONG = ["", "bogus", "-1", "nan", "inf", "1_0", "٣", "auto;", "true\n", "50 s", "1.5s", "10"]

@@ -22,7 +22,9 @@ from tests.model_explorer.scenarios import (
     Scenario,
 )
 
-from headrace.store import locks, statement_transitions, stream_transitions, transactions, views
+from headrace.store import transactions
+from headrace.store.statements import locks, statement_transitions
+from headrace.store.streams import stream_transitions, views
 
 
 @dataclass(frozen=True)

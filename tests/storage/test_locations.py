@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ResultsUnavailable
-from headrace.storage import locations
-from headrace.storage.places import join, local_path
+from headrace.files import locations
+from headrace.files.places import join, local_path
 
 
 @pytest.fixture(params=["path", "file", "local", "memory"])

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidLocation
-from headrace.storage.places import (
+from headrace.files.places import (
     identify,
     is_below,
     is_same,
@@ -180,7 +180,7 @@ def test_a_path_that_cannot_be_resolved_in_time_keeps_its_spelling(
     import threading
 
     hangs = threading.Event()
-    monkeypatch.setattr("headrace.storage.places._RESOLVE_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.files.places._RESOLVE_SECONDS", 0.01)
     monkeypatch.setattr(os.path, "realpath", lambda path: hangs.wait(30) and path)
     try:
         assert identify(f"{tmp_path}/x/../ck") == f"file:{tmp_path}/ck"

@@ -20,8 +20,8 @@ from tests.support.waiting import wait_until
 from headrace.api.app import create_app
 from headrace.api.http.connection_limits import LimitedConfig
 from headrace.api.server import connection_limits
+from headrace.config.settings import Settings
 from headrace.control.node import Node
-from headrace.settings import Settings
 from headrace.store import events
 from headrace.store.database import Database
 

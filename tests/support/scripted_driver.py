@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import httpx
 from tests.support.made_results import inline_result
 
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.failure import Failure
@@ -55,7 +56,6 @@ from headrace.model.session import DriverLease, Snapshot
 from headrace.model.statement import Progress
 from headrace.model.stream_query import DesiredQueries, QueryReport
 from headrace.model.transaction import OrphanedWrite, Staged, TableWrite
-from headrace.profiles import Profile
 
 Answer = TypeVar("Answer", bound=Message)
 

@@ -23,16 +23,11 @@ from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.model.text import new_id
-from headrace.store import (
-    nodes,
-    sessions,
-    statement_transitions,
-    statements,
-    tables,
-    takeovers,
-)
+from headrace.store import nodes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 from headrace.store.tables import metadata
 
 OWNER = "ada"

@@ -9,8 +9,10 @@ from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.model.text import new_id
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import statement_transitions, statements, takeovers, transactions
+from headrace.store import transactions
 from headrace.store.database import Database
+from headrace.store.sessions import takeovers
+from headrace.store.statements import statement_transitions, statements
 
 STAGED = Staged(
     kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}

@@ -7,11 +7,10 @@ import os
 import sys
 from typing import Any
 
+from headrace.config.extras import hide_pandas, pause_garbage_collection, require_extra
+from headrace.config.settings import load
 from headrace.errors import HeadraceError
-from headrace.extras import require_extra
-from headrace.printable import escape_controls
-from headrace.process_start import hide_pandas, pause_garbage_collection
-from headrace.settings import load
+from headrace.text.printable import escape_controls
 
 
 def main(arguments: list[str]) -> int:

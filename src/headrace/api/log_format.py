@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 
 from headrace.grammar.masking import mask_text
-from headrace.printable import escape_character, escape_controls
+from headrace.text.printable import escape_character, escape_controls
 
 
 class EscapingFormatter(logging.Formatter):

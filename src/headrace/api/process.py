@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from headrace.api.http.allowed_hosts import AllowedHosts, is_loopback
 from headrace.api.log_format import EscapingFormatter
+from headrace.config.extras import resume_garbage_collection
+from headrace.config.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
+from headrace.config.settings import Settings
 from headrace.control.host.home_ownership import own_home, refuse_second_node
 from headrace.control.sessions.early_launch import launch_early
 from headrace.control.sessions.local_parts import LocalParts
 from headrace.errors import InvalidSetting
-from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
-from headrace.process_start import resume_garbage_collection
-from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.api.server import NodeServer

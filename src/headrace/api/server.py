@@ -11,8 +11,8 @@ import uvicorn
 from headrace.api.app import create_app
 from headrace.api.http.connection_limits import ConnectionLimits, LimitedConfig
 from headrace.api.waiting import LongPolls
+from headrace.config.sections import HttpSettings
 from headrace.control.node import Node
-from headrace.settings_sections import HttpSettings
 
 _OPEN_FILES = 65_536
 """Soft limit of open files that a node tries to get."""

@@ -1,8 +1,8 @@
 """The settings that commands themselves need, each with its source.
 
-The precedence is that of headrace.settings: flags, environment, headrace.toml, defaults. A node
-checks all other settings when it starts. Commands do not import headrace.settings, because the
-import takes longer than a whole command. A test keeps the keys of both modules equal.
+The precedence is that of headrace.config.settings: flags, environment, headrace.toml, defaults. A
+node checks all other settings when it starts. Commands do not import headrace.config.settings,
+because the import takes longer than a whole command. A test keeps the keys of both modules equal.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.config_file import (
+from headrace.config.config_file import (
     FILE_VARIABLE,
     VARIABLE_PREFIX,
     find_config_file,
     nearest_variable,
     refuse_foreign_settings,
 )
+from headrace.config.home import DEFAULT_HOME
 from headrace.errors import InvalidSetting
-from headrace.home import DEFAULT_HOME
 
 EMBEDDED = "embedded"
 """Value of `server` that allows only the node of this home, which is started if needed."""

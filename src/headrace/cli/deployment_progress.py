@@ -9,7 +9,7 @@ from headrace.cli.output.styled import paint
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE
-from headrace.printable import describe_count
+from headrace.text.printable import describe_count
 
 _POLL_SECONDS = 0.5
 _COLOURS = {

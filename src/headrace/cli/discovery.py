@@ -22,12 +22,12 @@ from headrace.cli.output.text import Number
 from headrace.cli.parent_home import find_parent_home, report_parent_home
 from headrace.client.http import Client
 from headrace.client.transport import Endpoint
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import choose_token, find_running_node
 from headrace.errors import HeadraceError, NodeUnreachable, Unauthorized
-from headrace.home import HomeLayout
-from headrace.node_file import choose_token, find_running_node
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8040"
-"""Port 8040 is headrace.settings_sections.DEFAULT_PORT."""
+"""Port 8040 is headrace.config.sections.DEFAULT_PORT."""
 _PROBE_SECONDS = 2.0
 """Longest time to wait for a node on the default port, which may belong to any program."""
 CONNECT_SECONDS = 30.0

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 from headrace.client.http import Client
+from headrace.config.extras import install_command, require_extra
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import NodeFile, read_node_file
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
-from headrace.extras import install_command, require_extra
-from headrace.home import HomeLayout
-from headrace.node_file import NodeFile, read_node_file
-from headrace.private_files import open_private_log
-from headrace.time_text import describe_duration
+from headrace.files.private_files import open_private_log
+from headrace.text.times import describe_duration
 
 _START_TIMEOUT = 120.0
 _POLL_INTERVAL = 0.02

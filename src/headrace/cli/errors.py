@@ -9,7 +9,7 @@ from headrace.cli.output.text import display_width
 from headrace.cli.script import Source, SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
-from headrace.printable import escape_controls
+from headrace.text.printable import escape_controls
 
 _LISTS = {
     "session_not_found": (

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.config.home import HomeLayout
 from headrace.errors import InvalidSetting, NodeUnreachable
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.time_text import describe_duration
+from headrace.files.file_locks import lock_file
+from headrace.text.times import describe_duration
 
 _LOCK_TIMEOUT = 120.0
 

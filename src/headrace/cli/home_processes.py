@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from headrace.client.http import Json
+from headrace.config.extras import find_missing
 from headrace.errors import HeadraceError
-from headrace.extras import find_missing
 
 
 def list_home_processes(home: Path) -> list[Json]:

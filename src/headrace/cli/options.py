@@ -119,8 +119,8 @@ def parse_seconds(value: str, option: str) -> float:
 
     Raises InvalidRequest, naming `option`, if the value is not a duration.
     """
-    # headrace.durations imports pydantic, which takes 0.15 s.
-    from headrace.durations import parse_duration  # noqa: PLC0415
+    # headrace.text.durations imports pydantic, which takes 0.15 s.
+    from headrace.text.durations import parse_duration  # noqa: PLC0415
 
     try:
         return parse_duration(value).total_seconds()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.cli.config import ClientConfig
-from headrace.home import DEFAULT_HOME, HomeLayout
+from headrace.config.home import DEFAULT_HOME, HomeLayout
 
 
 def find_parent_home(config: ClientConfig) -> Path | None:

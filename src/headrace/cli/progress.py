@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.client.http import Json
-from headrace.printable import describe_count, escape_controls
-from headrace.time_text import describe_duration
+from headrace.text.printable import describe_count, escape_controls
+from headrace.text.times import describe_duration
 
 if TYPE_CHECKING:
     from rich.live import Live

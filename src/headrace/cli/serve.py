@@ -11,8 +11,8 @@ from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
 from headrace.cli.embedded import node_command, start_node
 from headrace.cli.parent_home import report_parent_home
-from headrace.extras import install_command, require_extra
-from headrace.home import HomeLayout
+from headrace.config.extras import install_command, require_extra
+from headrace.config.home import HomeLayout
 
 
 @click.command()

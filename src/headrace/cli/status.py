@@ -16,9 +16,9 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.parent_home import report_parent_home
 from headrace.cli.readable import describe_session, format_local_time
 from headrace.client.http import Client, Json
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import find_running_node
 from headrace.errors import HeadraceError
-from headrace.home import HomeLayout
-from headrace.node_file import find_running_node
 
 _LIVE_STATES = ("not_started", "starting", "running", "recovering", "closing")
 _PAGE = 1000

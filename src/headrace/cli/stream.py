@@ -17,7 +17,7 @@ from headrace.cli.output.styled import StyledText
 from headrace.cli.readable import format_age_of, format_remaining
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "retry_at", "error")
 

@@ -15,7 +15,7 @@ from typing import TextIO, cast
 from headrace.cli.errors import ErrorPrinter
 from headrace.cli.output.styled import ERASE_LINE, StyledText
 from headrace.cli.output.wrapped_stream import WrappedStream
-from headrace.printable import escape_controls
+from headrace.text.printable import escape_controls
 
 
 class EscapingStream(WrappedStream):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from headrace.settings import Settings
+from headrace.config.settings import Settings
 from headrace.store.database import Database
 from headrace.store.nodes import take_backend_slot
 

@@ -16,10 +16,11 @@ from datetime import timedelta
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.retention import Retention
-from headrace.durations import seconds_of
 from headrace.errors import HeadraceError, InvalidRequest
-from headrace.store import history, idempotency, results
+from headrace.store import history
 from headrace.store.database import Database
+from headrace.store.statements import idempotency, results
+from headrace.text.durations import seconds_of
 
 _LOG = logging.getLogger("headrace.history")
 _BATCH = 500

@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from headrace.private_files import write_private
+from headrace.files.private_files import write_private
 
 _BYTES = 32
 

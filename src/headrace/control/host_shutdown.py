@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 from prometheus_client import CollectorRegistry
 
+from headrace.config.settings import Settings, load
 from headrace.control.context import NodeContext
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
 from headrace.control.host.process_identity import HostIdentity, this_host
@@ -35,9 +36,8 @@ from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.control.sessions.driver_ends import DriverEnds
 from headrace.control.sessions.takeover import Takeovers
 from headrace.errors import HeadraceError, LaunchFailed
-from headrace.file_locks import lock_file
+from headrace.files.file_locks import lock_file
 from headrace.model.session import Session
-from headrace.settings import Settings, load
 from headrace.store.database import Database
 
 _LOCK_SECONDS = 30.0

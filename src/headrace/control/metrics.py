@@ -13,8 +13,9 @@ from prometheus_client.registry import Collector
 
 from headrace.control.stream_metrics import MAX_QUERIES, make_stream_metrics
 from headrace.errors import StoreUnavailable
-from headrace.store import counts, stream_progress, transactions
+from headrace.store import counts, transactions
 from headrace.store.database import Database, Tx
+from headrace.store.streams import stream_progress
 
 NO_ROUTE = "other"
 """Label of requests that no route has received."""

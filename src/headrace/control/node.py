@@ -11,6 +11,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
+from headrace.config.node_file import NodeFile
+from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
 from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.conf import check_profiles
@@ -57,13 +60,10 @@ from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import WakeUps
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
+from headrace.files.private_files import write_private
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
 from headrace.model.text import new_id
-from headrace.node_file import NodeFile
-from headrace.private_files import write_private
-from headrace.profiles import Profile
-from headrace.settings import Settings
 from headrace.store import nodes
 from headrace.store.database import Database, Tx
 

@@ -1,12 +1,12 @@
-"""How the drivers of a session read locations. `storage/places.py` has the rules."""
+"""How the drivers of a session read locations. `files/places.py` has the rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.config.settings import Settings
 from headrace.errors import InvalidSetting
-from headrace.settings import Settings
-from headrace.storage.places import DEFAULT_FS, identify, local_path, to_hadoop_form
+from headrace.files.places import DEFAULT_FS, identify, local_path, to_hadoop_form
 
 
 class SessionPlaces:

@@ -19,7 +19,7 @@ from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.model.statement import Statement
 from headrace.results.read_limits import run_within
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _THREADS = 8
 _HELD_THREADS = 32

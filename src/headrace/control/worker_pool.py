@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from headrace.errors import ResultsUnavailable
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _LOG = logging.getLogger("headrace.node")
 _MAX_ABANDONED = 32

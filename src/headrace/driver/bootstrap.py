@@ -27,7 +27,7 @@ def read_handoff(location: str) -> tuple[Bootstrap, str]:
     location cannot be reached, and SystemExit if the object has no token.
     """
     # Most drivers do not need the libraries of storage to start.
-    from headrace.storage import handoff  # noqa: PLC0415
+    from headrace.files import handoff  # noqa: PLC0415
 
     fields: dict[str, Any] = json.loads(handoff.read_and_delete_handoff(location))
     if fields.get("token") is None:

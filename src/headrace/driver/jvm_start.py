@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from headrace.spark_properties import properties_file, write_properties
+from headrace.files.spark_properties import properties_file, write_properties
 
 _POLL_SECONDS = 0.01
 _CONNECTION_VARIABLES = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")

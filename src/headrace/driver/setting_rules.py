@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.conf_policy import ConfRule
+from headrace.config.conf_policy import ConfRule
 from headrace.driver.java_source import compile_java
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.session_options import CONF_OPTIONS

@@ -22,8 +22,8 @@ from headrace.driver.setting_rules import SettingRules
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
+from headrace.files.spark_log import find_last_exception, read_tail
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
-from headrace.spark_log import find_last_exception, read_tail
 
 _CATALOG = "spark.sql.catalogImplementation"
 _EXIT_SECONDS = 1.0

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from headrace.conf_policy import ConfRule
+from headrace.config.conf_policy import ConfRule
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState

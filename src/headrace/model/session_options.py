@@ -15,8 +15,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from headrace.durations import LONGEST_DURATION, UNITS, parse_duration
 from headrace.errors import InvalidSetting
+from headrace.text.durations import LONGEST_DURATION, UNITS, parse_duration
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -10,13 +10,13 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from headrace.errors import HeadraceError, InvalidResult, ResultGone, ResultsUnavailable
+from headrace.files import locations
+from headrace.files.places import join
 from headrace.model.result import Disposition, FinishedParts, Manifest, ResultReport
 from headrace.results.arrow_messages import read_stream
 from headrace.results.batches import batch_bytes
 from headrace.results.layout import build_stored_schema
 from headrace.results.schema import parse_schema
-from headrace.storage import locations
-from headrace.storage.places import join
 
 _MANIFEST_NAME = "manifest.json"
 _MAX_MANIFEST_BYTES = 32 << 20

@@ -34,11 +34,11 @@ from headrace.model.session import DriverLease
 from headrace.model.stream_query import PendingSink, StreamQuery
 from headrace.model.text import new_id
 from headrace.store import events
-from headrace.store import stream_queries as queries
 from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
 from headrace.store.nodes import page_live
-from headrace.store.sessions import LEASED_STATES
+from headrace.store.sessions.sessions import LEASED_STATES
+from headrace.store.streams import stream_queries as queries
 from headrace.store.tables import catalog_intents as table
 from headrace.store.tables import (
     id_type,

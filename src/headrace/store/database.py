@@ -27,12 +27,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from headrace.config.extras import require_extra
 from headrace.errors import InvalidSetting, StoreUnavailable
-from headrace.extras import require_extra
 from headrace.model.statement import StatementEnd
 from headrace.store import event_generations, migrate, notifications, sqlite
 from headrace.store.notifications import EVENTS, Notifications
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 if TYPE_CHECKING:
     from headrace.store.notifications import Listener

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, Table, and_, delete, exists, func,
 from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.jobs import delete_tasks_of_statements
+from headrace.store.jobs.jobs import delete_tasks_of_statements
 from headrace.store.tables import (
     NODE_EVENTS,
     catalog_intents,

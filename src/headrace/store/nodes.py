@@ -21,7 +21,7 @@ from headrace.model.statement import JOB_WRITE
 from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.stream_queries import HAS_LIVE_QUERY
+from headrace.store.streams.stream_queries import HAS_LIVE_QUERY
 from headrace.store.tables import backend_budgets as table
 from headrace.store.tables import nodes, sessions, statements, transactions
 

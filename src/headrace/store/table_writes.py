@@ -26,7 +26,7 @@ from headrace.model.session import DriverLease
 from headrace.model.transaction import OrphanedWrite, TableWrite, writer_name
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_statement
+from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.tables import sessions, table_writes, transactions
 from headrace.store.transactions import GONE_SECONDS, select_owner
 

@@ -23,8 +23,8 @@ from headrace.model.transaction import Staged, Transaction, TransactionSummary
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_state, lock_owned_statement
 from headrace.store.records import count_within_budget, length_of
+from headrace.store.statements.locks import lock_owned_state, lock_owned_statement
 from headrace.store.tables import sessions, statements, transactions
 
 GONE_SECONDS = 15.0

@@ -19,7 +19,7 @@ from tests.support.made_results import inline_result, stored_result
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import ResultReport
-from headrace.store import results
+from headrace.store.statements import results
 
 ARROW = "application/vnd.apache.arrow.stream"
 ARROW_FILE = "application/vnd.apache.arrow.file"

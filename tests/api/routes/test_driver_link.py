@@ -18,8 +18,8 @@ from tests.support.waiting import wait_until
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import LINK_PREFIX
-from headrace.store import sessions
 from headrace.store.clock import clock
+from headrace.store.sessions import sessions
 from headrace.store.tables import statements
 
 

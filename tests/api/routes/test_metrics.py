@@ -15,8 +15,9 @@ from tests.support.waiting import wait_until
 from headrace.control import node_lease
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.store import nodes, statement_transitions
+from headrace.store import nodes
 from headrace.store.clock import clock
+from headrace.store.statements import statement_transitions
 from headrace.store.tables import sessions, statements
 
 

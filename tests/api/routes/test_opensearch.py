@@ -18,8 +18,8 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import ResultReport
 from headrace.model.statement import CancelReason
-from headrace.store import results
-from headrace.store.statement_transitions import request_cancel
+from headrace.store.statements import results
+from headrace.store.statements.statement_transitions import request_cancel
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from tests.support.in_process_node import InProcessNode
 from headrace.model.messages import MarkedQuery
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.text import new_id
-from headrace.store import stream_queries
+from headrace.store.streams import stream_queries
 
 
 def insert_query(node: InProcessNode, session_id: str, name: str, owner: str = "anonymous") -> str:

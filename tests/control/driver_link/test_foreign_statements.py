@@ -15,7 +15,8 @@ from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.statement import Progress
 from headrace.model.text import new_id
 from headrace.model.transaction import Staged
-from headrace.store import statements, transactions
+from headrace.store import transactions
+from headrace.store.statements import statements
 
 pytestmark = pytest.mark.finding("S2")
 

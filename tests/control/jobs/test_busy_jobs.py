@@ -8,7 +8,8 @@ from tests.support.in_process_node import InProcessNode
 
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.text import new_id
-from headrace.store import jobs, stream_queries
+from headrace.store.jobs import jobs
+from headrace.store.streams import stream_queries
 from headrace.store.tables import jobs as jobs_table
 
 

@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.validate import ParamValidator
 
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_request import (
     build_job_run,
@@ -20,7 +21,6 @@ from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.model.text import new_id
-from headrace.profiles import Profile
 
 ARTIFACTS = RemoteArtifacts(
     entry="s3://b/drivers/1/entry.py",

@@ -21,14 +21,14 @@ from tests.support.launches import (
 from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
+from headrace.config.extras import EXTRAS, install_command
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.launchers import bootstrap_files, temporary_folders
 from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
-from headrace.extras import EXTRAS, install_command
-from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
-from headrace.profiles import Profile
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ import json, sys
 from pathlib import Path
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import HeadraceError
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
 
 home, handle = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 launcher = LocalLauncher(HomeLayout.at(Path(home)))

@@ -12,12 +12,12 @@ from tests.support.launches import make_request
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.launchers import handoff_deletion
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
-from headrace.home import HomeLayout
-from headrace.profiles import Profile
-from headrace.storage import handoff
+from headrace.files import handoff
 
 
 @pytest.fixture

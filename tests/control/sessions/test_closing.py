@@ -25,9 +25,11 @@ from headrace.control.sessions.ending import close_session, finish_close
 from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.store import lease_renewals, sessions, statement_queue, statements, tables, takeovers
+from headrace.store import tables
 from headrace.store.database import Database
 from headrace.store.notifications import session_topic
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statement_queue, statements
 from headrace.store.tables import statements as statements_table
 
 CHUNK = statement_queue.CHUNK

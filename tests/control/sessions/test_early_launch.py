@@ -15,11 +15,11 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.store import get_session
 from tests.support.waiting import wait_until
 
+from headrace.config.settings import Settings
 from headrace.control.sessions.early_launch import EarlyLaunch, launch_early
 from headrace.control.sessions.local_parts import LocalParts
 from headrace.errors import Unauthorized
 from headrace.model.lifecycle import SessionState
-from headrace.settings import Settings
 
 ADDRESS = "http://127.0.0.1:1"
 

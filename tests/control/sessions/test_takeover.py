@@ -11,7 +11,7 @@ from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
 from headrace.model.session import DriverLease, Snapshot
-from headrace.store import sessions, takeovers
+from headrace.store.sessions import sessions, takeovers
 
 QUICK = {"duration": "1s", "sweep": "50ms"}
 SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"a.b": "1"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.support.store import new_statement, running_session
 
 from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
-from headrace.store import lease_renewals
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals
 
 
 def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> None:

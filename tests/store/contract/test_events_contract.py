@@ -22,8 +22,9 @@ from headrace.errors import InvalidRequest
 from headrace.model.event import Event
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease
-from headrace.store import events, sessions
+from headrace.store import events
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

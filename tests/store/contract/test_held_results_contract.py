@@ -21,9 +21,11 @@ from headrace.model.result import (
 from headrace.model.session import DriverLease, FlightAccess
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.model.text import new_id
-from headrace.store import results, sessions, statement_transitions, statements, tables, takeovers
+from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import results, statement_transitions, statements
 
 HELD = INLINE.model_copy(update={"disposition": Disposition.MEMORY, "data": None, "port": 40_000})
 FLIGHT = FlightAccess("10.0.0.5", "secret of the driver")

@@ -10,8 +10,9 @@ from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
 from headrace.model.text import new_id
-from headrace.store import history, job_changes, jobs, operations, savepoints
+from headrace.store import history, operations
 from headrace.store.database import Database, Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
 
 RECORD = ChangeRecord(
     action=JobAction.DEPLOY, decision=JobDecision.START_CLEAN, reason="The job is new."

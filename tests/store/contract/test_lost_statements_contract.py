@@ -7,8 +7,9 @@ from sqlalchemy import update
 from tests.support.store import LOST, new_statement, register_node, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 from headrace.store.tables import nodes
 
 

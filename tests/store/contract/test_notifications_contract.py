@@ -19,7 +19,7 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.model.text import new_id
-from headrace.store import events, nodes, sessions, statement_transitions, statements
+from headrace.store import events, nodes
 from headrace.store.database import Database
 from headrace.store.notifications import (
     CHANNEL,
@@ -31,6 +31,8 @@ from headrace.store.notifications import (
     session_topic,
     statement_topic,
 )
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions, statements
 
 _SOON = 10.0
 

@@ -15,9 +15,11 @@ from headrace.model.lifecycle import SessionState, StatementState, TransactionSt
 from headrace.model.session import DriverLease
 from headrace.model.text import new_id
 from headrace.model.transaction import TransactionSummary
-from headrace.store import events, sessions, statement_transitions, takeovers, transactions
+from headrace.store import events, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions
 from headrace.store.tables import sessions as sessions_table
 from headrace.store.tables import statements
 from headrace.store.tables import transactions as transactions_table

@@ -10,8 +10,10 @@ from sqlalchemy import text
 from tests.support.store import running_session
 
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.store import jobs, migrate, stream_queries
+from headrace.store import migrate
 from headrace.store.database import Database, Tx
+from headrace.store.jobs import jobs
+from headrace.store.streams import stream_queries
 
 BEFORE, STEP = "0009", "0010"
 OLD_SCHEMA = (

@@ -8,8 +8,9 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease
-from headrace.store import sessions, statement_transitions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions
 
 
 def _find(store: Database, owner: str = "ada", profile: str = "default") -> str | None:

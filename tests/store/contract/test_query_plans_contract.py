@@ -13,23 +13,18 @@ from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.transaction import TableWrite
-from headrace.store import (
-    events,
+from headrace.store import events, nodes, table_writes
+from headrace.store.database import Database, Tx
+from headrace.store.sessions import lease_renewals, sessions, warm_sessions
+from headrace.store.statements import (
     idempotency,
-    lease_renewals,
     limits,
-    nodes,
     results,
-    sessions,
     statement_transitions,
     statements,
-    stream_progress,
-    stream_queries,
-    table_writes,
     wait_view,
-    warm_sessions,
 )
-from headrace.store.database import Database, Tx
+from headrace.store.streams import stream_progress, stream_queries
 
 _ENDED = 3000
 

@@ -19,8 +19,10 @@ from headrace.errors import SessionNameExists
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionSpec
 from headrace.model.text import new_id
-from headrace.store import events, lease_renewals, sessions, statements, takeovers
+from headrace.store import events
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statements
 
 _AGO = -1.0
 

@@ -30,16 +30,11 @@ from headrace.model.statement import (
     StatementView,
 )
 from headrace.model.text import new_id
-from headrace.store import (
-    events,
-    lease_renewals,
-    results,
-    sessions,
-    statement_transitions,
-    statements,
-)
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions
+from headrace.store.statements import results, statement_transitions, statements
 from headrace.store.tables import statements as statements_table
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")

@@ -15,9 +15,11 @@ from tests.support.table_transactions import Creation
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import TableWrite, writer_name
-from headrace.store import sessions, statement_transitions, table_writes, takeovers, transactions
+from headrace.store import table_writes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions
 from headrace.store.tables import sessions as sessions_table
 
 pytestmark = pytest.mark.finding("B21")

@@ -16,15 +16,10 @@ from tests.support.store import (
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, FencedDriver, Snapshot
-from headrace.store import (
-    events,
-    lease_renewals,
-    sessions,
-    statement_transitions,
-    statements,
-    takeovers,
-)
+from headrace.store import events
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 
 _AGO = -1.0
 

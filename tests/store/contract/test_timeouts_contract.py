@@ -12,16 +12,11 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
 from headrace.model.statement import CancelReason
 from headrace.model.text import new_id
-from headrace.store import (
-    lease_renewals,
-    limits,
-    sessions,
-    statement_transitions,
-    statements,
-    tables,
-)
+from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions
+from headrace.store.statements import limits, statement_transitions, statements
 
 MINUTE = 60.0
 ENDLESS = 999_999_999 * 86_400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import StrictBool
 
 from headrace.api.http.schemas import RequestModel, ResponseModel
-from headrace.durations import Duration
+from headrace.text.durations import Duration
 
 
 class PurgeRequest(RequestModel):

@@ -16,7 +16,6 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from headrace.durations import Duration, limit_duration
 from headrace.model.lifecycle import (
     SessionState,
     StatementState,
@@ -25,7 +24,8 @@ from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.session_options import CONF_OPTIONS
 from headrace.model.statement import CancelReason, Parameter, Progress, WaitCode
-from headrace.time_text import format_utc
+from headrace.text.durations import Duration, limit_duration
+from headrace.text.times import format_utc
 
 LONGEST_WAIT = timedelta(seconds=60)
 MAX_INTEGER = 2**53 - 1

@@ -15,8 +15,8 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from headrace.api.auth import DOCS_PATH, OPENAPI_PATH
 from headrace.api.http.api_route import ApiRoute
+from headrace.config.extras import install_command
 from headrace.errors import NotFound
-from headrace.extras import install_command
 
 _FILES = {
     "swagger-ui-bundle.js": "text/javascript",

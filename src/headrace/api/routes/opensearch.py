@@ -26,6 +26,7 @@ from headrace.api.http.opensearch_errors import (
 from headrace.api.http.result_responses import stream_response
 from headrace.api.http.schemas import RequestModel, ResponseModel
 from headrace.api.http.strict_json import StrictRoute, UnsupportedMediaType
+from headrace.config.settings import Settings
 from headrace.control.caller import Caller
 from headrace.control.node import Node
 from headrace.control.result_reads import Reads
@@ -38,7 +39,6 @@ from headrace.results.formats.json import write_rows
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import Rows
 from headrace.results.schema import SparkType, TypeKind
-from headrace.settings import Settings
 
 _MEDIA_TYPES = frozenset({"application/json", "application/x-ndjson"})
 

@@ -17,9 +17,9 @@ from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import SessionBody, SessionPage, SessionRequest
 from headrace.api.http.serializers import session_body
-from headrace.durations import seconds_of
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import SessionKind
+from headrace.text.durations import seconds_of
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=ApiRoute)
 

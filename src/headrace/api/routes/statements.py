@@ -37,13 +37,13 @@ from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
-from headrace.durations import Duration, seconds_of
 from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec, StatementView
 from headrace.model.text import looks_like_id, new_id
 from headrace.results.json_encoding import NumberFormat
+from headrace.text.durations import Duration, seconds_of
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from headrace.printable import escape_controls
+from headrace.text.printable import escape_controls
 
 if TYPE_CHECKING:
     from rich.style import Style

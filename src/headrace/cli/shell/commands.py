@@ -31,7 +31,7 @@ from headrace.cli.table_names import parse_name
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _TYPING_ERROR = 0.7
 """Likeness from which a command is what a user has meant to type."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from headrace.home import state_folder
-from headrace.private_files import open_private_log
+from headrace.config.home import state_folder
+from headrace.files.private_files import open_private_log
 
 _FILE = "shell_history"
 

@@ -11,7 +11,7 @@ from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.shell.pager import PagedStream
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _PHASES = (
     ("waiting", "created_at", "launched_at"),

@@ -7,7 +7,7 @@ from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.errors import InvalidRequest
 from headrace.model.messages import FindMarked, MarkedQuery
 from headrace.model.session import DriverLease
-from headrace.store import stream_queries
+from headrace.store.streams import stream_queries
 
 
 class CheckpointMarks:

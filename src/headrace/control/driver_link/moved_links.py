@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from headrace.model.messages import Orders
 from headrace.model.session import DriverLease
-from headrace.store import sessions
 from headrace.store.database import Database
-from headrace.store.lease_renewals import DriverView
+from headrace.store.sessions import sessions
+from headrace.store.sessions.lease_renewals import DriverView
 
 
 @dataclass(frozen=True, slots=True)

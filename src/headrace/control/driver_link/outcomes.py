@@ -11,9 +11,10 @@ from headrace.model.result import Disposition, ResultReport, ResultRequest
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.results.manifest import check_report
-from headrace.store import results, sessions, statement_transitions, statements
 from headrace.store.database import Tx
-from headrace.store.locks import LockedStatement
+from headrace.store.sessions import sessions
+from headrace.store.statements import results, statement_transitions, statements
+from headrace.store.statements.locks import LockedStatement
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
 

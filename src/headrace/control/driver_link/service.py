@@ -61,20 +61,15 @@ from headrace.model.messages import (
 )
 from headrace.model.session import DriverLease, Session
 from headrace.model.stream_query import DesiredQueries
-from headrace.store import (
-    jobs,
-    limits,
-    sessions,
-    statement_transitions,
-    stream_queries,
-    table_writes,
-    takeovers,
-    transactions,
-)
+from headrace.store import table_writes, transactions
 from headrace.store.database import Precedence, Tx
-from headrace.store.lease_renewals import DriverView
-from headrace.store.locks import lock_owned_statement
+from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.sessions.lease_renewals import DriverView
+from headrace.store.statements import limits, statement_transitions
+from headrace.store.statements.locks import lock_owned_statement
+from headrace.store.streams import stream_queries
 
 ObserveStart = Callable[[Session, Session], None]
 """Takes a session as it was before its driver was up, and as it is then."""

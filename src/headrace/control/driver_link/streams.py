@@ -16,14 +16,10 @@ from headrace.model.messages import FoundStreams
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
 from headrace.model.stream_query import ADHOC_SCOPE, DesiredQuery, QueryReport
-from headrace.store import (
-    statements,
-    stream_progress,
-    stream_queries,
-    stream_transitions,
-)
 from headrace.store.database import Tx
-from headrace.store.locks import LockedStatement
+from headrace.store.statements import statements
+from headrace.store.statements.locks import LockedStatement
+from headrace.store.streams import stream_progress, stream_queries, stream_transitions
 
 
 def find_query_to_start(tx: Tx, statement: Statement) -> DesiredQuery | None:

@@ -26,8 +26,10 @@ from headrace.model.messages import (
 from headrace.model.session import DriverLease
 from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
 from headrace.model.transaction import Transaction
-from headrace.store import statements, transactions, views
+from headrace.store import transactions
 from headrace.store.database import Precedence, Tx
+from headrace.store.statements import statements
+from headrace.store.streams import views
 
 _LOG = logging.getLogger("headrace.transactions")
 _MAX_RECOVERED = 10

@@ -15,8 +15,9 @@ from headrace.model.messages import (
     WriteLock,
 )
 from headrace.model.session import DriverLease
-from headrace.store import stream_queries, table_writes
+from headrace.store import table_writes
 from headrace.store.database import Database
+from headrace.store.streams import stream_queries
 
 _MAX_ORPHANED_WRITES = 100
 """Largest number of writes in one answer to `clear_staging`."""

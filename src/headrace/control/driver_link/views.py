@@ -33,16 +33,11 @@ from headrace.model.messages import BeginGeneration, CarryOut, Ended, Generation
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.transaction import Transaction
-from headrace.store import (
-    catalog_intents,
-    statements,
-    stream_queries,
-    stream_transitions,
-    transactions,
-    views,
-)
+from headrace.store import catalog_intents, transactions
 from headrace.store.database import Tx
-from headrace.store.locks import LockedStatement, lock_owned_state
+from headrace.store.statements import statements
+from headrace.store.statements.locks import LockedStatement, lock_owned_state
+from headrace.store.streams import stream_queries, stream_transitions, views
 
 _LOG = logging.getLogger("headrace.views")
 _MAX_INTENTS = 10

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import NodeFile, find_running_node, request_replacement
 from headrace.errors import InvalidSetting, StoreInUse
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.node_file import NodeFile, find_running_node, request_replacement
+from headrace.files.file_locks import lock_file
 
-_LOG = logging.getLogger("headrace.home")
+_LOG = logging.getLogger("headrace.config.home")
 _WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 
+from headrace.config.home import HomeLayout
 from headrace.errors import StoreUnavailable
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.store import statements, stream_queries
+from headrace.files.file_locks import lock_file
 from headrace.store.database import Database
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries
 
 
 class IdleShutdown:

@@ -28,11 +28,11 @@ from pathlib import Path
 from types import FrameType
 from xml.sax.saxutils import escape
 
+from headrace.config.extras import install_command
 from headrace.control.host.child_environment import CHILD_UMASK
 from headrace.control.host.orphaned_metastores import FOLDER_OPTION, kill_orphaned_metastores
-from headrace.extras import install_command
-from headrace.file_locks import exclusive_lock
-from headrace.private_files import create_private_folder, write_private
+from headrace.files.file_locks import exclusive_lock
+from headrace.files.private_files import create_private_folder, write_private
 
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5

@@ -15,8 +15,9 @@ from headrace.model.deployment import (
 )
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import JobState
-from headrace.store import jobs, stream_queries
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.streams import stream_queries
 
 
 def plan_action(

@@ -32,8 +32,9 @@ from headrace.model.failure import Failure
 from headrace.model.job import SavepointContent
 from headrace.model.job_messages import SavepointTaken
 from headrace.model.lifecycle import STREAM, ChangeStep, JobState, SavepointState, StreamState
-from headrace.store import job_changes, jobs, savepoints, stream_queries
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.streams import stream_queries
 
 _TASK_ATTEMPTS = 3
 _COPYING = {JobAction.SAVEPOINT, JobAction.STOP, JobAction.DELETE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.config.settings import Settings
 from headrace.control.jobs.job_sessions import open_check_session
 from headrace.control.jobs.manifest_files import write_manifest_text
 from headrace.control.jobs.places import JobPlaces
@@ -9,9 +10,8 @@ from headrace.control.jobs.tasks import submit_task
 from headrace.model.deployment import ChangeRecord, Job, JobAction, JobChange, JobVersion
 from headrace.model.job_messages import JobTask, RestoreSavepoint, TakeSavepoint, WriteManifests
 from headrace.model.text import new_id
-from headrace.settings import Settings
-from headrace.store import jobs, savepoints
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs, savepoints
 
 
 def get_job(tx: Tx, change: JobChange) -> Job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.config.settings import Settings
 from headrace.control.conf import check_conf, check_session_conf
 from headrace.control.jobs.compile import (
     check_definition,
@@ -30,8 +31,7 @@ from headrace.model.deployment import (
     VersionSpec,
 )
 from headrace.model.job import OnQueryChange
-from headrace.printable import describe_count
-from headrace.settings import Settings
+from headrace.text.printable import describe_count
 
 _MAX_BYTES = 4 * 1024 * 1024
 """Size of all files of a deployment together."""

@@ -19,8 +19,9 @@ from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.model.deployment import JobChange, OperationLease
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import CHANGE, ChangeStep
-from headrace.store import job_changes, operations
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes
 
 KIND = "job_change"
 """Kind of the operations that change jobs."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.config.settings import Settings
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session
-from headrace.durations import seconds_of
 from headrace.errors import SessionConflict
 from headrace.model.deployment import Job, JobSession, JobVersion
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind, SessionSpec
 from headrace.model.text import new_id
-from headrace.settings import Settings
-from headrace.store import sessions, statements, stream_queries
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries
+from headrace.text.durations import seconds_of
 
 _OWN_HINT = "Close that session, or give the job another `session`."
 _ACCEPTING = SESSION.live - {SessionState.CLOSING}

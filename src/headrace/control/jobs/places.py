@@ -6,8 +6,8 @@ import uuid
 
 from headrace.control.file_names import to_file_name
 from headrace.errors import InvalidLocation
+from headrace.files.places import identify, is_relative, join, to_hadoop_form
 from headrace.model.deployment import Job, JobQuery
-from headrace.storage.places import identify, is_relative, join, to_hadoop_form
 
 
 def normalize_location(location: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.control.context import NodeContext
-from headrace.store import job_changes
+from headrace.store.jobs import job_changes
 
 
 class PlanExpiry:

@@ -41,8 +41,10 @@ from headrace.model.deployment import (
 from headrace.model.job import JobDecision
 from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
 from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
-from headrace.store import job_changes, jobs, operations, savepoints, stream_queries
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.streams import stream_queries
 
 KIND = "plan"
 """Kind of the operations that plan deployments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
 from headrace.control.jobs.job_sessions import open_check_session
 from headrace.control.jobs.places import JobPlaces
@@ -12,10 +13,10 @@ from headrace.errors import LeaseLost
 from headrace.model.deployment import JobSession, OperationLease
 from headrace.model.job_messages import DeleteStates
 from headrace.model.lifecycle import SavepointState
-from headrace.printable import describe_count
-from headrace.settings import Settings
-from headrace.store import jobs, operations, savepoints
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs, savepoints
+from headrace.text.printable import describe_count
 
 KIND = "job_prune"
 """Kind of the operations that wait for a deletion."""

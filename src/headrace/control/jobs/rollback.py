@@ -15,8 +15,8 @@ from headrace.errors import VersionNotFound
 from headrace.model.deployment import Job, JobVersion, PlannedJob, Savepoint, VersionOrigin
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import SavepointState
-from headrace.store import jobs, savepoints
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs, savepoints
 
 _SHOWN = 100
 

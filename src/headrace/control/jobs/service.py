@@ -22,8 +22,9 @@ from headrace.model.deployment import (
 )
 from headrace.model.lifecycle import DeploymentState
 from headrace.model.stream_query import StreamQuery
-from headrace.store import job_changes, jobs, savepoints, stream_queries
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.streams import stream_queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
+from headrace.config.settings import Settings
 from headrace.control.jobs.job_queries import stop_queries
 from headrace.control.jobs.job_sessions import open_session
 from headrace.control.jobs.tasks import EndedTask, read_end
@@ -12,10 +13,9 @@ from headrace.errors import SessionConflict
 from headrace.model.deployment import ChangeRecord, JobAction, JobChange, JobVersion
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import ChangeStep, JobState
-from headrace.settings import Settings
-from headrace.store import job_changes, jobs
 from headrace.store.database import Tx
-from headrace.time_text import describe_duration
+from headrace.store.jobs import job_changes, jobs
+from headrace.text.times import describe_duration
 
 STOPPING = frozenset({JobAction.STOP, JobAction.DELETE})
 """Actions after which no query of the job runs."""

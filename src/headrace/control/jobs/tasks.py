@@ -10,8 +10,9 @@ from headrace.model.job_messages import CheckJobs, JobOutcome, JobTask, TakeSave
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import JOB_TASK, JOB_WRITE, NewStatement, StatementSpec
 from headrace.model.text import new_id
-from headrace.store import jobs, statements
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.statements import statements
 
 _LOST = Failure(code="task_lost", message="The statement of the task is deleted.")
 _NO_OUTCOME = Failure(

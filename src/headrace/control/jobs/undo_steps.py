@@ -21,8 +21,8 @@ from headrace.model.deployment import ChangeRecord, JobChange, JobVersion
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import ChangeStep, JobState
-from headrace.store import jobs
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
 
 _CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
 

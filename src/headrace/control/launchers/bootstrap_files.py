@@ -11,9 +11,9 @@ import threading
 from pathlib import Path
 
 from headrace.control.host.process_identity import HostIdentity, this_host
+from headrace.files.private_files import write_private
+from headrace.files.spark_properties import properties_file
 from headrace.model.messages import Bootstrap
-from headrace.private_files import write_private
-from headrace.spark_properties import properties_file
 
 _FILE = re.compile(r"\.?(headrace-[^.]+)\.(?:json|properties)(?:\.[0-9a-f]+)?")
 _writing = threading.Lock()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import headrace
-from headrace.private_files import write_private
+from headrace.files.private_files import write_private
 
 _ENTRY = """\
 import sys

@@ -8,11 +8,11 @@ import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
-from headrace.profiles import Profile
 
 _TIMEOUT_MINUTES = 7 * 24 * 60
 """Longest timeout that AWS accepts. Without a timeout, AWS ends a batch run after twelve hours."""

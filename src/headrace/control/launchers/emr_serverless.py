@@ -26,6 +26,8 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as ConnectionFailed
 
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.control.launchers.driver_package import DriverPackage, build_driver_package
 from headrace.control.launchers.emr_request import (
@@ -36,11 +38,9 @@ from headrace.control.launchers.emr_request import (
 from headrace.control.launchers.handoff_deletion import HandoffDeletion
 from headrace.control.launchers.remote_artifacts import upload_artifacts
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
-from headrace.home import HomeLayout
+from headrace.files import locations
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
-from headrace.storage import locations
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 _LIVE = ["SUBMITTED", "QUEUED", "PENDING", "SCHEDULED", "RUNNING", "CANCELLING"]

@@ -1,7 +1,7 @@
 """The files of a driver as objects in the results location, for backends that take no local files.
 
 All drivers of one version share the objects with their code. Each driver has its own bootstrap
-object, which it reads once (`storage/handoff.py`).
+object, which it reads once (`files/handoff.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from headrace.control.launchers.driver_package import DriverPackage
 from headrace.errors import LaunchFailed
+from headrace.files import handoff
+from headrace.files.locations import filesystem
+from headrace.files.places import join
 from headrace.model.messages import Bootstrap
-from headrace.storage import handoff
-from headrace.storage.locations import filesystem
-from headrace.storage.places import join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

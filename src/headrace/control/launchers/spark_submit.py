@@ -11,6 +11,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import find_java
 from headrace.control.launchers import process_group, spark_submit_command
@@ -39,13 +41,11 @@ from headrace.control.launchers.process_group import (
 )
 from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed
-from headrace.home import HomeLayout
+from headrace.files import handoff
+from headrace.files.spark_log import find_last_exception, read_tail
+from headrace.files.spark_properties import write_properties
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
-from headrace.spark_log import find_last_exception, read_tail
-from headrace.spark_properties import write_properties
-from headrace.storage import handoff
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from headrace.config.extras import install_command
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.driver_package import DriverPackage
 from headrace.control.launchers.kubernetes import pod_name, pod_namespace
 from headrace.errors import LaunchFailed
-from headrace.extras import install_command
-from headrace.profiles import Profile
 
 YARN = "yarn"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
-from headrace.private_files import create_private_folder
+from headrace.files.private_files import create_private_folder
 
 _LOG = logging.getLogger("headrace.launch")
 _DELETE_SECONDS = 10.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import cancel_queue, finish_close
-from headrace.store import takeovers
+from headrace.store.sessions import takeovers
 
 _BATCH = 100
 _CHUNKS = 20

@@ -9,7 +9,7 @@ from headrace.control.context import NodeContext
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.takeover import Takeovers
 from headrace.model.session import DriverLease, Session
-from headrace.store import sessions
+from headrace.store.sessions import sessions
 
 _CLOSE_SECONDS = 15.0
 

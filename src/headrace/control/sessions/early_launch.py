@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
 from headrace.control.caller import ANONYMOUS
 from headrace.control.launchers.base import Handle
 from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
@@ -22,8 +24,6 @@ from headrace.control.sessions.local_parts import LocalParts
 from headrace.control.sessions.pool_session import new_pool_session
 from headrace.errors import HeadraceError
 from headrace.model.session import DriverLease, NewSession
-from headrace.profiles import Profile
-from headrace.settings import Settings
 
 _LOG = logging.getLogger("headrace.launch")
 _FIRST_EPOCH = 1

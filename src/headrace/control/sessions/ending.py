@@ -8,16 +8,11 @@ from headrace.errors import Committing, SessionClosed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.statement import CancelReason
-from headrace.store import (
-    sessions,
-    statement_queue,
-    statement_transitions,
-    statements,
-    stream_transitions,
-    takeovers,
-)
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_queue, statement_transitions, statements
+from headrace.store.streams import stream_transitions
 
 
 def close_session(tx: Tx, session_id: str, *, actor: str, reason: str | None = None) -> None:

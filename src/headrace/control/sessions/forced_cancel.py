@@ -10,7 +10,7 @@ from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.takeover import Takeovers
 from headrace.store import nodes
-from headrace.store.limits import UnansweredCancel, set_cancel_note, unanswered_cancels
+from headrace.store.statements.limits import UnansweredCancel, set_cancel_note, unanswered_cancels
 
 _BATCH = 100
 _SHARED_DRIVER = (

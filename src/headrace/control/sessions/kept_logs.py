@@ -16,11 +16,11 @@ import time
 from headrace.control.context import NodeContext
 from headrace.control.sessions.log_files import read_log
 from headrace.control.worker_pool import WorkerPool
-from headrace.durations import seconds_of
 from headrace.errors import HeadraceError
-from headrace.storage import locations
-from headrace.storage.places import join
-from headrace.store import sessions
+from headrace.files import locations
+from headrace.files.places import join
+from headrace.store.sessions import sessions
+from headrace.text.durations import seconds_of
 
 _LOG = logging.getLogger("headrace.logs")
 _BATCH = 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.config.settings import Settings
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.local import LocalLauncher
-from headrace.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

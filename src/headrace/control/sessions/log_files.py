@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from headrace.files import locations
 from headrace.grammar.masking import mask_text
-from headrace.storage import locations
 
 _CONTEXT = 4096
 """Bytes before the end that is read, which may contain the name of the first secret in it."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.config.settings import Settings
 from headrace.control.limits import check_sessions
 from headrace.control.sessions.pool_session import new_pool_session
-from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
 from headrace.model.text import looks_like_id
-from headrace.settings import Settings
-from headrace.store import limits, sessions, warm_sessions
 from headrace.store.database import Tx
-from headrace.store.limits import Counted
+from headrace.store.sessions import sessions, warm_sessions
+from headrace.store.statements import limits
+from headrace.store.statements.limits import Counted
+from headrace.text.durations import seconds_of
 
 _SHOWN = 200
 """Largest number of characters of a name in a message."""

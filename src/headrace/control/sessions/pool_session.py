@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.durations import seconds_of
+from headrace.config.settings import Settings
 from headrace.model.session import NewSession
 from headrace.model.text import new_id
-from headrace.settings import Settings
+from headrace.text.durations import seconds_of
 
 
 def new_pool_session(settings: Settings, owner: str) -> NewSession:

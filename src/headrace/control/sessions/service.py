@@ -20,7 +20,7 @@ from headrace.model.session import (
     is_session_name,
 )
 from headrace.model.text import looks_like_id, new_id
-from headrace.store import sessions
+from headrace.store.sessions import sessions
 
 
 class Sessions:

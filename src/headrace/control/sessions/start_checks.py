@@ -24,7 +24,7 @@ from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.takeover import Takeovers
 from headrace.errors import BackendUnreachable, DriverOnOtherHost
 from headrace.model.session import DriverLease, Session
-from headrace.store import takeovers
+from headrace.store.sessions import takeovers
 
 _LOG = logging.getLogger("headrace.launch")
 _BATCH = 100

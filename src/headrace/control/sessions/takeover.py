@@ -31,8 +31,11 @@ from headrace.errors import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
-from headrace.store import nodes, sessions, statements, stream_transitions, takeovers
+from headrace.store import nodes
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statements
+from headrace.store.streams import stream_transitions
 
 _LOG = logging.getLogger("headrace.takeover")
 _BATCH = 100

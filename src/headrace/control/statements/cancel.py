@@ -6,8 +6,9 @@ from headrace.errors import AlreadyEnded, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
-from headrace.store import statement_transitions, stream_queries
 from headrace.store.database import Tx
+from headrace.store.statements import statement_transitions
+from headrace.store.streams import stream_queries
 
 
 def request_cancel(tx: Tx, statement: Statement, *, actor: str, force: bool = False) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from headrace.errors import InvalidRequest, ResultLocationDenied
+from headrace.files.places import check_has_no_password, is_below
 from headrace.model.statement import MAX_PARAMETERS, Parameter
-from headrace.storage.places import check_has_no_password, is_below
 
 
 def check_result_location(location: str | None, allowed: list[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.errors import StatementNotFound
 from headrace.model.statement import Statement
 from headrace.model.text import looks_like_id
-from headrace.store import statements
 from headrace.store.database import Tx
+from headrace.store.statements import statements
 
 _SHOWN = 200
 """Largest number of characters of an id in a message."""

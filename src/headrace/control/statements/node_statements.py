@@ -20,8 +20,9 @@ from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.results.node_result import make_text_result
-from headrace.store import sessions, statement_transitions
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions
 
 
 class NodeStatements:

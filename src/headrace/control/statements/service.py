@@ -25,7 +25,6 @@ from headrace.control.statements.session_locks import lock_sessions
 from headrace.control.statements.waiting import WaitReasons
 from headrace.control.streams import submission
 from headrace.control.views import submission as view_submission
-from headrace.durations import seconds_of
 from headrace.errors import (
     IdempotencyConflict,
     InvalidRequest,
@@ -47,10 +46,12 @@ from headrace.model.statement import (
 )
 from headrace.model.text import new_id
 from headrace.results.reader import Rows, open_rows
-from headrace.store import idempotency, results, sessions, statements
 from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
+from headrace.store.sessions import sessions
+from headrace.store.statements import idempotency, results, statements
+from headrace.text.durations import seconds_of
 
 _SLOW = timedelta(minutes=1)
 """Time from which on a statement is slow, unless the caller names another."""

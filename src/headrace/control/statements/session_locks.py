@@ -9,8 +9,8 @@ from headrace.grammar.materialized_views import MaterializedViewStatement, ViewA
 from headrace.grammar.parse import Command
 from headrace.grammar.stream_statements import QueryAction, QueryStatement
 from headrace.model.stream_query import StreamQuery
-from headrace.store import sessions
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
 
 
 def lock_sessions(tx: Tx, owner: str, command: Command | None, session_id: str) -> None:

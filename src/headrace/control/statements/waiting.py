@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.statement import Statement, WaitCode, WaitingFor
-from headrace.printable import describe_count
-from headrace.store import wait_view
 from headrace.store.database import Database
-from headrace.store.limits import Limit
-from headrace.store.wait_view import LockView, QueueView
+from headrace.store.statements import wait_view
+from headrace.store.statements.limits import Limit
+from headrace.store.statements.wait_view import LockView, QueueView
+from headrace.text.printable import describe_count
 
 
 class WaitReasons:

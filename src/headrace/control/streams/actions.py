@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from headrace.config.settings import Settings
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.lookup import find_query, lock_query
-from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound, StreamStateConflict
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
@@ -20,9 +20,11 @@ from headrace.model.stream_action import (
 )
 from headrace.model.stream_query import ADHOC_SCOPE, EndReason, StreamQuery
 from headrace.model.text import new_id
-from headrace.settings import Settings
-from headrace.store import jobs, sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_queries, stream_transitions, views
+from headrace.text.durations import seconds_of
 
 _ACCEPTING = SESSION.live - {SessionState.CLOSING}
 

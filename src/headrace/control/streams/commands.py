@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.config.settings import Settings
 from headrace.control.streams.actions import act
 from headrace.control.streams.lookup import find_query
 from headrace.errors import DefinitionNotFound, HeadraceError
@@ -26,10 +27,9 @@ from headrace.model.statement import Statement
 from headrace.model.stream_action import StreamAction
 from headrace.model.stream_query import ADHOC_SCOPE, Definition, DefinitionKind, StreamQuery
 from headrace.results.node_result import make_text_result
-from headrace.settings import Settings
-from headrace.store import definitions, stream_queries
 from headrace.store.database import Tx
-from headrace.time_text import format_utc
+from headrace.store.streams import definitions, stream_queries
+from headrace.text.times import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of queries that SHOW STREAMS lists."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.errors import InvalidLocation
+from headrace.files.places import check_has_no_password
 from headrace.grammar.clauses import Options
 from headrace.grammar.text import find_position
 from headrace.model.stream_providers import CHECKPOINT_OPTION
-from headrace.storage.places import check_has_no_password
 
 _LOCATIONS = {"path", CHECKPOINT_OPTION.lower()}
 

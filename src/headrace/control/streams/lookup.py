@@ -6,8 +6,9 @@ from headrace.errors import StreamNotFound
 from headrace.model.lifecycle import STREAM
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.model.text import looks_like_id
-from headrace.store import sessions, stream_queries
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_queries
 
 _MAX_DOTS = 10
 """Largest number of ways in which a name is read."""

@@ -11,7 +11,7 @@ from headrace.control.streams.lookup import find_query
 from headrace.grammar.masking import mask_statement
 from headrace.model.stream_action import StreamAction
 from headrace.model.stream_query import QueryProgress, StreamQuery
-from headrace.store import stream_progress, stream_queries
+from headrace.store.streams import stream_progress, stream_queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

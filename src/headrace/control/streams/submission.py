@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.config.settings import Settings
 from headrace.control.file_names import to_file_name
 from headrace.control.places import SessionPlaces
 from headrace.control.streams.checks import (
@@ -19,6 +20,7 @@ from headrace.control.streams.checks import (
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.session_views import list_streams_read, order_views
 from headrace.errors import CheckpointOfOtherSink, InvalidSetting, InvalidStatement
+from headrace.files.places import join
 from headrace.grammar.clauses import Options
 from headrace.grammar.parse import Command
 from headrace.grammar.stream_statements import (
@@ -32,10 +34,9 @@ from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import ADHOC_SCOPE, DefinitionKind, NewStreamQuery, QuerySpec
 from headrace.model.text import new_id
-from headrace.settings import Settings
-from headrace.storage.places import join
-from headrace.store import definitions, sessions, stream_queries
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.streams import definitions, stream_queries
 
 _KEPT = (CreateStream, CreateStreamAs, CreateSink, SaveStream)
 _MAX_TEXT = 64 * 1024

@@ -27,16 +27,11 @@ from headrace.model.materialized_view import (
 from headrace.model.result import ResultReport
 from headrace.model.stream_query import EndReason, StreamQuery
 from headrace.results.node_result import make_text_result
-from headrace.store import (
-    catalog_intents,
-    sessions,
-    stream_progress,
-    stream_queries,
-    stream_transitions,
-    views,
-)
+from headrace.store import catalog_intents
 from headrace.store.database import Tx
-from headrace.time_text import format_utc
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_progress, stream_queries, stream_transitions, views
+from headrace.text.times import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of views that SHOW MATERIALIZED VIEWS lists."""

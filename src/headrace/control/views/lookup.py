@@ -9,8 +9,10 @@ from headrace.model.lifecycle import STATEMENT, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
-from headrace.store import statements, stream_queries, transactions, views
+from headrace.store import transactions
 from headrace.store.database import Tx
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries, views
 
 
 def find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from headrace.config.settings import Settings
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.submission import QueryPlaces
 from headrace.control.views.lookup import lock_view
-from headrace.durations import parse_duration
 from headrace.errors import CheckpointOfOtherSink, InvalidStatement
 from headrace.grammar.materialized_views import (
     CreateMaterializedView,
@@ -20,9 +20,9 @@ from headrace.model.materialized_view import AUTO_REFRESH_SINK, MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec, RefreshedView
 from headrace.model.text import new_id
-from headrace.settings import Settings
-from headrace.store import stream_queries, views
 from headrace.store.database import Tx
+from headrace.store.streams import stream_queries, views
+from headrace.text.durations import parse_duration
 
 _MAX_TEXT = 64 * 1024
 """Largest statement whose text a driver needs again and again."""

@@ -23,6 +23,8 @@ from headrace.driver.output.task import (
 )
 from headrace.driver.output.task_outputs import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
+from headrace.files import locations
+from headrace.files.places import join, local_path
 from headrace.model.result import (
     Disposition,
     Manifest,
@@ -35,8 +37,6 @@ from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.manifest import write_manifest
 from headrace.results.reader import group_into_chunks
 from headrace.results.schema import Schema, TypeKind, parse_schema
-from headrace.storage import locations
-from headrace.storage.places import join, local_path
 
 # A LIMIT in Spark avoids work, but a single task then writes all rows. With a row limit of at least
 # this number, each task stops by itself, and the driver cuts the result.

@@ -22,11 +22,11 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.link import LinkRefused, NoNodeAnswers
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import CheckpointInUse, CheckpointMarkerInvalid, LeaseLost
+from headrace.files.places import join
 from headrace.model.failure import Failure
 from headrace.model.messages import MARKER_FORMAT, CheckpointMarker, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import DesiredQuery
-from headrace.storage.places import join
 
 MARKER = ".headrace-owner.json"
 _LOG = logging.getLogger("headrace.driver.streams")

@@ -12,10 +12,10 @@ import signal
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from headrace.config.home import HomeLayout
 from headrace.errors import InvalidSetting
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.private_files import belongs_to_other_user, write_private
+from headrace.files.file_locks import lock_file
+from headrace.files.private_files import belongs_to_other_user, write_private
 
 REPLACE_SIGNAL = signal.SIGUSR1
 """Signal to an embedded node: end, but leave the drivers to the next node of the home."""

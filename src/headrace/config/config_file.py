@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from headrace.errors import InvalidSetting
-from headrace.private_files import belongs_to_other_user
+from headrace.files.private_files import belongs_to_other_user
 
 VARIABLE_PREFIX = "HEADRACE_"
 FILE_VARIABLE = "HEADRACE_CONFIG"

@@ -29,9 +29,11 @@ from headrace.model.stream_query import (
     describe_end,
 )
 from headrace.model.text import new_id
-from headrace.store import catalog_intents, events, jobs, stream_queries
+from headrace.store import catalog_intents, events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.streams import stream_queries
 from headrace.store.tables import stream_queries as table
 
 _STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import secrets
 
-from headrace.storage import locations
-from headrace.storage.places import join
+from headrace.files import locations
+from headrace.files.places import join
 
 _FOLDER = "handoff"
 

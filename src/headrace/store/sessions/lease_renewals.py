@@ -11,7 +11,7 @@ from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.sessions import HAS_LIVE, LEASED_STATES
+from headrace.store.sessions.sessions import HAS_LIVE, LEASED_STATES
 from headrace.store.tables import sessions, statements
 
 # Every driver runs this statement every few seconds.

@@ -14,12 +14,13 @@ from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, NewSession, Session, SessionKind, Snapshot
 from headrace.model.statement import PendingHookCall
-from headrace.store import events, results
+from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.records import row_to_session, spec_to_columns, starts_with
-from headrace.store.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
+from headrace.store.statements import results
+from headrace.store.streams.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
 from headrace.store.tables import OPEN_POOL, pending_hook_calls, sessions, snapshots, statements
 
 

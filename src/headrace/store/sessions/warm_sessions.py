@@ -11,7 +11,7 @@ from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions import build_name_error, fetch, select_live
+from headrace.store.sessions.sessions import build_name_error, fetch, select_live
 from headrace.store.tables import WARM, sessions
 
 UNASSIGNED_OWNER = ""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.private_files import create_private_folder
+from headrace.files.private_files import create_private_folder
 
 DEFAULT_HOME = Path(".headrace")
 

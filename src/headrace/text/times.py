@@ -1,7 +1,7 @@
 """Times as text: lengths of time for people, instants for programs.
 
 Lists, pages and messages show each length of time in one format, in at most two units. The form
-`30m`, in which users write durations, is the subject of `headrace.durations`.
+`30m`, in which users write durations, is the subject of `headrace.text.durations`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,12 @@ from sqlalchemy import bindparam, exists, func, select, update
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import CancelReason, StatementEnd
-from headrace.store import events, stream_queries, stream_transitions, views
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import session_topic, statement_topic
-from headrace.store.statement_queries import END_COLUMNS
+from headrace.store.statements.statement_queries import END_COLUMNS
+from headrace.store.streams import stream_queries, stream_transitions, views
 from headrace.store.tables import statements, transactions
 
 CHUNK = 200

@@ -19,18 +19,20 @@ from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, FencedDriver, FlightAccess, Session
 from headrace.model.statement import RETRIED
 from headrace.model.transaction import Transaction
-from headrace.store import events, nodes, results, stream_queries
+from headrace.store import events, nodes
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.limits import has_other_work
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions import LEASED_STATES, add_hook_calls, fetch, select_leased
-from headrace.store.statement_transitions import (
+from headrace.store.sessions.sessions import LEASED_STATES, add_hook_calls, fetch, select_leased
+from headrace.store.statements import results
+from headrace.store.statements.limits import has_other_work
+from headrace.store.statements.statement_transitions import (
     change_state,
     commit_in_doubt,
     outcome_of_cancel,
     record,
 )
+from headrace.store.streams import stream_queries
 from headrace.store.tables import sessions, statements, transactions
 from headrace.store.transactions import live as find_live_transaction
 

@@ -16,14 +16,20 @@ from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Progress, Statement, StatementEnd
-from headrace.store import events, results, statement_queue, stream_transitions, transactions, views
+from headrace.store import events, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.limits import Limit, may_claim
-from headrace.store.locks import LockedStatement, lock_owned_statement, lock_statement
 from headrace.store.notifications import session_topic, statement_topic
 from headrace.store.records import row_to_statement
-from headrace.store.statement_queries import LOCK_CLAIMING_SESSION, claim_oldest, update_state
+from headrace.store.statements import results, statement_queue
+from headrace.store.statements.limits import Limit, may_claim
+from headrace.store.statements.locks import LockedStatement, lock_owned_statement, lock_statement
+from headrace.store.statements.statement_queries import (
+    LOCK_CLAIMING_SESSION,
+    claim_oldest,
+    update_state,
+)
+from headrace.store.streams import stream_transitions, views
 from headrace.store.tables import statements
 
 _ENTITY = "statement"

@@ -15,8 +15,8 @@ import fsspec
 import pyarrow as pa
 
 from headrace.errors import ResultsUnavailable
-from headrace.private_files import write_private
-from headrace.storage.places import join, local_path, mask_password
+from headrace.files.places import join, local_path, mask_password
+from headrace.files.private_files import write_private
 
 
 def filesystem(location: str) -> tuple[Any, str]:

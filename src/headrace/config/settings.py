@@ -22,12 +22,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from headrace.conf_policy import NO_CONF_POLICY, ConfPolicy
-from headrace.config_file import find_config_file, nearest_variable, refuse_foreign_settings
-from headrace.errors import InvalidSetting
-from headrace.home import DEFAULT_HOME, HomeLayout, cache_folder
-from headrace.profiles import Profile
-from headrace.settings_sections import (
+from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
+from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
+from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
+from headrace.config.profiles import Profile
+from headrace.config.sections import (
     CatalogSettings,
     ClusterSettings,
     EmbeddedSettings,
@@ -44,6 +43,7 @@ from headrace.settings_sections import (
     StoreSettings,
     StreamSettings,
 )
+from headrace.errors import InvalidSetting
 
 _KEYS_KEPT = timedelta(hours=24)
 

@@ -29,8 +29,6 @@ from headrace.model.lifecycle import (
 )
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
-from headrace.printable import describe_count
-from headrace.store import results, statement_queue
 from headrace.store.clock import Instant, clock, seconds_between
 from headrace.store.database import Tx
 from headrace.store.notifications import NO_PROCESS, SEVERAL, session_topic
@@ -43,9 +41,11 @@ from headrace.store.records import (
     spec_to_columns,
     starts_with,
 )
-from headrace.store.statement_transitions import record
+from headrace.store.statements import results, statement_queue
+from headrace.store.statements.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
+from headrace.text.printable import describe_count
 
 _LIVE = statements.c.ended_at.is_(None)
 _ROWS = "inline_rows"

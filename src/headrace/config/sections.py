@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from headrace.durations import Duration
-from headrace.profiles import Section
+from headrace.config.profiles import Section
+from headrace.text.durations import Duration
 
 DEFAULT_PORT = 8040
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from headrace.durations import Duration
+from headrace.text.durations import Duration
 
 _REQUIRED_KEYS = {"emr-serverless": ("application_id", "execution_role_arn")}
 
