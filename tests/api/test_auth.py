@@ -13,7 +13,7 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from headrace.api import process
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.config.settings import Settings
-from headrace.control.home_token import load_or_create_token
+from headrace.control.host.home_ownership import load_or_create_token
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 

@@ -16,7 +16,7 @@ from headrace.config.settings import Settings
 from headrace.control.catalog_claim import identify_catalog
 from headrace.control.host import process_identity
 from headrace.control.node import Node
-from headrace.control.sessions.local_parts import LocalParts
+from headrace.control.sessions.early_launch import LocalParts
 from headrace.errors import CatalogMismatch
 from headrace.model.catalog import CatalogRecord
 from headrace.model.lifecycle import NodeState

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 from headrace.config.home import HomeLayout
 from headrace.control import periodic_tasks, retention
-from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.launchers.bootstrap_files import TemporaryFolders
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
 from headrace.store.clock import clock

@@ -17,8 +17,8 @@ from fastapi.responses import StreamingResponse
 
 from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.result_responses import MEDIA_TYPES, ResultFormat, read_blocks
-from headrace.control.result_reads import Reads
 from headrace.control.statements.service import may_be_read_early
+from headrace.control.worker_pool import Reads
 from headrace.errors import HeadraceError, ResultIncomplete, StatementNotFound
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition

@@ -21,8 +21,7 @@ from headrace.config.extras import resume_garbage_collection
 from headrace.config.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
 from headrace.config.settings import Settings
 from headrace.control.host.home_ownership import own_home, refuse_second_node
-from headrace.control.sessions.early_launch import launch_early
-from headrace.control.sessions.local_parts import LocalParts
+from headrace.control.sessions.early_launch import LocalParts, launch_early
 from headrace.errors import InvalidSetting
 
 if TYPE_CHECKING:

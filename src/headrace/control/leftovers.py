@@ -12,8 +12,7 @@ from contextlib import suppress
 
 from headrace.control.context import NodeContext
 from headrace.control.launchers import process_group
-from headrace.control.launchers.bootstrap_files import BootstrapFiles
-from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.files import locations

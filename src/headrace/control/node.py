@@ -14,51 +14,49 @@ from headrace import __version__
 from headrace.config.node_file import NodeFile
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
-from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.conf import check_profiles
 from headrace.control.context import NodeContext
-from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
-from headrace.control.home_token import load_or_create_token
-from headrace.control.host.idle_shutdown import IdleShutdown
+from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
 from headrace.control.host.process_identity import this_host
 from headrace.control.jobs import job_changer, planning, pruning
 from headrace.control.jobs.operation_runner import OperationRunner
-from headrace.control.jobs.plan_expiry import PlanExpiry
+from headrace.control.jobs.planning import PlanExpiry
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.limits import FreePlaces
-from headrace.control.metrics import NodeMetrics, StoreMetrics, make_request_durations
+from headrace.control.metrics import (
+    NodeMetrics,
+    StatementMetrics,
+    StoreMetrics,
+    make_request_durations,
+)
 from headrace.control.node_lease import ExpiredNodes, NodeLease
-from headrace.control.nodes import Nodes
+from headrace.control.nodes import Drain, Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.placement import check_locations, check_placement
-from headrace.control.result_reads import ResultReads
 from headrace.control.retention import Retention
-from headrace.control.sessions.closing import Closings
-from headrace.control.sessions.driver_ends import DriverEnds
-from headrace.control.sessions.early_launch import EarlyLaunch
-from headrace.control.sessions.forced_cancel import ForcedCancels
+from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
+from headrace.control.sessions.ending import Closings
 from headrace.control.sessions.launch import Launches
-from headrace.control.sessions.local_parts import LocalParts
 from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.start_checks import StartChecks
-from headrace.control.sessions.takeover import Takeovers
+from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
-from headrace.control.statement_metrics import StatementMetrics
+from headrace.control.statements.cancel import ForcedCancels
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
-from headrace.control.wake_ups import WakeUps
-from headrace.control.worker_pool import WorkerPool
+from headrace.control.wake_ups import AwaitedEnds, WakeUps
+from headrace.control.worker_pool import ResultReads, WorkerPool
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.files.private_files import write_private
 from headrace.model.lifecycle import NodeState

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from headrace.config.settings import Settings
 from headrace.errors import InvalidSetting
@@ -43,3 +44,12 @@ class SessionPlaces:
         if first is None or second is None:
             return first is second
         return self.identify(first) == self.identify(second)
+
+
+def to_file_name(name: str) -> str:
+    """Return one segment of a path for a name, which can contain any character.
+
+    Different names have different segments, and no segment leaves the directory.
+    """
+    segment = quote(name, safe="")
+    return segment.replace(".", "%2E") if segment in {".", ".."} else segment

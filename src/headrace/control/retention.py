@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
-from headrace.control.sessions.kept_logs import KeptLogs
+from headrace.control.sessions.session_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.files.locations import delete

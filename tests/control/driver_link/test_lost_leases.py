@@ -13,7 +13,7 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
 from headrace.api.routes.driver_link import CALLS
-from headrace.control.driver_link import table_journal, table_writes
+from headrace.control.driver_link import table_journal
 from headrace.errors import LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -180,7 +180,7 @@ def test_a_driver_that_loses_its_session_during_a_request_for_a_lock_gets_lease_
     statement_id = str(node.submit(INSERT, session=session_id)["id"])
     driver.claim()
     change_session(node, session_id, "epoch = 2")
-    lose_after_first_check(monkeypatch, table_writes)
+    lose_after_first_check(monkeypatch, table_journal)
     response = driver._client.post("/begin_write", json=make_message("begin_write", statement_id))
     assert response.json()["code"] == "lease_lost"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.store import new_statement, running_session
 
 from headrace.config.home import HomeLayout
-from headrace.control.host.idle_shutdown import IdleShutdown
+from headrace.control.host.home_ownership import IdleShutdown
 from headrace.files.file_locks import lock_file
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.in_process_node import make_settings
 
-from headrace.control.jobs.drafts import JobDraft, read_drafts
-from headrace.control.jobs.requests import PlanRequest
+from headrace.control.jobs.drafts import JobDraft, PlanRequest, read_drafts
 from headrace.deploy.problems import SourceText
 from headrace.errors import InvalidManifests
 

@@ -12,7 +12,7 @@ from botocore.validate import ParamValidator
 
 from headrace.config.profiles import Profile
 from headrace.control.launchers.base import LaunchRequest
-from headrace.control.launchers.emr_request import (
+from headrace.control.launchers.emr_serverless import (
     build_job_run,
     check_nodes_are_reachable,
     remote_bootstrap,

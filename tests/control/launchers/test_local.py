@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 from headrace.config.extras import EXTRAS, install_command
 from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
-from headrace.control.launchers import bootstrap_files, temporary_folders
+from headrace.control.launchers import bootstrap_files
 from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
@@ -188,7 +188,7 @@ def test_a_slow_deletion_delays_no_sweep_and_a_kill_for_a_short_time_only(
         resume.wait(30)
 
     monkeypatch.setattr(shutil, "rmtree", delete_slowly)
-    monkeypatch.setattr(temporary_folders, "_DELETE_SECONDS", 0.2)
+    monkeypatch.setattr(bootstrap_files, "_DELETE_SECONDS", 0.2)
     launcher = LocalLauncher(HomeLayout.at(tmp_path))
     profile = Profile(python=write_failing_interpreter(tmp_path / "python"))
     try:

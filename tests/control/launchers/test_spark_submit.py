@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
-from headrace.control.launchers import handoff_deletion
+from headrace.control.launchers import remote_artifacts
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
 from headrace.files import handoff
@@ -40,7 +40,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         resume.wait(30)
 
     monkeypatch.setattr(handoff, "delete_handoffs", hang)
-    monkeypatch.setattr(handoff_deletion, "_SECONDS", 0.2)
+    monkeypatch.setattr(remote_artifacts, "_SECONDS", 0.2)
     yield begun
     resume.set()
 

@@ -20,8 +20,7 @@ from tests.support.waiting import wait_until
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.sessions.closing import Closings
-from headrace.control.sessions.ending import close_session, finish_close
+from headrace.control.sessions.ending import Closings, close_session, finish_close
 from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease

@@ -16,8 +16,7 @@ from tests.support.store import get_session
 from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
-from headrace.control.sessions.early_launch import EarlyLaunch, launch_early
-from headrace.control.sessions.local_parts import LocalParts
+from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts, launch_early
 from headrace.errors import Unauthorized
 from headrace.model.lifecycle import SessionState
 

@@ -12,8 +12,8 @@ from fastapi.responses import StreamingResponse
 from headrace.api.http.content_negotiation import preferred_media_type
 from headrace.api.http.responses import json_response
 from headrace.api.http.serializers import statement_body
-from headrace.control.result_reads import Reads
 from headrace.control.statements.service import Statements
+from headrace.control.worker_pool import Reads
 from headrace.errors import NotAcceptable, ResultGone
 from headrace.model.result import Disposition
 from headrace.model.statement import Statement

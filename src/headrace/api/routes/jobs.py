@@ -23,7 +23,7 @@ from headrace.api.http.job_serializers import deployment_body, job_body, version
 from headrace.api.http.paging import Limit
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.control.jobs.requests import PlanRequest, SourceText
+from headrace.control.jobs.drafts import PlanRequest, SourceText
 
 JobRef = Annotated[str, Path(description="name of the job", max_length=100)]
 DeploymentRef = Annotated[str, Path(description="id of the deployment", max_length=100)]

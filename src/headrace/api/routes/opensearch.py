@@ -29,7 +29,7 @@ from headrace.api.http.strict_json import StrictRoute, UnsupportedMediaType
 from headrace.config.settings import Settings
 from headrace.control.caller import Caller
 from headrace.control.node import Node
-from headrace.control.result_reads import Reads
+from headrace.control.worker_pool import Reads
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState, StatementState

@@ -10,14 +10,12 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.assignments import assign_again, claim_next_assignment
-from headrace.control.driver_link.checkpoints import CheckpointMarks
 from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.control.driver_link.moved_links import Polled, move_link
 from headrace.control.driver_link.outcomes import (
     accept_outcome,
     check_holder,
@@ -25,9 +23,8 @@ from headrace.control.driver_link.outcomes import (
     save_report,
 )
 from headrace.control.driver_link.renewals import Renewals
-from headrace.control.driver_link.streams import find_streams, store_definition
-from headrace.control.driver_link.table_journal import TableJournal
-from headrace.control.driver_link.table_writes import WriteLocks
+from headrace.control.driver_link.streams import CheckpointMarks, find_streams, store_definition
+from headrace.control.driver_link.table_journal import TableJournal, WriteLocks
 from headrace.control.driver_link.views import (
     ViewWrites,
     check_written,
@@ -36,6 +33,7 @@ from headrace.control.driver_link.views import (
 from headrace.control.driver_link.waiting_polls import WaitingPolls
 from headrace.control.limits import running_limit
 from headrace.control.sessions.launch_request import hash_token
+from headrace.control.wake_ups import AwaitedEnds
 from headrace.errors import (
     DriverLost,
     LeaseLost,
@@ -62,7 +60,7 @@ from headrace.model.messages import (
 from headrace.model.session import DriverLease, Session
 from headrace.model.stream_query import DesiredQueries
 from headrace.store import table_writes, transactions
-from headrace.store.database import Precedence, Tx
+from headrace.store.database import Database, Precedence, Tx
 from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
 from headrace.store.sessions import sessions, takeovers
@@ -70,6 +68,24 @@ from headrace.store.sessions.lease_renewals import DriverView
 from headrace.store.statements import limits, statement_transitions
 from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.streams import stream_queries
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The orders for a driver, and whether it polled another process before."""
+
+    orders: Orders
+    link_moved: bool
+
+
+def move_link(database: Database, lease: DriverLease, view: DriverView) -> bool:
+    """Ask for the wake-ups of a driver that polled another process. Return whether it did."""
+    if not database.is_shared or view.link_process == database.process:
+        return False
+    with database.write("link.move") as tx:
+        sessions.move_link(tx, lease, database.process)
+    return True
+
 
 ObserveStart = Callable[[Session, Session], None]
 """Takes a session as it was before its driver was up, and as it is then."""

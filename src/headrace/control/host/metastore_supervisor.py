@@ -28,11 +28,29 @@ from pathlib import Path
 from types import FrameType
 from xml.sax.saxutils import escape
 
+import psutil
+
 from headrace.config.extras import install_command
 from headrace.control.host.child_environment import CHILD_UMASK
-from headrace.control.host.orphaned_metastores import FOLDER_OPTION, kill_orphaned_metastores
 from headrace.files.file_locks import exclusive_lock
 from headrace.files.private_files import create_private_folder, write_private
+
+FOLDER_OPTION = "-Dheadrace.metastore="
+"""JVM option with the folder of the metastore, by which its process can be found."""
+_KILL_SECONDS = 10
+
+
+def kill_orphaned_metastores(folder: Path) -> None:
+    """Kill the metastores of a folder, which has no supervisor.
+
+    They would keep the files of Derby locked, and the port in use.
+    """
+    for process in psutil.process_iter(["cmdline"]):
+        if f"{FOLDER_OPTION}{folder}" in (process.info["cmdline"] or []):
+            _LOG.warning("killing process %d, a metastore without a supervisor", process.pid)
+            process.kill()
+            process.wait(timeout=_KILL_SECONDS)
+
 
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from headrace.control.file_names import to_file_name
+from headrace.control.places import to_file_name
 from headrace.control.streams.checks import (
     check_create_sink,
     check_create_stream,

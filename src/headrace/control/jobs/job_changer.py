@@ -12,9 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.change_steps import ChangeSteps
-from headrace.control.jobs.step_effects import StepResult
-from headrace.control.jobs.undo_steps import UndoSteps
+from headrace.control.jobs.change_steps import ChangeSteps, StepResult, UndoSteps
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.model.deployment import JobChange, OperationLease
 from headrace.model.failure import Failure

@@ -9,8 +9,8 @@ from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
+from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.jobs.requests import PlanRequest
 from headrace.errors import DeploymentNotFound, JobNotFound
 from headrace.model.deployment import (
     Deployment,

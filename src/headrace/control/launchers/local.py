@@ -19,14 +19,13 @@ from headrace.control.launchers.base import (
     Handle,
     LaunchRequest,
 )
-from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.process_group import (
     HOST_RESTARTED,
     ChildGroups,
     ProcessGroup,
     describe_exit,
 )
-from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import LaunchFailed
 from headrace.model.session import DriverLease
 

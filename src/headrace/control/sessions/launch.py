@@ -8,8 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from headrace.config.profiles import Profile
-from headrace.control.backend_pace import BackendPace
-from headrace.control.backend_pools import BackendPools
+from headrace.control.backend_pools import BackendPace, BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host

@@ -6,15 +6,26 @@ from dataclasses import replace
 
 from headrace.config.settings import Settings
 from headrace.control.limits import check_sessions
-from headrace.control.sessions.pool_session import new_pool_session
 from headrace.errors import SessionNotFound
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
-from headrace.model.text import looks_like_id
+from headrace.model.text import looks_like_id, new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, warm_sessions
 from headrace.store.statements import limits
 from headrace.store.statements.limits import Counted
 from headrace.text.durations import seconds_of
+
+
+def new_pool_session(settings: Settings, owner: str) -> NewSession:
+    """Return a pool session that is not in the store yet."""
+    return NewSession(
+        id=new_id("se"),
+        owner=owner,
+        idle_seconds=seconds_of(settings.sessions.pool_idle_timeout),
+        parallelism=settings.sessions.pool_parallelism,
+        pool=True,
+    )
+
 
 _SHOWN = 200
 """Largest number of characters of a name in a message."""

@@ -14,8 +14,7 @@ import logging
 import time
 from functools import partial
 
-from headrace.control.backend_pace import BackendPace
-from headrace.control.backend_pools import BackendPools
+from headrace.control.backend_pools import BackendPace, BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle

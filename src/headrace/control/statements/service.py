@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,33 +18,41 @@ from headrace.control.sessions.opening import (
     resolve_session,
 )
 from headrace.control.statements.cancel import request_cancel
-from headrace.control.statements.checks import check_parameters, check_result_location
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
 from headrace.control.statements.lookup import check_owner, get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
-from headrace.control.statements.session_locks import lock_sessions
 from headrace.control.statements.waiting import WaitReasons
 from headrace.control.streams import submission
+from headrace.control.streams.actions import find_query
 from headrace.control.views import submission as view_submission
+from headrace.control.views.lookup import find_refresh_query, find_view
 from headrace.errors import (
     IdempotencyConflict,
     InvalidRequest,
+    MaterializedViewNotFound,
     NoResult,
+    ResultLocationDenied,
     ResultNotReady,
     SessionEnded,
+    StreamNotFound,
 )
-from headrace.grammar.parse import ParsedStatement, parse
-from headrace.grammar.stream_statements import SaveStream
+from headrace.files.places import check_has_no_password, is_below
+from headrace.grammar.materialized_views import MaterializedViewStatement, ViewAction
+from headrace.grammar.parse import Command, ParsedStatement, parse
+from headrace.grammar.stream_statements import QueryAction, QueryStatement, SaveStream
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
+    MAX_PARAMETERS,
     REFRESH_VIEW,
     NewStatement,
+    Parameter,
     Statement,
     StatementSpec,
     StatementView,
 )
+from headrace.model.stream_query import StreamQuery
 from headrace.model.text import new_id
 from headrace.results.reader import Rows, open_rows
 from headrace.store.database import Tx
@@ -52,6 +61,64 @@ from headrace.store.records import Page
 from headrace.store.sessions import sessions
 from headrace.store.statements import idempotency, results, statements
 from headrace.text.durations import seconds_of
+
+
+def lock_sessions(tx: Tx, owner: str, command: Command | None, session_id: str) -> None:
+    """Lock the session of a statement that acts on a query, together with the session of the query.
+
+    The insertion of the statement locks the first one, and the action the other one. Statements in
+    the sessions of each other's queries would otherwise wait for each other.
+    """
+    query = _find_affected(tx, owner, command)
+    if query is not None:
+        sessions.lock_all(tx, {session_id, query.session_id})
+
+
+def _find_affected(tx: Tx, owner: str, command: Command | None) -> StreamQuery | None:
+    """Return the query that a statement of an owner changes, or None."""
+    try:
+        if isinstance(command, QueryStatement) and command.action is not QueryAction.SHOW:
+            return find_query(tx, owner, ".".join(command.query))
+        if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.DROP:
+            return find_refresh_query(tx, find_view(tx, owner, command.name))
+    except (StreamNotFound, MaterializedViewNotFound):
+        return None
+    return None
+
+
+def check_result_location(location: str | None, allowed: list[str]) -> None:
+    """Raise ResultLocationDenied unless the location is one of the allowed ones, or below one.
+
+    Nodes read and delete the files at a result's location, with their own rights. Links are
+    resolved: a link below an allowed location must not lead to another place.
+
+    Raises InvalidLocation if the location contains a password.
+    """
+    if location is None:
+        return
+    check_has_no_password(location)
+    has_dots = not {".", ".."}.isdisjoint(location.split("/"))
+    if has_dots or not any(is_below(location, parent) for parent in allowed):
+        raise ResultLocationDenied(
+            f"result_location {location!r} is not below a location that the setting"
+            f" results.allowed lists ({', '.join(allowed) or 'none'})."
+        )
+
+
+def check_parameters(parameters: list[Parameter]) -> None:
+    """Raise InvalidRequest unless the parameters can be bound, in time linear in their number."""
+    if len(parameters) > MAX_PARAMETERS:
+        raise InvalidRequest(
+            f"The statement has {len(parameters)} parameters. At most {MAX_PARAMETERS} are allowed."
+        )
+    names = [parameter.name for parameter in parameters]
+    if any(name is None for name in names) and any(name is not None for name in names):
+        raise InvalidRequest("Parameters must be all named or all positional.")
+    counts = Counter(name for name in names if name is not None)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise InvalidRequest(f"Parameters are given twice: {', '.join(repeated)}.")
+
 
 _SLOW = timedelta(minutes=1)
 """Time from which on a statement is slow, unless the caller names another."""

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.control.streams.locations import check_locations
-from headrace.errors import InvalidStatement
+from headrace.errors import InvalidLocation, InvalidStatement
+from headrace.files.places import check_has_no_password
 from headrace.grammar.clauses import Options, override_options, qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.quoting import quote_name
@@ -32,6 +32,22 @@ from headrace.model.stream_providers import (
     find_sink,
     find_source,
 )
+
+_LOCATIONS = {"path", CHECKPOINT_OPTION.lower()}
+
+
+def check_locations(text: str, options: Options) -> None:
+    """Raise InvalidLocation, with the position of the option, if a location has a password."""
+    for key, value in options:
+        if key.lower() not in _LOCATIONS:
+            continue
+        try:
+            check_has_no_password(value)
+        except InvalidLocation as error:
+            raise InvalidLocation(
+                error.message, position=find_position(text, key), hint=error.hint
+            ) from None
+
 
 _MAX_LISTED = 60
 """Largest number of options in a message."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.settings import Settings
-from headrace.control.streams.actions import act
-from headrace.control.streams.lookup import find_query
+from headrace.control.streams.actions import act, find_query
 from headrace.errors import DefinitionNotFound, HeadraceError
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import CreateMaterializedView

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.streams.actions import act
-from headrace.control.streams.lookup import find_query
+from headrace.control.streams.actions import act, find_query
 from headrace.grammar.masking import mask_statement
 from headrace.model.stream_action import StreamAction
 from headrace.model.stream_query import QueryProgress, StreamQuery

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.config.settings import Settings
-from headrace.control.file_names import to_file_name
-from headrace.control.places import SessionPlaces
+from headrace.control.places import SessionPlaces, to_file_name
 from headrace.control.streams.checks import (
     ChosenSink,
     check_create_sink,
@@ -18,7 +17,6 @@ from headrace.control.streams.checks import (
     choose_sink,
 )
 from headrace.control.streams.closure import DefinedNames
-from headrace.control.streams.session_views import list_streams_read, order_views
 from headrace.errors import CheckpointOfOtherSink, InvalidSetting, InvalidStatement
 from headrace.files.places import join
 from headrace.grammar.clauses import Options
@@ -29,7 +27,7 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
-from headrace.model.session import Session, SessionView
+from headrace.model.session import Session, SessionView, Snapshot
 from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import ADHOC_SCOPE, DefinitionKind, NewStreamQuery, QuerySpec
@@ -37,6 +35,42 @@ from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.streams import definitions, stream_queries
+
+
+def order_views(snapshot: Snapshot, names: Iterable[str]) -> list[SessionView]:
+    """Return the views of a session with these names, each after the views that it reads.
+
+    A name of something else is skipped. So is a view without a query in the snapshot.
+    """
+    by_name = {
+        entry.name.casefold(): entry.view for entry in snapshot.views if entry.view is not None
+    }
+    ordered: dict[str, SessionView] = {}
+    begun = set[str]()
+    # A driver may claim that its views form a long chain.
+    stack = [(name.casefold(), False) for name in names]
+    while stack:
+        name, is_done = stack.pop()
+        view = by_name.get(name)
+        if view is None:
+            continue
+        if is_done:
+            ordered[name] = view
+        elif name not in begun:
+            begun.add(name)
+            stack.append((name, True))
+            stack += [(read.casefold(), False) for read in view.reads]
+    return list(ordered.values())
+
+
+def list_streams_read(views: Iterable[SessionView]) -> list[str]:
+    """Return the names that these views read and that are none of these views."""
+    own, names = set[str](), dict[str, None]()
+    for view in views:
+        own.add(view.name.casefold())
+        names |= dict.fromkeys(read.casefold() for read in view.reads)
+    return [name for name in names if name not in own]
+
 
 _KEPT = (CreateStream, CreateStreamAs, CreateSink, SaveStream)
 _MAX_TEXT = 64 * 1024
