@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import build_bootstrap, read_handoff
+from headrace.driver.process import build_bootstrap, read_handoff
 from headrace.driver.bootstrap_file import read_addresses, take_bootstrap
 from headrace.files import handoff
 from headrace.files.private_files import write_private

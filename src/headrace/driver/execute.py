@@ -30,8 +30,8 @@ from headrace.driver.streams.statements import describe_rows, run_stream_stateme
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
 from headrace.driver.writes.locks import wait_for_lock
-from headrace.driver.writes.lookup import find_writes_patiently
-from headrace.driver.written_rows import count_written_rows
+from headrace.driver.writes.locks import find_writes_patiently
+from headrace.driver.progress import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome

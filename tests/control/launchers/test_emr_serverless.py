@@ -18,7 +18,7 @@ from headrace.config.profiles import Profile
 from headrace.control.launchers import emr_serverless
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
-from headrace.driver.bootstrap import read_handoff
+from headrace.driver.process import read_handoff
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.messages import Bootstrap
 

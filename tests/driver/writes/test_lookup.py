@@ -16,7 +16,7 @@ from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
-from headrace.driver.writes.lookup import find_writes_patiently
+from headrace.driver.writes.locks import find_writes_patiently
 from headrace.errors import WriteTargetsUnknown
 from headrace.model.transaction import TableWrite
 

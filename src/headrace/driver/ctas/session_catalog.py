@@ -25,7 +25,7 @@ from headrace.driver.ctas.base import (
     WriteDefinition,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.metastore_rename import MetastoreRenames
+from headrace.driver.ctas.staged_table import MetastoreRenames
 from headrace.driver.ctas.preconditions import (
     check_target,
     invalid_name_error,

@@ -4,23 +4,93 @@ The write is at least once: a driver that is lost between the write and the mark
 """
 
 from __future__ import annotations
-
 import logging
 import threading
 import uuid
-
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import DataFrame
-
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.failures import describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.batch_sinks import write_batch
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
-from headrace.driver.streams.scheduling import use_stream_pool
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.stream_query import DesiredQuery, QueryProgress
+from pyspark.sql import SparkSession
+from headrace.driver.failures import InvalidStream
+from headrace.driver.streams.jdbc_sink import with_driver
+from headrace.driver.streams.sinks import (
+    Target,
+    choose_mode,
+    encode_for_kafka,
+    find_table,
+    find_target,
+    prepare_rows,
+)
+from headrace.grammar.stream_clauses import OutputMode
+from headrace.model.stream_query import DesiredQuery, QuerySpec
+
+
+def check_batch(frame: DataFrame, spec: QuerySpec, command: SaveStream) -> DataFrame:
+    """Return the rows of a batch frame that go to the sink, after all checks of the sink.
+
+    Raises InvalidStream and AnalysisException.
+    """
+    target = find_target(spec, command)
+    if target.provider == "memory":
+        raise InvalidStream(
+            "The sink memory takes streams only, and the rows of the job are no stream. Write them"
+            " to a table: TO TABLE t"
+        )
+    mode = choose_mode(command, target.provider)
+    if mode is not OutputMode.APPEND:
+        raise InvalidStream(
+            f"OUTPUT MODE {mode} needs a stream, and the rows of the job are none. They are written"
+            " once: leave out the output mode."
+        )
+    return prepare_rows(frame, target)
+
+
+def write_batch(rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> None:
+    """Append rows, as `check_batch` returns them, to the sink of a query.
+
+    Raises InvalidStream and the errors of Spark.
+    """
+    target = find_target(desired.spec, command)
+    provider = target.provider
+    if provider in {"table", "iceberg"}:
+        table = find_table(rows.sparkSession, command, target)
+        table.append(table.prepare(rows, target.partitioned_on))
+        return
+    options = dict(target.options)
+    if provider == "kafka":
+        rows, options = encode_for_kafka(rows, options)
+    if provider == "jdbc":
+        options = with_driver(options)
+    _save(rows, desired.spec, target, options)
+
+
+def _save(rows: DataFrame, spec: QuerySpec, target: Target, options: dict[str, str]) -> None:
+    writer = rows.write.format(target.provider).mode("append").options(**options)
+    if target.partitioned_on:
+        writer = writer.partitionBy(*target.partitioned_on)
+    if spec.path is not None:
+        writer = writer.option("path", spec.path)
+    writer.save()
+
+
+_POOL = "headrace-streams"
+
+
+def use_stream_pool(session: SparkSession) -> None:
+    """Let the Spark jobs of this thread, and of the queries that it starts, use one FIFO pool.
+
+    Under spark.scheduler.mode=FAIR, Spark shares the slots of its default pool by the number of
+    running tasks, and breaks ties by the name of the stage. With more batches than slots, the
+    stages whose names come last would wait for ever. A new pool serves the oldest batch first.
+    """
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+
 
 FINISHED = "_finished"
 """Name of the file in the checkpoint directory that says that the rows are written."""

@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.invalid_stream import InvalidStream
-from headrace.driver.streams.jdbc_staging import Connections
+from headrace.driver.failures import InvalidStream
+from headrace.driver.streams.jdbc_sink import Connections
 
 _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13",

@@ -1,18 +1,15 @@
 """The sinks that a streaming query writes to."""
 
 from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.streams.batch_errors import BatchErrors
+from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import (
     check_connector,
@@ -20,10 +17,9 @@ from headrace.driver.streams.connectors import (
     check_provider,
 )
 from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
-from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.failures import InvalidStream
 from headrace.driver.streams.jdbc_sink import JdbcSink
-from headrace.driver.streams.jdbc_staging import with_driver
-from headrace.driver.streams.memory_view import publish_memory_view
+from headrace.driver.streams.jdbc_sink import with_driver
 from headrace.driver.streams.table_sink import TableSink
 from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
@@ -40,6 +36,26 @@ from headrace.model.stream_providers import (
     find_sink,
 )
 from headrace.model.stream_query import DesiredQuery, QuerySpec
+from pyspark.sql import SparkSession
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.grammar.quoting import quote_name
+
+
+_DATASET = "org.apache.spark.sql.classic.Dataset"
+
+
+def publish_memory_view(session: SparkSession, name: str) -> None:
+    """Show the view of a memory sink in the session of the driver's statements.
+
+    Spark creates the view in the session of the query, which no statement sees.
+    """
+    jvm = Py4JBridge(session)
+    view = session.table(quote_name(name))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    rows = view.collectLeaves().apply(0)
+    driver_session = jvm.type("org.apache.spark.sql.classic.SparkSession").getDefaultSession()
+    frame = jvm.singleton(_DATASET).ofRows(driver_session.get(), rows)
+    frame.createOrReplaceTempView(quote_name(name))
+
 
 _V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"

@@ -1,35 +1,31 @@
 """Runs of streaming queries in Spark, each in a session of its own."""
 
 from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable
 from functools import partial
-
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import find_later_run, has_ended_by_itself
-from headrace.driver.streams.batch_errors import BatchErrors
+from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.batch_run import start_batch
-from headrace.driver.streams.batch_sinks import check_batch
+from headrace.driver.streams.batch_run import check_batch
 from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked
-from headrace.driver.streams.checkpoints import check_checkpoint
+from headrace.driver.streams.checkpoint_marker import check_checkpoint
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
 from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.named_streams import FindStreams, NamedStreams
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
-from headrace.driver.streams.scheduling import use_stream_pool
-from headrace.driver.streams.session_views import create_views
+from headrace.driver.streams.batch_run import use_stream_pool
 from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
@@ -44,6 +40,52 @@ from headrace.model.failure import Failure
 from headrace.model.messages import AnnounceWrites, FoundStreams
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import DesiredQuery, QueryProgress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from headrace.driver.conf_overrides import override_for_statement
+from headrace.driver.ctas.view_query import read_scope, set_scope
+from headrace.grammar.quoting import quote_name
+from headrace.model.materialized_view import NameScope
+from headrace.model.session import SessionView
+
+
+def create_views(session: SparkSession, views: Iterable[SessionView]) -> None:
+    """Create temporary views, in this order. Raise what Spark raises."""
+    for view in views:
+        columns = f" ({', '.join(map(quote_name, view.columns))})" if view.columns else ""
+        text = f"CREATE OR REPLACE TEMPORARY VIEW {quote_name(view.name)}{columns} AS {view.query}"
+        with (
+            _scope_of(session, view),
+            override_for_statement(session, _changed(session, view.conf)),
+        ):
+            session.sql(text)
+
+
+@contextmanager
+def _scope_of(session: SparkSession, view: SessionView) -> Iterator[None]:
+    before = read_scope(session)
+    scope = NameScope(catalog=view.catalog, namespace=view.namespace)
+    if scope == before:
+        yield
+        return
+    set_scope(session, scope)
+    try:
+        yield
+    finally:
+        set_scope(session, before)
+
+
+def _changed(session: SparkSession, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration that differs from that of the session, as far as it can be set."""
+    changed: dict[str, str] = {}
+    for key, value in conf.items():
+        with suppress(PySparkException):
+            if session.conf.isModifiable(key) and session.conf.get(key, None) != value:
+                changed[key] = value
+    return changed
+
 
 _LOG = logging.getLogger("headrace.driver.streams")
 _WAIT_MILLISECONDS = 500

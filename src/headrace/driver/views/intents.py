@@ -20,7 +20,7 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.failures import describe_failure
 from headrace.driver.link import NodeLink
-from headrace.driver.streams.jdbc_staging import drop_all_staging
+from headrace.driver.streams.jdbc_sink import drop_all_staging
 from headrace.driver.streams.sinks import find_target
 from headrace.errors import LeaseLost
 from headrace.grammar.parse import parse
