@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from anyio import CapacityLimiter
 
-from headrace.api.batched_renewals import BatchedRenewals
+from headrace.api.batched_reads import BatchedRenewals
 from headrace.control.driver_link.renewals import Renewals
 from headrace.model.messages import Renew, Renewed
 from headrace.model.session import DriverLease

@@ -13,10 +13,9 @@ from fastapi.routing import APIRoute
 from tests.api.raised_errors import errors_of
 from tests.support.in_process_node import InProcessNode, StartNode
 
-from headrace.api.http import opensearch_errors
 from headrace.api.http.errors import describe_error
-from headrace.api.http.opensearch_errors import DatasourceNotFound
 from headrace.api.routes import jobs, opensearch, sessions, statements, streams
+from headrace.api.routes.opensearch import DatasourceNotFound
 from headrace.errors import (
     AlreadyEnded,
     DeploymentNotFound,
@@ -67,7 +66,7 @@ def all_routes() -> list[APIRoute]:
 def status_of(route: APIRoute, error: type[HeadraceError]) -> int:
     """Return the status with which a route answers an error."""
     is_opensearch = route.endpoint.__module__ == opensearch.__name__
-    return 400 if is_opensearch and error in opensearch_errors._JAVA_CLASSES else error.status
+    return 400 if is_opensearch and error in opensearch._JAVA_CLASSES else error.status
 
 
 def test_every_error_that_the_code_of_a_route_can_raise_is_documented(document: Json) -> None:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.api.event_feed import EventFeed
-from headrace.api.event_frames import EventFilter, encode_frame
+from headrace.api.event_feed import EventFeed, EventFilter, encode_frame
 from headrace.api.waiting import LongPolls
 from headrace.errors import InvalidRequest, StoreUnavailable
 from headrace.model.event import Event, EventPosition

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from headrace.api.log_format import EscapingFormatter
+from headrace.api.process import EscapingFormatter
 
 
 @pytest.mark.finding("S14")

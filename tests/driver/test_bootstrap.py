@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.process import build_bootstrap, read_handoff
 from headrace.driver.bootstrap_file import read_addresses, take_bootstrap
+from headrace.driver.process import build_bootstrap, read_handoff
 from headrace.files import handoff
 from headrace.files.private_files import write_private
 from headrace.model.messages import Bootstrap

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 from headrace.api.app import create_app
 from headrace.api.http.connection_limits import LimitedConfig
-from headrace.api.server import connection_limits
+from headrace.api.process import connection_limits
 from headrace.config.settings import Settings
 from headrace.control.node import Node
 from headrace.store import events

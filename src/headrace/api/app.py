@@ -10,21 +10,16 @@ from starlette.middleware.cors import CORSMiddleware
 from headrace import __version__
 from headrace.api.auth import API_PREFIX, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
-from headrace.api.batched_reads import BatchedReads
-from headrace.api.batched_renewals import BatchedRenewals
+from headrace.api.batched_reads import BatchedReads, BatchedRenewals, Readiness
 from headrace.api.event_feed import EventFeed
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules, read_origins
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
 from headrace.api.http.openapi import DESCRIPTION, build_document
-from headrace.api.http.opensearch_errors import INFO_PATH as OPENSEARCH_INFO_PATH
-from headrace.api.http.opensearch_errors import PREFIX as OPENSEARCH_PREFIX
-from headrace.api.http.opensearch_errors import render_opensearch_error
 from headrace.api.http.problems import render_problem
 from headrace.api.http.request_metrics import RequestMetrics
 from headrace.api.link_calls import LinkCalls
-from headrace.api.readiness import Readiness
 from headrace.api.routes import (
     docs,
     driver_link,
@@ -32,17 +27,17 @@ from headrace.api.routes import (
     health,
     history,
     jobs,
-    metrics,
     nodes,
     opensearch,
-    opensearch_info,
-    recovery,
     results,
     sessions,
     statements,
     streams,
     transactions,
 )
+from headrace.api.routes.opensearch import INFO_PATH as OPENSEARCH_INFO_PATH
+from headrace.api.routes.opensearch import PREFIX as OPENSEARCH_PREFIX
+from headrace.api.routes.opensearch import render_opensearch_error
 from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 
@@ -108,25 +103,21 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    for resource in (
-        sessions,
-        statements,
-        results,
-        streams,
-        jobs,
-        transactions,
-        recovery,
-        events,
-        nodes,
-        history,
+    for router in (
+        sessions.router,
+        statements.router,
+        results.router,
+        streams.router,
+        jobs.router,
+        transactions.router,
+        transactions.recovery_router,
+        events.router,
+        nodes.router,
+        history.router,
     ):
-        app.include_router(
-            resource.router,
-            prefix=API_PREFIX,
-        )
+        app.include_router(router, prefix=API_PREFIX)
     app.include_router(opensearch.router)
-    app.include_router(opensearch_info.router)
-    app.include_router(metrics.router)
+    app.include_router(opensearch.info_router)
     app.include_router(health.router)
     app.include_router(docs.router)
     app.include_router(docs.openapi_router)

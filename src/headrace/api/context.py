@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from headrace.api.batched_reads import BatchedReads
-from headrace.api.batched_renewals import BatchedRenewals
+from headrace.api.batched_reads import BatchedReads, BatchedRenewals, Readiness
 from headrace.api.event_feed import EventFeed
 from headrace.api.link_calls import LinkCalls
-from headrace.api.readiness import Readiness
 from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 from headrace.model.statement import Statement

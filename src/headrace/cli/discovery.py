@@ -11,20 +11,108 @@ node was started with a configured token. A node on the default port receives no
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from headrace.cli.config import EMBEDDED, ClientConfig
 from headrace.cli.embedded import require_node_packages, start_embedded_node
-from headrace.cli.home import acquire_commands_lock, start_lock
 from headrace.cli.output.text import Number
-from headrace.cli.parent_home import find_parent_home, report_parent_home
 from headrace.client.http import Client
 from headrace.client.transport import Endpoint
-from headrace.config.home import HomeLayout
+from headrace.config.home import DEFAULT_HOME, HomeLayout
 from headrace.config.node_file import choose_token, find_running_node
-from headrace.errors import HeadraceError, NodeUnreachable, Unauthorized
+from headrace.errors import HeadraceError, InvalidSetting, NodeUnreachable, Unauthorized
+from headrace.files.file_locks import lock_file
+from headrace.text.times import describe_duration
+
+_LOCK_TIMEOUT = 120.0
+
+
+def acquire_commands_lock(layout: HomeLayout) -> int:
+    """Acquire the shared lock that keeps the home's embedded node alive.
+
+    The process holds the lock until it ends. A node that stops holds the lock exclusively: this
+    function then waits for the end of the node.
+
+    Returns:
+        The open file descriptor.
+
+    Raises:
+        NodeUnreachable: The node did not end in time.
+        InvalidSetting: The home cannot be written.
+    """
+    descriptor = _lock(layout, layout.commands_lock, shared=True)
+    if descriptor is None:
+        raise NodeUnreachable(
+            f"The previous node of {layout.path} has not stopped within"
+            f" {describe_duration(_LOCK_TIMEOUT)}.",
+            hint="end it with headrace stop, or choose another home with --home",
+        )
+    return descriptor
+
+
+@contextmanager
+def start_lock(layout: HomeLayout) -> Iterator[None]:
+    """Hold the exclusive lock under which a command starts the home's node.
+
+    A node that is starting holds the lock: this function then waits until the node has started.
+    Raises NodeUnreachable if that takes too long, and InvalidSetting if the home cannot be written.
+    """
+    descriptor = _lock(layout, layout.start_lock, shared=False)
+    if descriptor is None:
+        raise NodeUnreachable(
+            f"The node of {layout.path} has been starting for {describe_duration(_LOCK_TIMEOUT)}.",
+            hint=f"see the log of the node: {layout.node_log}",
+        )
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(layout: HomeLayout, file: Path, *, shared: bool) -> int | None:
+    try:
+        layout.create()
+        return lock_file(file, shared=shared, timeout=_LOCK_TIMEOUT)
+    except OSError as error:
+        raise InvalidSetting(
+            f"The home {layout.path} cannot be written: {error.strerror}.",
+            hint="choose another home with --home or HEADRACE_HOME, or name a node with --server",
+        ) from error
+
+
+def find_parent_home(config: ClientConfig) -> Path | None:
+    """Return the nearest home of this user in a parent folder, if the home is the default one.
+
+    Returns None if a flag, a variable or a file has chosen the home.
+    """
+    if config.source("home") != "default":
+        return None
+    homes = (folder / DEFAULT_HOME for folder in config.home.parent.parents)
+    return next((home for home in homes if _is_own_home(home)), None)
+
+
+def report_parent_home(config: ClientConfig, notice: Callable[[str], None]) -> None:
+    """Print a line if a home in a parent folder has other tables than the home in use."""
+    parent_home = find_parent_home(config)
+    if parent_home is not None:
+        notice(
+            f"Using the home {config.home}. A parent folder has another home with other tables, "
+            f"{parent_home}: choose one with --home or HEADRACE_HOME."
+        )
+
+
+def _is_own_home(home: Path) -> bool:
+    """Return whether a node of this user has used a home. A folder of that name is not enough."""
+    try:
+        return HomeLayout.at(home).node_id_file.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8040"
 """Port 8040 is headrace.config.sections.DEFAULT_PORT."""

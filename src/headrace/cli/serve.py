@@ -9,8 +9,8 @@ import click
 
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
+from headrace.cli.discovery import report_parent_home
 from headrace.cli.embedded import node_command, start_node
-from headrace.cli.parent_home import report_parent_home
 from headrace.config.extras import install_command, require_extra
 from headrace.config.home import HomeLayout
 

@@ -9,12 +9,12 @@ from click.exceptions import Exit
 
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
+from headrace.cli.discovery import report_parent_home
 from headrace.cli.home_processes import (
     describe_processes,
     end_home_processes,
     list_home_processes,
 )
-from headrace.cli.parent_home import report_parent_home
 from headrace.config.home import HomeLayout
 from headrace.config.node_file import NodeFile, find_running_node, request_end
 from headrace.errors import EXIT_FAILED, NodeUnreachable

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TextIO, cast
 
 from headrace.cli.errors import ErrorPrinter
-from headrace.cli.output.styled import ERASE_LINE, StyledText
-from headrace.cli.output.wrapped_stream import WrappedStream
+from headrace.cli.output.styled import ERASE_LINE, StyledText, WrappedStream
 from headrace.text.printable import escape_controls
 
 

@@ -1,15 +1,16 @@
 """Configuration of a Spark session that lasts for one statement or for a part of one."""
 
 from __future__ import annotations
+
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pyspark.sql import SparkSession
-from headrace.driver.py4j_bridge import Py4JBridge
-from collections.abc import Sequence
 from typing import Any
+
+from pyspark.sql import SparkSession
+
 from headrace.config.conf_policy import ConfRule
-from headrace.driver.py4j_bridge import compile_java
+from headrace.driver.py4j_bridge import Py4JBridge, compile_java
 from headrace.model.session_options import CONF_OPTIONS
 
 

@@ -23,15 +23,14 @@ from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.parameters import empty_frame
 from headrace.driver.planner import plan_statement
+from headrace.driver.progress import count_written_rows
 from headrace.driver.spark import Spark
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
 from headrace.driver.streams.statements import describe_rows, run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
-from headrace.driver.writes.locks import wait_for_lock
-from headrace.driver.writes.locks import find_writes_patiently
-from headrace.driver.progress import count_written_rows
+from headrace.driver.writes.locks import find_writes_patiently, wait_for_lock
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome

@@ -7,10 +7,12 @@ an error in a text with substituted `${…}`.
 """
 
 from __future__ import annotations
+
 import contextlib
 import re
 import traceback
 from typing import Any
+
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -24,6 +26,7 @@ from pyspark.errors.exceptions.captured import (
     UnknownException,
     convert_exception,
 )
+
 from headrace.errors import (
     HeadraceError,
     InvalidSetting,
@@ -31,12 +34,9 @@ from headrace.errors import (
     SettingDenied,
     StatementFailed,
 )
+from headrace.grammar.quoting import unquote_name
 from headrace.grammar.text import position_at
 from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
-from pyspark.errors import AnalysisException
-from headrace.errors import Position, StatementFailed
-from headrace.grammar.quoting import unquote_name
-
 
 _PYTHON = "Traceback (most recent call last):"
 _JAVA_FRAMES = ("\tat ", "\t... ")

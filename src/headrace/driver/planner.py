@@ -1,15 +1,20 @@
 """Plans how a statement runs: as plain Spark, or as a CTAS in two phases."""
 
 from __future__ import annotations
+
 import logging
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
+
 from headrace.driver.ctas.base import (
     TableDefinition,
     TwoPhaseCatalog,
     TwoPhaseTable,
+    WriteDefinition,
 )
 from headrace.driver.ctas.bounded_stream import StreamedTable, bounded_trigger, run_to_end
-from headrace.driver.ctas.catalogs import find_catalog, restore_table
+from headrace.driver.ctas.catalogs import find_catalog, find_write_catalog, restore_table
 from headrace.driver.ctas.detect import Ctas, describe_ctas, may_create_table
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.recovery import recover
@@ -22,24 +27,20 @@ from headrace.driver.execution_plan import (
 )
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import empty_frame, parse_statement, run_statement
+from headrace.driver.parameters import (
+    Binding,
+    empty_frame,
+    frame_of_plan,
+    parse_statement,
+    run_statement,
+)
 from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.messages import Assignment, JournalEntry
-from headrace.model.session_options import CTAS_ATOMICITY, Atomicity
+from headrace.model.session_options import CTAS_ATOMICITY, WRITES_ATOMICITY, Atomicity
 from headrace.model.text import new_id
-from typing import Any
-from pyspark.sql import SparkSession
-from headrace.driver.ctas.base import WriteDefinition
-from headrace.driver.ctas.catalogs import find_write_catalog
-from headrace.driver.ctas.transaction import Journal
-from headrace.driver.execution_plan import ExecutionPlan, plan_change, read_atomicity
-from headrace.driver.parameters import Binding, frame_of_plan, run_statement
-from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
-from headrace.errors import AtomicityRequired
-from headrace.model.messages import Assignment
-from headrace.model.session_options import WRITES_ATOMICITY, Atomicity
 
 
 def plan_write(

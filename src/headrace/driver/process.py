@@ -1,13 +1,18 @@
 """The process of a driver: start Spark, serve the session, exit."""
 
 from __future__ import annotations
+
 import fcntl
+import json
 import logging
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
 from pyspark.logger import PySparkLogger
+
 from headrace.driver.jvm_start import JvmStart
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
@@ -17,8 +22,6 @@ from headrace.errors import HeadraceError
 from headrace.grammar.masking import mask_text
 from headrace.model.failure import Failure
 from headrace.model.messages import Bootstrap
-import json
-from collections.abc import Mapping
 
 
 def build_bootstrap(fields: Mapping[str, Any]) -> tuple[Bootstrap, str]:

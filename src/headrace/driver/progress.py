@@ -7,6 +7,7 @@ the executor's next heartbeat.
 """
 
 from __future__ import annotations
+
 import contextlib
 import json
 import logging
@@ -14,15 +15,15 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from headrace.driver.py4j_bridge import compile_java
+from pyspark.sql import DataFrame
+
 from headrace.driver.link import NodeLink
+from headrace.driver.py4j_bridge import Py4JBridge, compile_java, plan_class_name
 from headrace.errors import HeadraceError
 from headrace.model.statement import Progress
-from pyspark.sql import DataFrame
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-
 
 _LOG = logging.getLogger("headrace.progress")
 _INTERVAL_SECONDS = 1.0

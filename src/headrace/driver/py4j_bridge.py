@@ -1,19 +1,19 @@
 """Access to objects of the Spark JVM that PySpark's public API does not expose."""
 
 from __future__ import annotations
+
 import base64
 import json
-from functools import cached_property
+import sys
+import threading
+from functools import cached_property, lru_cache
+from importlib.resources import files
 from typing import Any
 from weakref import WeakKeyDictionary
+
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
-import threading
-from functools import lru_cache
-from importlib.resources import files
-import sys
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
-
 
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()

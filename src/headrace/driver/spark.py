@@ -1,28 +1,30 @@
 """The Spark application of a driver: its session, its JVM, and the state of the session."""
 
 from __future__ import annotations
+
 import contextlib
+import logging
 import threading
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
+
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from headrace.driver.conf_overrides import SettingRules
 from headrace.driver.jvm_process import ChildJvm, JvmProcess, ParentJvm
 from headrace.driver.jvm_start import JvmStart, remove_connection
 from headrace.driver.metastore_start import MetastoreStart
-from headrace.driver.py4j_bridge import replace_checks
 from headrace.driver.progress import ProgressReader
-from headrace.driver.conf_overrides import SettingRules
+from headrace.driver.py4j_bridge import replace_checks
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
 from headrace.files.spark_log import find_last_exception, read_tail
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
-import logging
-from importlib.metadata import entry_points
-
 
 DATA_SOURCE_GROUP = "headrace.data_sources"
 """Group of entry points in the drivers' environment. Each one is a `DataSource` of PySpark."""

@@ -10,8 +10,7 @@ import pytest
 from tests.support.postgres import Postgres
 from tests.support.streams import QUERY_ID, StartRun, finish, forget_commits
 
-from headrace.driver.streams.jdbc_sink import JdbcSink
-from headrace.driver.streams.jdbc_sink import drop_all_staging
+from headrace.driver.streams.jdbc_sink import JdbcSink, drop_all_staging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

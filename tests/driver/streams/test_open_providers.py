@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from tests.support.streams import StartRun, finish
 
-from headrace.driver.spark import DATA_SOURCE_GROUP
+from headrace.driver.spark import DATA_SOURCE_GROUP, register_data_sources
 from headrace.driver.streams.supervised_query import RunFailed
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def stream_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Spar
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     entry = EntryPoint("acme", f"{__name__}:Numbers", DATA_SOURCE_GROUP)
     broken = EntryPoint("broken", "no.such.module:Source", DATA_SOURCE_GROUP)
-    monkeypatch.setattr(spark, "entry_points", lambda **_group: [broken, entry])
-    spark.register_data_sources(session)
+    monkeypatch.setattr("headrace.driver.spark.entry_points", lambda **_group: [broken, entry])
+    register_data_sources(session)
     return session
 
 

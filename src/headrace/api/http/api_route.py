@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Coroutine, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import unquote
 
-from fastapi import Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel
 from starlette.routing import Match
 from starlette.types import Scope
 
 from headrace.api.http.strict_json import StrictRoute
 from headrace.errors import UnknownParameter
+from headrace.results.json_encoding import NumberFormat
 
 _ESCAPED_SLASH = b"%2f"
 _SHOWN = 100
@@ -73,3 +76,61 @@ def _check_parameters(given: Collection[str], allowed: list[str]) -> None:
         hint=(suggestion if nearest else "")
         + (f"Allowed: {', '.join(allowed)}." if allowed else "This call has no query parameters."),
     )
+
+
+def json_response(
+    body: BaseModel, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Return a JSON response. The body is serialised once, without FastAPI's second validation."""
+    return Response(
+        body.model_dump_json(by_alias=True), status, headers, media_type="application/json"
+    )
+
+
+Before = Annotated[
+    str | None,
+    Query(pattern=r"^[a-z]{2}_[0-9a-f]{32}$", description="the `next` of the previous page"),
+]
+IdPrefix = Annotated[
+    str | None,
+    Query(pattern=r"^[a-z]{2}_[0-9a-f]{1,32}$", description="only items whose ids begin with this"),
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
+
+
+class Identified(Protocol):
+    """An item of a list."""
+
+    @property
+    def id(self) -> str:
+        """Id, by which the list is sorted."""
+
+
+T = TypeVar("T", bound=Identified)
+
+
+def split_page(items: Sequence[T], limit: int) -> tuple[Sequence[T], str | None]:
+    """Split a list that was read with one item more than the limit.
+
+    Returns:
+        The items of the page, and the `next` cursor; None if the page is the last.
+    """
+    page = items[:limit]
+    return page, page[-1].id if len(items) > limit else None
+
+
+SessionRef = Annotated[str, Path(description="id of the session, or its name while it is live")]
+StatementIdPath = Annotated[str, Path(description="id of the statement")]
+
+Numbers = Annotated[
+    NumberFormat,
+    Query(
+        description="bigint and decimal in JSON: `text` sends strings, `plain` sends numbers where "
+        "a double holds them exactly, `always` sends numbers"
+    ),
+]
+
+
+def wait_seconds(wait: timedelta | None) -> float:
+    """Return a `wait_timeout` in seconds."""
+    return 0.0 if wait is None else wait.total_seconds()

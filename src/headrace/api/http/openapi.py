@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace.api.auth import PUBLIC_PATHS, SECURITY_SCHEMES
-from headrace.api.http import opensearch_errors
 from headrace.api.http.examples import BODIES, TEXTS
 from headrace.api.http.problems import MEDIA_TYPE as PROBLEM_MEDIA_TYPE
 from headrace.api.http.problems import Problem
+from headrace.api.routes import opensearch
 
 Json = dict[str, Any]
 
@@ -92,7 +92,7 @@ def build_document(app: FastAPI) -> Json:
 
 def _add_common_errors(path: str, operation: Json) -> None:
     """Add the errors that middleware, the server or an outage can answer to every request."""
-    is_opensearch = path == opensearch_errors.INFO_PATH or path.startswith(opensearch_errors.PREFIX)
+    is_opensearch = path == opensearch.INFO_PATH or path.startswith(opensearch.PREFIX)
     schema = "OpenSearchError" if is_opensearch else "Problem"
     media_type = "application/json" if is_opensearch else PROBLEM_MEDIA_TYPE
     statuses = {*COMMON_ERRORS}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from headrace.api.http.content_negotiation import preferred_media_type
-from headrace.api.http.responses import json_response
+from headrace.api.http.api_route import json_response
 from headrace.api.http.serializers import statement_body
 from headrace.control.statements.service import Statements
 from headrace.control.worker_pool import Reads
@@ -20,6 +19,53 @@ from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import RowRange, Selection, find_next_offset
+
+
+def preferred_media_type(accept: str, offered: Sequence[str]) -> str | None:
+    """Return the offered media type with the highest quality; None if none is accepted.
+
+    Among equals, the order of the header decides, then the order of the offer. An empty header
+    accepts anything.
+    """
+    ranges = [_parse_range(part) for part in accept.split(",") if part.strip()]
+    if not ranges:
+        return offered[0]
+    ranked = [
+        (-quality, range_index, index)
+        for index, media_type in enumerate(offered)
+        for quality, range_index in [_match(media_type, ranges)]
+        if quality > 0
+    ]
+    return offered[min(ranked)[2]] if ranked else None
+
+
+def _parse_range(part: str) -> tuple[str, float]:
+    """Return a media range and its quality; other parameters are ignored."""
+    name, *parameters = (item.strip().lower() for item in part.split(";"))
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            return name, _parse_quality(value.strip())
+    return name, 1.0
+
+
+def _parse_quality(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+def _match(media_type: str, ranges: Iterable[tuple[str, float]]) -> tuple[float, int]:
+    """Return the quality and the index of the most specific range that matches a media type."""
+    group = media_type.partition("/")[0]
+    best = (-1, 0.0, 0)
+    for index, (name, quality) in enumerate(ranges):
+        specificity = {media_type: 2, f"{group}/*": 1, "*/*": 0}.get(name, -1)
+        if specificity > best[0]:
+            best = (specificity, quality, index)
+    return best[1], best[2]
+
 
 _LOG = logging.getLogger("headrace.api")
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import timedelta
 
-from headrace.api.http.event_schemas import EventBody
-from headrace.api.http.node_schemas import NodeBody
 from headrace.api.http.schemas import (
+    BatchBody,
     ColumnBody,
     ErrorBody,
+    EventBody,
+    NodeBody,
+    PendingSinkBody,
     ResultBody,
     SessionBody,
     StatementBody,
+    StreamBody,
+    TransactionBody,
     WaitingBody,
 )
-from headrace.api.http.stream_schemas import BatchBody, StreamBody
-from headrace.api.http.transaction_schemas import PendingSinkBody, TransactionBody
 from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
 from headrace.grammar.masking import mask_urls, mask_values

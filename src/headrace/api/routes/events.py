@@ -10,11 +10,9 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse
 
 from headrace.api.context import event_feed_of, node_of
-from headrace.api.event_frames import EventFilter
-from headrace.api.http.api_route import ApiRoute
-from headrace.api.http.event_schemas import EventPage
-from headrace.api.http.paging import Limit
-from headrace.api.http.responses import json_response
+from headrace.api.event_feed import EventFilter
+from headrace.api.http.api_route import ApiRoute, Limit, json_response
+from headrace.api.http.schemas import EventPage
 from headrace.api.http.serializers import event_body
 from headrace.model.event import EntityKind
 

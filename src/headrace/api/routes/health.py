@@ -1,8 +1,10 @@
-"""`/health` and `/ready`: whether the node is alive, and whether it can serve."""
+"""`/health`, `/ready` and `/metrics`: whether the node is alive and can serve, and its figures."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from headrace import __version__
 from headrace.api.context import node_of, readiness_of
@@ -20,6 +22,16 @@ class Health(ResponseModel):
     """Id of the node."""
     version: str
     """Version of Headrace."""
+
+
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    response_description="The metrics.",
+)
+def read_metrics(request: Request) -> Response:
+    """Return the metrics of the node and of the store in Prometheus's text format."""
+    return Response(generate_latest(node_of(request).metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @router.get("/health")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.api_route import ApiRoute
+from headrace.api.http.api_route import ApiRoute, Limit, json_response
 from headrace.api.http.job_schemas import (
     DeploymentBody,
     DeploymentPage,
@@ -20,9 +20,7 @@ from headrace.api.http.job_schemas import (
     VersionPage,
 )
 from headrace.api.http.job_serializers import deployment_body, job_body, version_body
-from headrace.api.http.paging import Limit
 from headrace.api.http.problems import problems
-from headrace.api.http.responses import json_response
 from headrace.control.jobs.drafts import PlanRequest, SourceText
 
 JobRef = Annotated[str, Path(description="name of the job", max_length=100)]

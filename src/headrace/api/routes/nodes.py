@@ -8,10 +8,9 @@ from fastapi import APIRouter, Path, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.api_route import ApiRoute
-from headrace.api.http.node_schemas import GoneRequestBody, NodeBody, NodePage
+from headrace.api.http.api_route import ApiRoute, json_response
 from headrace.api.http.problems import problems
-from headrace.api.http.responses import json_response
+from headrace.api.http.schemas import GoneRequestBody, NodeBody, NodePage
 from headrace.api.http.serializers import node_body
 
 router = APIRouter(prefix="/nodes", tags=["nodes"], route_class=ApiRoute)

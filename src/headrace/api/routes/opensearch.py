@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated
+from http import HTTPStatus
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, JsonValue, StringConstraints
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
+from headrace import __version__
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.opensearch_errors import (
-    PREFIX,
-    DatasourceNotFound,
-    TooManyRows,
-    errors,
-    unreadable_result,
-)
+from headrace.api.http.api_route import json_response
+from headrace.api.http.errors import RequestError
 from headrace.api.http.result_responses import stream_response
 from headrace.api.http.schemas import RequestModel, ResponseModel
 from headrace.api.http.strict_json import StrictRoute, UnsupportedMediaType
@@ -30,7 +29,14 @@ from headrace.config.settings import Settings
 from headrace.control.caller import Caller
 from headrace.control.node import Node
 from headrace.control.worker_pool import Reads
-from headrace.errors import SessionEnded, SessionNotFound
+from headrace.errors import (
+    AlreadyEnded,
+    InvalidRequest,
+    NotFound,
+    SessionEnded,
+    SessionNotFound,
+    StatementNotFound,
+)
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState, StatementState
 from headrace.model.session import SessionKind
@@ -39,6 +45,105 @@ from headrace.results.formats.json import write_rows
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import Rows
 from headrace.results.schema import SparkType, TypeKind
+
+PREFIX = "/_plugins/_async_query"
+INFO_PATH = "/"
+
+
+class DatasourceNotFound(NotFound):
+    """The datasource does not exist."""
+
+    code = "datasource_not_found"
+
+
+class TooManyRows(InvalidRequest):
+    """The result has more rows than one response may hold."""
+
+    code = "too_many_rows"
+
+
+class OpenSearchErrorCause(ResponseModel):
+    """Class and message of an error."""
+
+    type: str
+    """Name of the class of the error in OpenSearch, or in Headrace."""
+    reason: str
+    """`Invalid Request`, or `There was internal problem at backend`."""
+    details: str
+    """What happened."""
+
+
+class OpenSearchError(ResponseModel):
+    """An error response."""
+
+    status: int
+    """HTTP status."""
+    error: OpenSearchErrorCause
+    """The cause."""
+
+
+class OpenSearchRefusal(ResponseModel):
+    """An error that OpenSearch finds before it calls its plugin."""
+
+    status: int
+    """HTTP status."""
+    error: str
+    """What is wrong."""
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the descriptions of these error responses for OpenAPI."""
+    return {
+        status: {
+            "model": OpenSearchRefusal if status in _REFUSALS else OpenSearchError,
+            "description": HTTPStatus(status).phrase,
+        }
+        for status in statuses
+    }
+
+
+def unreadable_result() -> dict[int | str, dict[str, Any]]:
+    """Return the description of 406 for a result with a type that the node does not know."""
+    status = HTTPStatus.NOT_ACCEPTABLE
+    return {status.value: {"model": OpenSearchError, "description": status.phrase}}
+
+
+_REFUSALS = {HTTPStatus.NOT_ACCEPTABLE}
+_JAVA_CLASSES: dict[type[Exception], str] = {
+    StatementNotFound: "AsyncQueryNotFoundException",
+    DatasourceNotFound: "DataSourceNotFoundException",
+    AlreadyEnded: "IllegalStateException",
+    InvalidRequest: "IllegalArgumentException",
+}
+
+
+def render_opensearch_error(error: RequestError) -> Response:
+    """Return the response for an error."""
+    if error.error_class is HTTPException or error.error_class is UnsupportedMediaType:
+        return _render_refusal(error)
+    status, kind = error.status, error.error_class.__name__
+    if error.error_class in _JAVA_CLASSES:
+        status, kind = HTTPStatus.BAD_REQUEST, _JAVA_CLASSES[error.error_class]
+    is_internal = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    reason = "There was internal problem at backend" if is_internal else "Invalid Request"
+    details = error.detail if error.hint is None else f"{error.detail} {error.hint}"
+    body = {"status": status, "error": {"type": kind, "reason": reason, "details": details}}
+    return JSONResponse(body, status, error.headers)
+
+
+def _render_refusal(error: RequestError) -> Response:
+    """Return the response of OpenSearch to a request that no handler takes."""
+    status, text = error.status, error.detail
+    request = f"uri [{error.path}] and method [{error.method}]"
+    if error.error_class is UnsupportedMediaType:
+        status = HTTPStatus.NOT_ACCEPTABLE
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = ", ".join(error.allowed_methods)
+        text = f"Incorrect HTTP method for {request}, allowed: [{methods}]"
+    elif status == HTTPStatus.NOT_FOUND:
+        status, text = HTTPStatus.BAD_REQUEST, f"no handler found for {request}"
+    return JSONResponse({"error": text, "status": status}, status, error.headers)
+
 
 _MEDIA_TYPES = frozenset({"application/json", "application/x-ndjson"})
 
@@ -251,3 +356,79 @@ def _write_document(rows: Rows, count: int) -> Iterator[bytes]:
 
 def _type_name(kind: SparkType) -> str:
     return _TYPES.get(kind.kind, kind.sql)
+
+
+SERVED_VERSION = "3.0.0"
+"""Version of OpenSearch whose async query API a node serves."""
+
+info_router = APIRouter(tags=["opensearch"])
+
+
+class ClusterVersion(ResponseModel):
+    """The version that clients of OpenSearch compare. Every field of OpenSearch is present."""
+
+    distribution: str
+    """Always `opensearch`."""
+    number: str
+    """Version of OpenSearch whose async query API the node serves."""
+    build_type: str
+    """Always `unknown`: this is not a build of OpenSearch."""
+    build_hash: str
+    """Always `unknown`."""
+    build_date: str
+    """Always `unknown`."""
+    build_snapshot: bool
+    """Always false."""
+    lucene_version: str
+    """Always `none`: there is no index."""
+    minimum_wire_compatibility_version: str
+    """Oldest version of OpenSearch whose clients the node serves."""
+    minimum_index_compatibility_version: str
+    """The same version: there is no index."""
+
+
+class ClusterInfo(ResponseModel):
+    """What a client of OpenSearch learns about the cluster."""
+
+    name: str
+    """Id of the node that answers."""
+    cluster_name: str
+    """Always `headrace`."""
+    cluster_uuid: str
+    """Always `_na_`, as for a cluster of OpenSearch without an id."""
+    version: ClusterVersion
+    """Version of OpenSearch that clients see."""
+    tagline: str
+    """Name and version of Headrace."""
+
+
+@info_router.get(INFO_PATH, response_model=ClusterInfo)
+async def show_cluster_info(request: Request) -> Response:
+    """Answer `info()` of OpenSearch's clients."""
+    return json_response(_describe(node_of(request).id))
+
+
+@info_router.head(INFO_PATH, response_class=Response, response_description="The node answers.")
+async def ping_cluster() -> Response:
+    """Answer `ping()` of OpenSearch's clients: 200 without a body."""
+    return Response(media_type="application/json")
+
+
+def _describe(node_id: str) -> ClusterInfo:
+    return ClusterInfo(
+        name=node_id,
+        cluster_name="headrace",
+        cluster_uuid="_na_",
+        version=ClusterVersion(
+            distribution="opensearch",
+            number=SERVED_VERSION,
+            build_type="unknown",
+            build_hash="unknown",
+            build_date="unknown",
+            build_snapshot=False,
+            lucene_version="none",
+            minimum_wire_compatibility_version="2.0.0",
+            minimum_index_compatibility_version="2.0.0",
+        ),
+        tagline=f"Headrace {__version__}: SQL on Apache Spark",
+    )

@@ -10,8 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
 from headrace.api.early_read import EarlyRead
-from headrace.api.http.api_route import ApiRoute
-from headrace.api.http.parameters import Numbers, StatementIdPath, wait_seconds
+from headrace.api.http.api_route import ApiRoute, Numbers, StatementIdPath, wait_seconds
 from headrace.api.http.problems import problems
 from headrace.api.http.result_responses import ResultFormat, choose_format, result_response
 from headrace.api.http.schemas import MAX_INTEGER, RowsBody, WaitTimeout

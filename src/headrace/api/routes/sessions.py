@@ -10,11 +10,16 @@ from fastapi.responses import PlainTextResponse
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.api_route import ApiRoute
-from headrace.api.http.paging import Before, IdPrefix, Limit, split_page
-from headrace.api.http.parameters import SessionRef
+from headrace.api.http.api_route import (
+    ApiRoute,
+    Before,
+    IdPrefix,
+    Limit,
+    SessionRef,
+    json_response,
+    split_page,
+)
 from headrace.api.http.problems import problems
-from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import SessionBody, SessionPage, SessionRequest
 from headrace.api.http.serializers import session_body
 from headrace.model.lifecycle import SessionState

@@ -14,11 +14,17 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.allowed_hosts import is_loopback
-from headrace.api.http.api_route import ApiRoute
-from headrace.api.http.paging import Before, IdPrefix, Limit
-from headrace.api.http.parameters import Numbers, StatementIdPath, wait_seconds
+from headrace.api.http.api_route import (
+    ApiRoute,
+    Before,
+    IdPrefix,
+    Limit,
+    Numbers,
+    StatementIdPath,
+    json_response,
+    wait_seconds,
+)
 from headrace.api.http.problems import problems
-from headrace.api.http.responses import json_response
 from headrace.api.http.result_responses import (
     SUBMIT_ROWS_BYTES,
     statement_url,

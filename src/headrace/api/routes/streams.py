@@ -8,12 +8,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.api_route import ApiRoute
-from headrace.api.http.paging import Before, Limit, split_page
+from headrace.api.http.api_route import ApiRoute, Before, Limit, json_response, split_page
 from headrace.api.http.problems import problems
-from headrace.api.http.responses import json_response
+from headrace.api.http.schemas import StreamBody, StreamPage
 from headrace.api.http.serializers import stream_body
-from headrace.api.http.stream_schemas import StreamBody, StreamPage
 from headrace.model.stream_action import StreamAction
 
 StreamRef = Annotated[

@@ -15,9 +15,8 @@ from headrace.cli.command import command_context
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.runner import RunOptions, ScriptRunner
-from headrace.cli.script import Source, split_sources
+from headrace.cli.script import Source, parse_name, split_sources
 from headrace.cli.session_option import SessionOption, explain_missing_session
-from headrace.cli.table_names import parse_name
 
 
 @click.command()

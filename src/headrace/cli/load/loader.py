@@ -16,8 +16,9 @@ from secrets import token_hex
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from headrace.cli.follow import fetch_rows
 from headrace.cli.interrupts import Interrupts
-from headrace.cli.load.encoded_rows import EncodedRows
+from headrace.cli.load.encoding import EncodedRows
 from headrace.cli.load.file_rows import Misfits
 from headrace.cli.load.formats import LoadFile
 from headrace.cli.load.statements import (
@@ -30,7 +31,6 @@ from headrace.cli.load.statements import (
     stage_lines,
 )
 from headrace.cli.load.table_columns import find_columns, find_lengths, infer_columns
-from headrace.cli.queries import fetch_rows
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json

@@ -7,8 +7,7 @@ from typing import TextIO, cast
 
 from rich.console import Console
 
-from headrace.cli.output.styled import StyledText
-from headrace.cli.output.wrapped_stream import WrappedStream
+from headrace.cli.output.styled import StyledText, WrappedStream
 
 _UNLIMITED_COLUMNS = 1 << 20
 

@@ -14,24 +14,77 @@ from headrace.cli.listing import write_object
 from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat, format_of_file
 from headrace.cli.readable import describe_session, format_local_time
-from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
+from headrace.cli.script import (
+    Source,
+    SourceStatement,
+    parse_listing,
+    parse_name,
+    parse_pattern,
+    read_sources,
+    split_sources,
+)
 from headrace.cli.session_option import SessionOption
-from headrace.cli.shell import catalog_commands, child_process
-from headrace.cli.shell.arguments import parse_file, split_words
+from headrace.cli.shell import child_process
 from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS, format_help
-from headrace.cli.shell.copy_command import parse_copy
-from headrace.cli.shell.copy_from import copy_from
-from headrace.cli.shell.copy_to import copy_to
+from headrace.cli.shell.copy_command import copy_from, copy_to, parse_copy, parse_file, split_words
 from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.pager import PagedStream
-from headrace.cli.shell.printer import Display
+from headrace.cli.shell.printer import Display, PagedStream
 from headrace.cli.shell.session import ShellSession
-from headrace.cli.table_names import parse_name
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
 from headrace.text.times import describe_duration
+
+
+def _describe(arguments: str) -> str:
+    if not arguments:
+        return "SHOW TABLES"
+    pattern = parse_pattern(arguments)
+    if pattern is not None:
+        return f"SHOW TABLES {pattern}"
+    return f"DESCRIBE TABLE {parse_name(arguments)}"
+
+
+def _describe_extended(arguments: str) -> str:
+    return f"DESCRIBE TABLE EXTENDED {_required_name('d+', arguments)}"
+
+
+def _show_definition(arguments: str) -> str:
+    return f"SHOW CREATE TABLE {_required_name('sv', arguments)}"
+
+
+def _required_name(command: str, arguments: str) -> str:
+    if not arguments:
+        raise InvalidRequest(f"The name of the table is missing: \\{command} NAME.")
+    return parse_name(arguments)
+
+
+def _list(what: str) -> Callable[[str], str]:
+    return lambda arguments: f"SHOW {what} {parse_listing(arguments)}".rstrip()
+
+
+def _list_functions(arguments: str) -> str:
+    return _list("FUNCTIONS" if arguments else "USER FUNCTIONS")(arguments)
+
+
+def _list_databases(arguments: str) -> str:
+    return _list("DATABASES")(arguments)
+
+
+def make_statements() -> dict[str, Callable[[str], str]]:
+    """Return the functions that make the statements of commands from their arguments."""
+    return {
+        "d": _describe,
+        "d+": _describe_extended,
+        "dt": _list("TABLES"),
+        "dv": _list("VIEWS"),
+        "dn": _list_databases,
+        "df": _list_functions,
+        "sv": _show_definition,
+        "l": lambda _: "SHOW CATALOGS; SHOW DATABASES",
+    }
+
 
 _TYPING_ERROR = 0.7
 """Likeness from which a command is what a user has meant to type."""
@@ -74,8 +127,7 @@ class CommandRunner:
         self.last_statement: SourceStatement | None = None
         """What `\\watch` repeats."""
         self._commands: dict[str, Callable[[str], int]] = {
-            name: partial(self._run_made, make)
-            for name, make in catalog_commands.make_statements().items()
+            name: partial(self._run_made, make) for name, make in make_statements().items()
         }
         self._commands |= {
             "?": self._help,

@@ -13,12 +13,13 @@ from headrace.cli.output.text import to_printable
 from headrace.cli.shell.catalog_cache import CatalogCache, CatalogName, Lookup, NameKind
 from headrace.cli.shell.command_list import COMMANDS
 from headrace.cli.shell.completion_context import (
+    KEYWORDS,
+    TYPES,
     CompletionContext,
     NamePlace,
     find_context,
     find_tables,
 )
-from headrace.cli.shell.keywords import KEYWORDS, TYPES
 from headrace.grammar.quoting import quote_name
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")

@@ -11,8 +11,7 @@ from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.runner import RunOptions, ScriptRunner
 from headrace.cli.script import SourceStatement
-from headrace.cli.shell.pager import PagedStream
-from headrace.cli.shell.printer import Display, ShellPrinter
+from headrace.cli.shell.printer import Display, PagedStream, ShellPrinter
 from headrace.cli.shell.session import ShellSession
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client

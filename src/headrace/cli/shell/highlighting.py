@@ -9,7 +9,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
-from headrace.cli.shell.keywords import KEYWORDS, TYPES
+from headrace.cli.shell.completion_context import KEYWORDS, TYPES
 from headrace.grammar.lexer import Token, TokenKind, tokenize
 
 STYLE = Style.from_dict(

@@ -7,6 +7,7 @@ of its rows.
 """
 
 from __future__ import annotations
+
 from headrace.driver.ctas.base import (
     JournalledTable,
     TableDefinition,
@@ -16,14 +17,17 @@ from headrace.driver.ctas.base import (
     TwoPhaseWrite,
     WriteDefinition,
 )
-from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
-from headrace.driver.ctas.native_commit import NativeWriteRecord, restore_record
+from headrace.driver.ctas.native_commit import (
+    NativeCommitRecord,
+    NativeCommitTable,
+    NativeWrite,
+    NativeWriteRecord,
+    restore_record,
+)
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.v2_catalog import V2Catalog
-from headrace.driver.ctas.native_commit import NativeWrite
 from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
-
 
 _WRITER = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"

@@ -6,10 +6,15 @@ transaction can therefore find and remove its files.
 """
 
 from __future__ import annotations
+
 import json
 from typing import Any
-from pyspark.sql import SparkSession
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
 from headrace.driver.ctas.base import (
+    TRANSACTION_PROPERTY,
     ExistingTable,
     JournalledTable,
     TableDefinition,
@@ -21,18 +26,17 @@ from headrace.driver.ctas.base import (
     WriteDefinition,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
-from headrace.driver.ctas.native_commit import NativeWriteRecord, restore_record
+from headrace.driver.ctas.native_commit import (
+    NativeCommitRecord,
+    NativeCommitTable,
+    NativeWrite,
+    NativeWriteRecord,
+    restore_record,
+)
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
+from headrace.driver.py4j_bridge import Py4JBridge, compile_java, plan_class_name
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-from headrace.driver.ctas.base import TRANSACTION_PROPERTY, WriteDefinition
-from headrace.driver.ctas.native_commit import NativeWrite, NativeWriteRecord
-from headrace.driver.py4j_bridge import compile_java
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-
 
 _SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"
 

@@ -6,8 +6,13 @@ runs both as plain Spark, because not every database can create, drop and rename
 """
 
 from __future__ import annotations
+
 import json
-from pyspark.sql import SparkSession
+from typing import Any
+
+from pydantic import BaseModel
+from pyspark.sql import DataFrame, SparkSession
+
 from headrace.driver.ctas.base import (
     ExistingTable,
     JournalledTable,
@@ -18,26 +23,22 @@ from headrace.driver.ctas.base import (
     TwoPhaseTable,
     TwoPhaseWrite,
     WriteDefinition,
+    WriteTarget,
 )
-from headrace.driver.ctas.jdbc_connection import JdbcConnection
-from headrace.driver.ctas.preconditions import check_target
-from headrace.errors import DatabaseNotFound
-from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
-from typing import Any
-from pydantic import BaseModel
-from headrace.driver.ctas.base import TablePath, TwoPhaseTable, WriteTarget
-from headrace.driver.ctas.preconditions import staged_table_missing_error, table_exists_error
-from headrace.errors import CatalogError
-from pyspark.sql import DataFrame, SparkSession
-from headrace.driver.ctas.base import TablePath, TwoPhaseWrite, WriteDefinition
 from headrace.driver.ctas.jdbc_connection import (
     DatabaseRelation,
     JdbcConnection,
     JdbcTransaction,
 )
-from headrace.driver.ctas.preconditions import staged_table_missing_error
+from headrace.driver.ctas.preconditions import (
+    check_target,
+    staged_table_missing_error,
+    table_exists_error,
+)
 from headrace.driver.parameters import empty_frame, frame_of_plan
 from headrace.driver.py4j_bridge import plan_class_name
+from headrace.errors import CatalogError, DatabaseNotFound
+from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 
 class JdbcWriteRecord(BaseModel):

@@ -1,22 +1,27 @@
 """A table that its catalog publishes in one step at the end of the write."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
 from typing import Any
+
 from pydantic import BaseModel
-from headrace.driver.ctas.base import TRANSACTION_PROPERTY, TablePath, TwoPhaseTable, WriteTarget
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.conf_overrides import override_privately
+from headrace.driver.ctas.base import (
+    TRANSACTION_PROPERTY,
+    JournalledTable,
+    TablePath,
+    TwoPhaseTable,
+    TwoPhaseWrite,
+    WriteDefinition,
+    WriteTarget,
+)
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.preconditions import table_exists_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.errors import CatalogError, StatementFailed
-from abc import abstractmethod
-from pyspark.sql import DataFrame, SparkSession
-from headrace.driver.conf_overrides import override_privately
-from headrace.driver.ctas.base import (
-    JournalledTable,
-    TablePath,
-    TwoPhaseWrite,
-    WriteDefinition,
-)
 
 
 class NativeCommitRecord(BaseModel):

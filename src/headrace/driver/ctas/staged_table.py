@@ -1,10 +1,15 @@
 """A session catalog table that is written under a hidden name and published by a rename."""
 
 from __future__ import annotations
+
+import logging
+import time
 from typing import Annotated, Any
+
 from py4j.protocol import Py4JError
 from pydantic import AfterValidator, BaseModel
 from pyspark.errors import PySparkException
+
 from headrace.driver.ctas.base import (
     STAGING_PREFIX,
     TRANSACTION_PROPERTY,
@@ -20,11 +25,6 @@ from headrace.driver.ctas.preconditions import (
 )
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.errors import CatalogError, LocationNotEmpty, StatementFailed
-import logging
-import time
-from headrace.driver.ctas.base import TablePath
-from headrace.errors import CatalogError
-
 
 _LOG = logging.getLogger("headrace.driver")
 _METASTORE_GRACE_SECONDS = 15.0

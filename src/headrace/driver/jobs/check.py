@@ -1,26 +1,33 @@
 """The check of jobs before a deployment: queries are analysed, nothing is started or written."""
 
 from __future__ import annotations
+
+import hashlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from py4j.protocol import Py4JError
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
 from headrace.driver.failures import describe_failure
 from headrace.driver.jobs.savepoints import has_checkpoint, is_complete
 from headrace.driver.jobs.state_files import StateFiles
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.batch_run import check_batch
 from headrace.driver.streams.classify import is_lost_jvm
 from headrace.driver.streams.file_sink import has_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import HeadraceError
+from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.parse import parse
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
-from headrace.model.job import PlanSummary
+from headrace.model.job import METADATA_COLUMNS, PlanSummary
 from headrace.model.job_messages import (
     CheckedJob,
     CheckedJobs,
@@ -29,22 +36,9 @@ from headrace.model.job_messages import (
     JobToCheck,
     QueryToCheck,
 )
-from headrace.model.stream_query import QuerySpec
-from collections.abc import Iterable
-from pyspark.sql import DataFrame, SparkSession
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.grammar.clauses import qualified_name_to_sql
-from headrace.grammar.quoting import quote_name
-from headrace.model.job_messages import JobProblem
-from headrace.model.stream_providers import find_sink
-import hashlib
-from collections.abc import Iterator
-from typing import Any
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame
-from headrace.model.job import METADATA_COLUMNS, PlanSummary
 from headrace.model.stream_options import is_tuning_option
-
+from headrace.model.stream_providers import find_sink
+from headrace.model.stream_query import QuerySpec
 
 _SOURCES = {"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation"}
 _STATELESS = {

@@ -13,22 +13,22 @@ the configuration of the session.
 """
 
 from __future__ import annotations
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
-import pyarrow as pa
-from pyspark.sql import DataFrame
-from headrace.driver.sql_execution import run_as_sql_execution
-from headrace.results.batches import complete_offsets, normalize_batch
-from headrace.results.schema import Schema, SparkType, TypeKind
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar, cast
+
+import pyarrow as pa
 from pyspark import RDD
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
 from pyspark.util import local_connect_and_auth
 
+from headrace.driver.sql_execution import run_as_sql_execution
+from headrace.results.batches import complete_offsets, normalize_batch
+from headrace.results.schema import Schema, SparkType, TypeKind
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 

@@ -6,33 +6,37 @@ where Spark first writes the rows of the query into rows of a struct.
 """
 
 from __future__ import annotations
-from contextlib import nullcontext
-from typing import Any
-import pyarrow as pa
-from pyspark import RDD, cloudpickle
-from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import lit
-from headrace.driver.output import task
-from headrace.driver.output.driver_collect import collect_rdd
-from headrace.driver.output.task import LocationNotWritable, TaskOptions, make_task
-from headrace.driver.sql_execution import run_as_sql_execution
-from headrace.results import batches
-from headrace.results.batches import enlarge_offsets
-from headrace.results.schema import Schema
+
 import logging
 import threading
-from collections.abc import Iterable
-from types import TracebackType
-from pyspark import Accumulator
-from pyspark.accumulators import _accumulatorRegistry
-from pyspark.sql import SparkSession
-from headrace.driver.output.task import FinishedTask, FinishedTasks, TaskOptions
-from headrace.model.result import FinishedParts, ResultPart
-from headrace.results.early_rows import write_finished_parts
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from headrace.results.batches import batch_bytes, count_rows_within
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pyspark import RDD, Accumulator, cloudpickle
+from pyspark.accumulators import _accumulatorRegistry
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+
+from headrace.driver.output import task
+from headrace.driver.output.driver_collect import collect_rdd
+from headrace.driver.output.task import (
+    FinishedTask,
+    FinishedTasks,
+    LocationNotWritable,
+    TaskOptions,
+    make_task,
+)
+from headrace.driver.sql_execution import run_as_sql_execution
+from headrace.model.result import FinishedParts, ResultPart
+from headrace.results import batches
+from headrace.results.batches import batch_bytes, count_rows_within, enlarge_offsets
+from headrace.results.early_rows import write_finished_parts
+from headrace.results.schema import Schema
 
 
 @dataclass(frozen=True)

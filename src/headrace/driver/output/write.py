@@ -1,15 +1,20 @@
 """Writes one result: the driver collects small results, and executors write large ones."""
 
 from __future__ import annotations
+
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+
 import pyarrow as pa
 from pyspark.sql import DataFrame
+
 from headrace.driver.output.driver_collect import collect_if_small, returns_nothing
 from headrace.driver.output.encode import encode_frame
-from headrace.driver.output.executor_write import write_parts
+from headrace.driver.output.executor_write import TaskOutput, apply_limits, write_parts
 from headrace.driver.output.flight_server import HeldResult
+from headrace.driver.output.held_results import HeldResults
 from headrace.driver.output.task import (
     LocationNotWritable,
     PartFile,
@@ -17,7 +22,6 @@ from headrace.driver.output.task import (
     TaskOptions,
     convert_write_errors,
 )
-from headrace.driver.output.executor_write import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.files import locations
 from headrace.files.places import join, local_path
@@ -33,10 +37,6 @@ from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.manifest import write_manifest
 from headrace.results.reader import group_into_chunks
 from headrace.results.schema import Schema, TypeKind, parse_schema
-from dataclasses import dataclass
-from headrace.driver.output.held_results import HeldResults
-from headrace.model.result import Disposition
-
 
 _MEMORY_TASKS = 64
 """A task returns at most this part of the free memory."""

@@ -1,22 +1,23 @@
 """Tracks the state of a session, to report a snapshot whenever the state has changed."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
 from headrace.driver.conf_overrides import keep_private, set_conf
+from headrace.driver.failures import describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state import functions, namespace, resources, variables, views
 from headrace.driver.state.limits import limit_snapshot
 from headrace.driver.writes.commit_protocol import without_selection
-from headrace.model.session import Snapshot
-import logging
-from collections.abc import Callable
-from functools import partial
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from headrace.driver.failures import describe_failure
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 from headrace.model.text import MAX_SUMMARY, cut_text
-
 
 _LOG = logging.getLogger("headrace.state")
 

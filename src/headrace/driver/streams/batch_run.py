@@ -4,20 +4,18 @@ The write is at least once: a driver that is lost between the write and the mark
 """
 
 from __future__ import annotations
+
 import logging
 import threading
 import uuid
+
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.failures import describe_failure
+from headrace.driver.failures import InvalidStream, describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
-from headrace.driver.streams.supervised_query import RunFailed
-from headrace.grammar.stream_statements import SaveStream
-from headrace.model.stream_query import DesiredQuery, QueryProgress
-from pyspark.sql import SparkSession
-from headrace.driver.failures import InvalidStream
 from headrace.driver.streams.jdbc_sink import with_driver
 from headrace.driver.streams.sinks import (
     Target,
@@ -27,8 +25,10 @@ from headrace.driver.streams.sinks import (
     find_target,
     prepare_rows,
 )
+from headrace.driver.streams.supervised_query import RunFailed
 from headrace.grammar.stream_clauses import OutputMode
-from headrace.model.stream_query import DesiredQuery, QuerySpec
+from headrace.grammar.stream_statements import SaveStream
+from headrace.model.stream_query import DesiredQuery, QueryProgress, QuerySpec
 
 
 def check_batch(frame: DataFrame, spec: QuerySpec, command: SaveStream) -> DataFrame:

@@ -9,14 +9,19 @@ Savepoints contain no such files (`StateFiles.list_files`).
 """
 
 from __future__ import annotations
+
 import json
 import logging
 from collections.abc import Callable
 from typing import Any
+
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
+
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.failures import InvalidStream
 from headrace.driver.link import LinkRefused, NoNodeAnswers
+from headrace.driver.streams.batch_run import FINISHED
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import CheckpointInUse, CheckpointMarkerInvalid, LeaseLost
 from headrace.files.places import join
@@ -24,9 +29,6 @@ from headrace.model.failure import Failure
 from headrace.model.messages import MARKER_FORMAT, CheckpointMarker, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import DesiredQuery
-from headrace.driver.streams.batch_run import FINISHED
-from headrace.driver.failures import InvalidStream
-
 
 MARKER = ".headrace-owner.json"
 _LOG = logging.getLogger("headrace.driver.streams")

@@ -1,7 +1,10 @@
 """Which failures of a streaming query a restart can repair."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
+
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import (
     AnalysisException,
@@ -11,13 +14,12 @@ from pyspark.errors import (
     PySparkValueError,
     UnsupportedOperationException,
 )
+from pyspark.sql import DataFrame, SparkSession
+
 from headrace.driver.failures import find_condition
 from headrace.driver.link import NoNodeAnswers
 from headrace.driver.writes.locks import METASTORE_CONDITION
 from headrace.errors import HeadraceError, LeaseLost
-from collections.abc import Callable
-from pyspark.sql import DataFrame, SparkSession
-
 
 _CAUSES = 20
 """Largest number of causes to search."""

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.failures import InvalidStream
+from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.jdbc_sink import Connections
 
 _PACKAGES = {

@@ -10,25 +10,25 @@ driver has left is dropped at the start of the next run, or after the end of the
 """
 
 from __future__ import annotations
+
 import contextlib
+import logging
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+
 from headrace.driver.failures import InvalidStream
+from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.stream_query import DesiredQuery
-import logging
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pyspark.sql import SparkSession
-from headrace.driver.py4j_bridge import Py4JBridge
-
 
 _LOG = logging.getLogger("headrace.driver.streams")
 _OPTIONS = "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions"

@@ -1,18 +1,27 @@
 """The rows of a query of a job: its SQL or its code, with the metadata columns."""
 
 from __future__ import annotations
+
+import traceback
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
+from typing import Any
+
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from headrace.driver.failures import describe_failure
+
+from headrace.driver.failures import (
+    InvalidStream,
+    describe_failure,
+    find_missing_parts,
+    refuse_permanent_view,
+)
 from headrace.driver.parameters import frame_of_plan
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.streams.classify import is_permanent
-from headrace.driver.failures import InvalidStream, find_missing_parts, refuse_permanent_view
+from headrace.driver.streams.classify import is_lost_jvm, is_permanent
 from headrace.driver.streams.qualified_names import find_relations, replace_qualified_names
 from headrace.driver.streams.sources import (
     name_of_temporary_view,
@@ -26,15 +35,9 @@ from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
+from headrace.model.failure import Failure
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.stream_query import QuerySpec
-import traceback
-from typing import Any
-from pyspark.errors import PySparkException
-from headrace.driver.streams.classify import is_lost_jvm, is_permanent
-from headrace.driver.failures import InvalidStream
-from headrace.model.failure import Failure
-
 
 OUTPUT = "execution_output"
 _FILE = "<code of the job>"

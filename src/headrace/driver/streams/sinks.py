@@ -1,13 +1,17 @@
 """The sinks that a streaming query writes to."""
 
 from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.columns import select_columns
@@ -17,12 +21,11 @@ from headrace.driver.streams.connectors import (
     check_provider,
 )
 from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
-from headrace.driver.failures import InvalidStream
-from headrace.driver.streams.jdbc_sink import JdbcSink
-from headrace.driver.streams.jdbc_sink import with_driver
+from headrace.driver.streams.jdbc_sink import JdbcSink, with_driver
 from headrace.driver.streams.table_sink import TableSink
 from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind
 from headrace.grammar.stream_statements import CreateSink, SaveStream
 from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SINK
@@ -36,10 +39,6 @@ from headrace.model.stream_providers import (
     find_sink,
 )
 from headrace.model.stream_query import DesiredQuery, QuerySpec
-from pyspark.sql import SparkSession
-from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.grammar.quoting import quote_name
-
 
 _DATASET = "org.apache.spark.sql.classic.Dataset"
 

@@ -1,31 +1,37 @@
 """Runs of streaming queries in Spark, each in a session of its own."""
 
 from __future__ import annotations
+
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
+
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.view_query import set_scope
+from headrace.driver.ctas.view_query import read_scope, set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import find_later_run, has_ended_by_itself
-from headrace.driver.streams.classify import BatchErrors
-from headrace.driver.streams.batch_run import start_batch
-from headrace.driver.streams.batch_run import check_batch
-from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked
-from headrace.driver.streams.checkpoint_marker import check_checkpoint
-from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
+from headrace.driver.streams.batch_run import check_batch, start_batch, use_stream_pool
+from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked, check_checkpoint
+from headrace.driver.streams.classify import (
+    BatchErrors,
+    is_lost_jvm,
+    is_permanent,
+    is_permanent_cause,
+)
 from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.named_streams import FindStreams, NamedStreams
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
-from headrace.driver.streams.batch_run import use_stream_pool
 from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
@@ -35,20 +41,13 @@ from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
-from headrace.model.messages import AnnounceWrites, FoundStreams
-from headrace.model.session import DriverLease
-from headrace.model.stream_query import DesiredQuery, QueryProgress
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from headrace.driver.conf_overrides import override_for_statement
-from headrace.driver.ctas.view_query import read_scope, set_scope
-from headrace.grammar.quoting import quote_name
 from headrace.model.materialized_view import NameScope
-from headrace.model.session import SessionView
+from headrace.model.messages import AnnounceWrites, FoundStreams
+from headrace.model.session import DriverLease, SessionView
+from headrace.model.stream_query import DesiredQuery, QueryProgress
 
 
 def create_views(session: SparkSession, views: Iterable[SessionView]) -> None:

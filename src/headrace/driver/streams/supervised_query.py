@@ -1,6 +1,7 @@
 """One query under supervision: a thread starts it, watches it and starts it again."""
 
 from __future__ import annotations
+
 import itertools
 import logging
 import random
@@ -8,8 +9,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
+
 from py4j.protocol import Py4JNetworkError
+
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.retry_policy import RetryPolicy
@@ -20,8 +25,6 @@ from headrace.model.stream_query import (
     QueryReport,
     Wanted,
 )
-from dataclasses import dataclass
-from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)

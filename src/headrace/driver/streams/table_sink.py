@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.classify import BatchErrors, BatchFunction
-from headrace.driver.failures import InvalidStream
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import OutputMode
 

@@ -1,20 +1,18 @@
 """The rows of Spark's two commands that insert into a table of files."""
 
 from __future__ import annotations
-from dataclasses import dataclass
-from typing import Any
-from pyspark.sql import DataFrame, SparkSession
-from headrace.driver.parameters import frame_of_plan
-from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge, plan_class_name
-import logging
-from py4j.protocol import Py4JError
-from headrace.driver.parameters import empty_frame
-from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
-from headrace.driver.writes.staged_files import StagedFiles
-from abc import ABC, abstractmethod
-from typing import Any, Literal
-from headrace.driver.py4j_bridge import Py4JBridge
 
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.parameters import empty_frame, frame_of_plan
+from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge, plan_class_name
+from headrace.driver.writes.staged_files import StagedFiles
 
 WriteMode = Literal["append", "overwrite", "overwrite partitions"]
 

@@ -1,19 +1,21 @@
 """Waits for the write lock of a statement that writes to tables of files."""
 
 from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from headrace.driver.ctas.transaction import Cancelled
-from headrace.driver.link import NodeLink
-from headrace.model.messages import BeginWrite
-from headrace.model.transaction import TableWrite
+
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from headrace.driver.failures import find_condition
-from headrace.errors import WriteTargetsUnknown
 
+from headrace.driver.ctas.transaction import Cancelled
+from headrace.driver.failures import find_condition
+from headrace.driver.link import NodeLink
+from headrace.errors import WriteTargetsUnknown
+from headrace.model.messages import BeginWrite
+from headrace.model.transaction import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
 _FIRST_PAUSE = 0.02
