@@ -13,8 +13,8 @@ import click
 import pytest
 
 from headrace.cli.main import headrace
-from headrace.cli.options import parse_pairs
-from headrace.cli.session_option import SessionOption
+from headrace.cli.support.options import parse_pairs
+from headrace.cli.support.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
 from headrace.driver.writes import detect, dml
 from headrace.model.lifecycle import StreamState

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.support.other_user import give_to_other_user
 
-from headrace.cli import config, discovery
-from headrace.cli.config import load_config
+from headrace.cli.support import config, discovery
+from headrace.cli.support.config import load_config
 from headrace.config import sections, settings
 from headrace.errors import InvalidSetting
 

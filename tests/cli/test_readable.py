@@ -14,9 +14,9 @@ import pytest
 import headrace.api.http
 import headrace.cli
 from headrace.api.http.schemas import ResponseModel
-from headrace.cli.home_processes import describe_processes
-from headrace.cli.listing import ListColumn, _make_column
-from headrace.cli.readable import (
+from headrace.cli.support.home_processes import describe_processes
+from headrace.cli.support.listing import ListColumn, _make_column
+from headrace.cli.support.readable import (
     describe_session,
     format_age_of,
     format_remaining,

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.deployment_progress import follow, wait_for_plan, write_errors, write_plan
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.deployment_progress import follow, wait_for_plan, write_errors, write_plan
 from headrace.client.http import Client, Json
 from headrace.deploy.variables import find_variables
 from headrace.errors import HeadraceError, InvalidRequest

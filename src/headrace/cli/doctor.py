@@ -10,11 +10,11 @@ import sys
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.config import EMBEDDED
-from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.config import EMBEDDED
+from headrace.cli.support.listing import write_items
 from headrace.client.http import Client, Json
 from headrace.config.extras import find_missing, install_command
 from headrace.config.home import HomeLayout

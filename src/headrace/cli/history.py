@@ -8,10 +8,10 @@ from collections import Counter
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.listing import write_object
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.listing import write_object
 from headrace.client.http import Json
 from headrace.errors import InvalidRequest
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.deployment_progress import follow
-from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import format_age_of
-from headrace.cli.terminal import Terminal
+from headrace.cli.support import options
+from headrace.cli.support.command import command_context
+from headrace.cli.support.deployment_progress import follow
+from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
+from headrace.cli.support.readable import format_age_of
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Json
 
 _FIELDS = ("name", "state", "version", "session", "last_batch", "updated_at", "error")

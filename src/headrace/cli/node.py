@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.listing import ListColumn, write_items
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import format_age_of, format_remaining, parse_instant
-from headrace.cli.references import resolve_node
+from headrace.cli.support import options
+from headrace.cli.support.command import command_context
+from headrace.cli.support.listing import ListColumn, write_items
+from headrace.cli.support.readable import format_age_of, format_remaining, parse_instant
+from headrace.cli.support.references import resolve_node
 from headrace.client.http import Json
 
 _FIELDS = ("id", "state", "address", "host", "version", "profiles", "lease_until")

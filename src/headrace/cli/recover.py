@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import describe_session
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.listing import write_items
+from headrace.cli.support.readable import describe_session
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 from headrace.grammar.masking import MASK

@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.discovery import report_parent_home
-from headrace.cli.embedded import node_command, start_node
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.discovery import report_parent_home
+from headrace.cli.support.embedded import node_command, start_node
 from headrace.config.extras import install_command, require_extra
 from headrace.config.home import HomeLayout
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.listing import ListColumn, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import describe_session, format_age_of, format_elapsed
-from headrace.cli.references import resolve_session
+from headrace.cli.support import options
+from headrace.cli.support.command import command_context
+from headrace.cli.support.listing import ListColumn, write_object, write_page
+from headrace.cli.support.readable import describe_session, format_age_of, format_elapsed
+from headrace.cli.support.references import resolve_session
 from headrace.client.http import Json
 from headrace.errors import SessionEnded
 from headrace.model.lifecycle import SESSION

@@ -11,15 +11,15 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.interrupts import Interrupts
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner, runs_in_pool
-from headrace.cli.script import SourceStatement, read_sources, split_sources
-from headrace.cli.session_option import SessionOption
 from headrace.cli.shell.command import ShellOptions, has_terminal, run_shell
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.runner import RunOptions, ScriptRunner, runs_in_pool
+from headrace.cli.support.script import SourceStatement, read_sources, split_sources
+from headrace.cli.support.session_option import SessionOption
 from headrace.errors import InvalidRequest
 
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z-]*(=.*)?\Z", re.DOTALL)

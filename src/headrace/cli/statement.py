@@ -8,22 +8,22 @@ from typing import NamedTuple
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.follow import (
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.follow import (
     follow_statement,
     has_ended,
     is_outage,
     print_attach_hint,
     wait_for_end,
 )
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.listing import ListColumn, write_object, write_page
-from headrace.cli.output.formats import OutputFormat
-from headrace.cli.progress import ProgressLine
-from headrace.cli.readable import format_age_of, format_elapsed, format_time_between
-from headrace.cli.references import resolve_session, resolve_statement
-from headrace.cli.result_printer import ResultPrinter, exit_code
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.support.listing import ListColumn, write_object, write_page
+from headrace.cli.support.progress import ProgressLine
+from headrace.cli.support.readable import format_age_of, format_elapsed, format_time_between
+from headrace.cli.support.references import resolve_session, resolve_statement
+from headrace.cli.support.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError, InvalidRequest
 

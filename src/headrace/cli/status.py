@@ -6,19 +6,19 @@ import json
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.config import EMBEDDED, ClientConfig
-from headrace.cli.discovery import (
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.config import EMBEDDED, ClientConfig
+from headrace.cli.support.discovery import (
     connect_configured,
     connect_default,
     connect_home_node,
     report_parent_home,
 )
-from headrace.cli.home_processes import describe_processes, list_home_processes
-from headrace.cli.listing import write_items
-from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import describe_session, format_local_time
+from headrace.cli.support.home_processes import describe_processes, list_home_processes
+from headrace.cli.support.listing import write_items
+from headrace.cli.support.readable import describe_session, format_local_time
 from headrace.client.http import Client, Json
 from headrace.config.home import HomeLayout
 from headrace.config.node_file import find_running_node

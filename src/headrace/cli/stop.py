@@ -7,10 +7,10 @@ import os
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.discovery import report_parent_home
-from headrace.cli.home_processes import (
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.discovery import report_parent_home
+from headrace.cli.support.home_processes import (
     describe_processes,
     end_home_processes,
     list_home_processes,

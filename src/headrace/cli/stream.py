@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.interrupts import Interrupted, Interrupts
-from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.styled import StyledText
-from headrace.cli.readable import format_age_of, format_remaining
-from headrace.cli.terminal import Terminal
+from headrace.cli.support import options
+from headrace.cli.support.command import command_context
+from headrace.cli.support.interrupts import Interrupted, Interrupts
+from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
+from headrace.cli.support.readable import format_age_of, format_remaining
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.text.times import describe_duration
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.script import parse_listing, parse_name, parse_pattern
 from headrace.cli.shell.copy_command import CopyRequest, parse_copy
+from headrace.cli.support.script import parse_listing, parse_name, parse_pattern
 from headrace.errors import InvalidRequest
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner
-from headrace.cli.script import Source, parse_name, split_sources
-from headrace.cli.session_option import SessionOption, explain_missing_session
+from headrace.cli.support import options
+from headrace.cli.support.command import command_context
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.runner import RunOptions, ScriptRunner
+from headrace.cli.support.script import Source, parse_name, split_sources
+from headrace.cli.support.session_option import SessionOption, explain_missing_session
 
 
 @click.command()

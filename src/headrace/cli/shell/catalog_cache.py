@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from headrace.cli.follow import fetch_rows
 from headrace.cli.shell.session import ShellSession
+from headrace.cli.support.follow import fetch_rows
 from headrace.client.http import Client
 from headrace.grammar.quoting import quote_name
 

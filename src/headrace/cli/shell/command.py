@@ -14,13 +14,7 @@ from click.exceptions import Exit
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from headrace import __version__
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.discovery import find_node
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.session_option import SessionOption
 from headrace.cli.shell.catalog_cache import CatalogCache, load_names
 from headrace.cli.shell.command_list import format_help
 from headrace.cli.shell.commands import CommandRunner
@@ -30,7 +24,13 @@ from headrace.cli.shell.printer import Display, PagedStream
 from headrace.cli.shell.prompt import make_prompt, redraw
 from headrace.cli.shell.repl import Shell
 from headrace.cli.shell.session import ShellSession
-from headrace.cli.terminal import EscapingStream, Terminal
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.discovery import find_node
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.options import parse_seconds
+from headrace.cli.support.session_option import SessionOption
+from headrace.cli.support.terminal import EscapingStream, Terminal
 from headrace.client.http import Client
 from headrace.config.home import state_folder
 from headrace.errors import HeadraceError, InvalidRequest

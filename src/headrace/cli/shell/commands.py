@@ -9,12 +9,19 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.listing import write_object
-from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat, format_of_file
-from headrace.cli.readable import describe_session, format_local_time
-from headrace.cli.script import (
+from headrace.cli.shell import child_process
+from headrace.cli.shell.catalog_cache import CatalogCache
+from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS, format_help
+from headrace.cli.shell.copy_command import copy_from, copy_to, parse_copy, parse_file, split_words
+from headrace.cli.shell.executor import Executor
+from headrace.cli.shell.printer import Display, PagedStream
+from headrace.cli.shell.session import ShellSession
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.listing import write_object
+from headrace.cli.support.options import parse_seconds
+from headrace.cli.support.readable import describe_session, format_local_time
+from headrace.cli.support.script import (
     Source,
     SourceStatement,
     parse_listing,
@@ -23,15 +30,8 @@ from headrace.cli.script import (
     read_sources,
     split_sources,
 )
-from headrace.cli.session_option import SessionOption
-from headrace.cli.shell import child_process
-from headrace.cli.shell.catalog_cache import CatalogCache
-from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS, format_help
-from headrace.cli.shell.copy_command import copy_from, copy_to, parse_copy, parse_file, split_words
-from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.printer import Display, PagedStream
-from headrace.cli.shell.session import ShellSession
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.session_option import SessionOption
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
 from headrace.text.times import describe_duration

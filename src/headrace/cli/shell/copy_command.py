@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-from headrace.cli.interrupts import Interrupts
 from headrace.cli.load.loader import Loader
 from headrace.cli.output.formats import OutputFormat, format_of_file, list_file_endings
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.script import Source, parse_name, split_sources
 from headrace.cli.shell.executor import Executor
 from headrace.cli.shell.session import ShellSession
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.script import Source, parse_name, split_sources
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import InvalidRequest
 from headrace.grammar.lexer import Token, TokenKind, code_tokens

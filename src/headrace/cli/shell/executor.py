@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner
-from headrace.cli.script import SourceStatement
 from headrace.cli.shell.printer import Display, PagedStream, ShellPrinter
 from headrace.cli.shell.session import ShellSession
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.runner import RunOptions, ScriptRunner
+from headrace.cli.support.script import SourceStatement
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import HeadraceError
 from headrace.grammar.script import describe_verb

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.text.times import describe_duration
 

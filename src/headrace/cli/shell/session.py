@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from headrace.cli.follow import fetch_rows
 from headrace.cli.output.text import to_printable
-from headrace.cli.readable import describe_session
-from headrace.cli.session_option import SessionOption, explain_missing_session
+from headrace.cli.support.follow import fetch_rows
+from headrace.cli.support.readable import describe_session
+from headrace.cli.support.session_option import SessionOption, explain_missing_session
 from headrace.client.http import Client, Json
 from headrace.errors import (
     HeadraceError,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headrace.cli.script import Source, SourceStatement, split_sources
+from headrace.cli.support.script import Source, SourceStatement, split_sources
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.script import is_complete_script, split_script
 

@@ -8,9 +8,9 @@ from itertools import chain
 
 from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.formats import OutputFormat, ResultDetails, make_writer
-from headrace.cli.readable import format_elapsed
-from headrace.cli.script import SourceStatement
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.readable import format_elapsed
+from headrace.cli.support.script import SourceStatement
+from headrace.cli.support.terminal import Terminal
 from headrace.client.errors import exit_code_of
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
 from headrace.cli.output.text import to_text
-from headrace.cli.readable import (
+from headrace.cli.support.readable import (
     format_age_of,
     format_local_time,
     is_time_field,
     shorten_ids,
     style_of_state,
 )
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Json
 from headrace.errors import InvalidRequest
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from headrace.cli.output.text import cut, to_printable
-from headrace.cli.readable import format_age_of, shorten_ids
+from headrace.cli.support.readable import format_age_of, shorten_ids
 from headrace.client.http import Client, Json
 from headrace.errors import AmbiguousId, NotFound, StatementNotFound
 

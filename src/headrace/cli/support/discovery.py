@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.cli.config import EMBEDDED, ClientConfig
-from headrace.cli.embedded import require_node_packages, start_embedded_node
 from headrace.cli.output.text import Number
+from headrace.cli.support.config import EMBEDDED, ClientConfig
+from headrace.cli.support.embedded import require_node_packages, start_embedded_node
 from headrace.client.http import Client
 from headrace.client.transport import Endpoint
 from headrace.config.home import DEFAULT_HOME, HomeLayout

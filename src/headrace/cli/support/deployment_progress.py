@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from headrace.cli.output.styled import paint
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE
 from headrace.text.printable import describe_count

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.cli.follow import (
+from headrace.cli.support.follow import (
     cancel_interrupted,
     follow_statement,
     has_ended,
     is_outage,
     print_attach_hint,
 )
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.options import OnError, parse_seconds
-from headrace.cli.progress import REDRAW_SECONDS, ProgressLine
-from headrace.cli.result_printer import ResultPrinter, exit_code
-from headrace.cli.script import SourceStatement
-from headrace.cli.session_option import explain_missing_session
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.support.options import OnError, parse_seconds
+from headrace.cli.support.progress import REDRAW_SECONDS, ProgressLine
+from headrace.cli.support.result_printer import ResultPrinter, exit_code
+from headrace.cli.support.script import SourceStatement
+from headrace.cli.support.session_option import explain_missing_session
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.parse import ParsedStatement, parse

@@ -12,8 +12,8 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO, cast
 
-from headrace.cli.errors import ErrorPrinter
 from headrace.cli.output.styled import ERASE_LINE, StyledText, WrappedStream
+from headrace.cli.support.errors import ErrorPrinter
 from headrace.text.printable import escape_controls
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from click.exceptions import Exit
 
-from headrace.cli.config import ClientConfig, load_config
-from headrace.cli.discovery import Reports, find_node
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted
 from headrace.cli.output.formats import OutputFormat, parse_format, refuse_terminal
-from headrace.cli.terminal import Terminal, open_terminal
+from headrace.cli.support.config import ClientConfig, load_config
+from headrace.cli.support.discovery import Reports, find_node
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted
+from headrace.cli.support.terminal import Terminal, open_terminal
 from headrace.client.http import Client
 from headrace.errors import EXIT_FAILED, HeadraceError
 
@@ -34,7 +34,7 @@ class CommandContext:
     """Closed when the command ends."""
 
     def connect(self, *, new_home: bool = False, opens_pool: bool = False) -> Client:
-        """Return a client of the node that the configuration selects; see headrace.cli.discovery.
+        """Return a client of the node that the configuration selects; see headrace.cli.support.discovery.
 
         Args:
             new_home: Whether to create the home if it does not exist.

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from headrace.cli.output.styled import paint
 from headrace.cli.output.text import display_width
-from headrace.cli.script import Source, SourceStatement
+from headrace.cli.support.script import Source, SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
 from headrace.text.printable import escape_controls

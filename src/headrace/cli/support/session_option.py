@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.cli.references import resolve_session
+from headrace.cli.support.references import resolve_session
 from headrace.client.http import Client, Json
 from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists, SessionNotFound
 from headrace.grammar.masking import mask_value

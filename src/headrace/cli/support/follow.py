@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from headrace.cli.interrupts import Interrupted, Interrupts
-from headrace.cli.progress import REDRAW_SECONDS, ProgressLine
-from headrace.cli.result_printer import exit_code
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.interrupts import Interrupted, Interrupts
+from headrace.cli.support.progress import REDRAW_SECONDS, ProgressLine
+from headrace.cli.support.result_printer import exit_code
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import LONGEST_POLL, Client, Json
 from headrace.errors import EXIT_CONNECTION, Conflict, HeadraceError, StatementFailed, TableNotFound
 from headrace.model.lifecycle import STATEMENT, StatementState
