@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.files.spark_log import find_last_exception, read_tail
+from headrace.files.spark_files import find_last_exception, read_tail
 
 _LOG = (
     "26/11/21 WARN Utils: java.net.X is a class name within a warning\n"

@@ -61,7 +61,7 @@ def driver_spark(spark: SparkSession) -> Spark:
     from headrace.config.conf_policy import ConfPolicy
     from headrace.control.conf import list_conf_rules
     from headrace.driver.conf_overrides import SettingRules
-    from headrace.driver.jvm_process import ChildJvm
+    from headrace.driver.jvm_start import ChildJvm
     from headrace.driver.spark import Spark
     from headrace.driver.writes.commit_protocol import CommitProtocol
 

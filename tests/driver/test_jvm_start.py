@@ -11,7 +11,7 @@ import pytest
 from headrace.driver.jvm_start import JvmStart, remove_connection
 from headrace.driver.spark import Spark, SparkUnavailable
 from headrace.errors import DriverLost
-from headrace.files.spark_properties import properties_file
+from headrace.files.spark_files import properties_file
 from headrace.model.messages import Bootstrap
 
 CONF = {"spark.app.name": "a", "spark.my.password": "secret-value", "not.spark": "x"}

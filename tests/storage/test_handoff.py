@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.files.handoff import delete_handoffs, read_and_delete_handoff, write_handoff
+from headrace.files.locations import delete_handoffs, read_and_delete_handoff, write_handoff
 
 
 @pytest.fixture(params=["folder", "memory"])

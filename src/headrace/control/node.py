@@ -23,7 +23,7 @@ from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
 from headrace.control.host.process_identity import this_host
-from headrace.control.jobs import job_changer, planning, pruning
+from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
 from headrace.control.jobs.service import Jobs
@@ -145,7 +145,7 @@ class Node:
             {
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
-                pruning.KIND: pruning.Pruner(self.context).advance,
+                change_steps.KIND: change_steps.Pruner(self.context).advance,
             },
         )
         self.events = EventLog(self.context)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas import Cancelled, CommitUnfinished
-from headrace.driver.ctas.view_query import read_scope
+from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt

@@ -38,9 +38,9 @@ def read_handoff(location: str) -> tuple[Bootstrap, str]:
     location cannot be reached, and SystemExit if the object has no token.
     """
     # Most drivers do not need the libraries of storage to start.
-    from headrace.files import handoff  # noqa: PLC0415
+    from headrace.files import locations  # noqa: PLC0415
 
-    fields: dict[str, Any] = json.loads(handoff.read_and_delete_handoff(location))
+    fields: dict[str, Any] = json.loads(locations.read_and_delete_handoff(location))
     if fields.get("token") is None:
         raise SystemExit(f"The bootstrap in {location} has no token.")
     return build_bootstrap(fields)

@@ -15,15 +15,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.conf_overrides import SettingRules
-from headrace.driver.jvm_process import ChildJvm, JvmProcess, ParentJvm
-from headrace.driver.jvm_start import JvmStart, remove_connection
-from headrace.driver.metastore_start import MetastoreStart
+from headrace.driver.jvm_start import (
+    ChildJvm,
+    JvmProcess,
+    JvmStart,
+    MetastoreStart,
+    ParentJvm,
+    remove_connection,
+)
 from headrace.driver.progress import ProgressReader
 from headrace.driver.py4j_bridge import replace_checks
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
-from headrace.files.spark_log import find_last_exception, read_tail
+from headrace.files.spark_files import find_last_exception, read_tail
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
 
 DATA_SOURCE_GROUP = "headrace.data_sources"

@@ -7,6 +7,7 @@ list or delete raise ResultsUnavailable with the reason that the file system giv
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import stat
 from typing import Any
@@ -165,3 +166,40 @@ def delete_files_except(location: str, names: set[str]) -> None:
 def _unavailable(action: str, location: str, error: Exception) -> ResultsUnavailable:
     reason = str(error) or type(error).__name__
     return ResultsUnavailable(f"Cannot {action} {mask_password(location)}: {reason}")
+
+
+_FOLDER = "handoff"
+
+
+def write_handoff(results: str, name: str, content: bytes) -> str:
+    """Write an object and return its location. Raises the file system's own errors.
+
+    Args:
+        results: The results location.
+        name: Prefix of the object's name, by which `delete_handoffs` finds it. It may be public.
+        content: Bytes for the reader, for example a bootstrap with its token.
+    """
+    folder = join(results, _FOLDER)
+    create_directory(folder)
+    location = join(folder, f"{name}.{secrets.token_urlsafe(32)}")
+    write(location, content, private=True)
+    return location
+
+
+def read_and_delete_handoff(location: str) -> bytes:
+    """Return the content of an object and delete it, so that no other process can read it.
+
+    Raises FileNotFoundError if the object has already been read, and ResultsUnavailable if it
+    cannot be read or deleted.
+    """
+    content = read(location)
+    delete(location)
+    return content
+
+
+def delete_handoffs(results: str, name: str) -> None:
+    """Delete the unread objects of a name. Raises ResultsUnavailable."""
+    folder = join(results, _FOLDER)
+    for entry in list_names(folder):
+        if entry.startswith(f"{name}."):
+            delete(join(folder, entry))

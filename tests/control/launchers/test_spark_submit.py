@@ -17,7 +17,7 @@ from headrace.config.profiles import Profile
 from headrace.control.launchers import remote_artifacts
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
-from headrace.files import handoff
+from headrace.files import locations
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         begun.append(results)
         resume.wait(30)
 
-    monkeypatch.setattr(handoff, "delete_handoffs", hang)
+    monkeypatch.setattr(locations, "delete_handoffs", hang)
     monkeypatch.setattr(remote_artifacts, "_SECONDS", 0.2)
     yield begun
     resume.set()

@@ -13,7 +13,7 @@ from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.remote_artifacts import build_driver_package
 from headrace.control.launchers.spark_submit import build_command, build_conf, find_spark_home
 from headrace.errors import LaunchFailed
-from headrace.files.spark_properties import format_properties
+from headrace.files.spark_files import format_properties
 
 KUBERNETES = Profile(
     backend="spark-submit",

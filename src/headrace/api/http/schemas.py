@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     JsonValue,
     PlainSerializer,
+    StrictBool,
     WithJsonSchema,
 )
 
@@ -626,3 +627,31 @@ class StreamPage(ResponseModel):
     """The queries, newest first."""
     next: str | None
     """The `before` of the next page; null on the last page."""
+
+
+class PurgeRequest(RequestModel):
+    """Body of `POST /history/purge`."""
+
+    older_than: Duration
+    """What ended longer ago than this is deleted. More than 0."""
+    dry_run: StrictBool = False
+    """Only count what would be deleted."""
+
+
+class PurgeBody(ResponseModel):
+    """What a purge has deleted, or would delete."""
+
+    statements: int
+    """Ended statements, with their events and table transactions."""
+    results: int
+    """Results whose rows were deleted, also results that had expired anyway."""
+    sessions: int
+    """Ended sessions."""
+    streams: int
+    """Ended streaming queries."""
+    jobs: int
+    """Deleted jobs, with their versions."""
+    deployments: int
+    """Ended deployments."""
+    more: bool
+    """Whether the call is to be repeated, because its time was over."""

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
 from headrace.api.http.api_route import ApiRoute, json_response
-from headrace.api.http.history_schemas import PurgeBody, PurgeRequest
 from headrace.api.http.problems import problems
+from headrace.api.http.schemas import PurgeBody, PurgeRequest
 
 router = APIRouter(prefix="/history", tags=["history"], route_class=ApiRoute)
 

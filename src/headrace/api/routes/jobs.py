@@ -19,8 +19,8 @@ from headrace.api.http.job_schemas import (
     StartRequestBody,
     VersionPage,
 )
-from headrace.api.http.job_serializers import deployment_body, job_body, version_body
 from headrace.api.http.problems import problems
+from headrace.api.http.serializers import deployment_body, job_body, version_body
 from headrace.control.jobs.drafts import PlanRequest, SourceText
 
 JobRef = Annotated[str, Path(description="name of the job", max_length=100)]

@@ -34,7 +34,7 @@ class CommandContext:
     """Closed when the command ends."""
 
     def connect(self, *, new_home: bool = False, opens_pool: bool = False) -> Client:
-        """Return a client of the node that the configuration selects; see headrace.cli.support.discovery.
+        """Return a client of the node that `headrace.cli.support.discovery` finds.
 
         Args:
             new_home: Whether to create the home if it does not exist.

@@ -56,7 +56,7 @@ class ProgressLine:
         from rich.live import Live  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        from headrace.cli.output.console import open_console  # noqa: PLC0415
+        from headrace.cli.output.terminal_list import open_console  # noqa: PLC0415
 
         line = Text(escape_controls(text), no_wrap=True, overflow="ellipsis")
         if self._live is None:

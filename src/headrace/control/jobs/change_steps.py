@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from enum import StrEnum
 
 from headrace.config.settings import Settings
+from headrace.control.context import NodeContext
 from headrace.control.jobs.decisions import judge_versions
 from headrace.control.jobs.job_queries import (
     Verdict,
@@ -17,9 +19,8 @@ from headrace.control.jobs.job_queries import (
     stop_job,
     stop_queries,
 )
-from headrace.control.jobs.job_sessions import open_session
+from headrace.control.jobs.job_sessions import open_check_session, open_session
 from headrace.control.jobs.places import JobPlaces, identity_of
-from headrace.control.jobs.pruning import begin_pruning
 from headrace.control.jobs.tasks import (
     EndedTask,
     get_job,
@@ -28,17 +29,92 @@ from headrace.control.jobs.tasks import (
     submit_manifest,
     submit_restore,
     submit_savepoint,
+    submit_task,
 )
-from headrace.errors import HeadraceError, JobStateMissing, SessionConflict
-from headrace.model.deployment import ChangeRecord, JobAction, JobChange, JobVersion
+from headrace.errors import HeadraceError, JobStateMissing, LeaseLost, SessionConflict
+from headrace.model.deployment import (
+    ChangeRecord,
+    JobAction,
+    JobChange,
+    JobSession,
+    JobVersion,
+    OperationLease,
+)
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, SavepointContent
-from headrace.model.job_messages import SavepointTaken
+from headrace.model.job_messages import DeleteStates, SavepointTaken
 from headrace.model.lifecycle import STREAM, ChangeStep, JobState, SavepointState, StreamState
+from headrace.store import operations
 from headrace.store.database import Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
 from headrace.store.streams import stream_queries
+from headrace.text.printable import describe_count
 from headrace.text.times import describe_duration
+
+KIND = "job_prune"
+"""Kind of the operations that wait for a deletion."""
+_LOG = logging.getLogger("headrace.jobs")
+_POLL_SECONDS = 0.5
+_AT_ONCE = 100
+"""Largest number of savepoints that one task deletes."""
+
+
+def begin_pruning(tx: Tx, settings: Settings, job_id: str, session: JobSession) -> None:
+    """Submit the deletion of the old savepoints of a job, if it has any.
+
+    The newest savepoints stay, and those that are younger than the retention.
+    """
+    job = jobs.get(tx, job_id)
+    assert job is not None
+    old = savepoints.list_old(
+        tx,
+        job_id,
+        kept=settings.jobs.savepoints_kept,
+        seconds=settings.jobs.savepoint_retention.total_seconds(),
+    )[:_AT_ONCE]
+    if not old:
+        return
+    places = JobPlaces(job.state_location, job.name)
+    checkpoints = {each.run: places.checkpoint(each.run) for each in old}
+    checkpoints.pop(job.run or "", None)
+    task = DeleteStates(directories=[*(each.place for each in old), *checkpoints.values()])
+    session_id = open_check_session(tx, settings, job.owner, session)
+    what = f"delete {describe_count(len(old), 'old savepoint')} of {job.name}"
+    statement_id = submit_task(tx, job.owner, session_id, task, what)
+    operations.insert_operation(tx, KIND, statement_id, actor=job.owner)
+
+
+class Pruner:
+    """Records which savepoints a driver has deleted."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._lease_seconds = context.lease_seconds
+        self._actor = context.node_id
+
+    def advance(self, lease: OperationLease, statement_id: str) -> float | None:
+        """Record the deletion when its task has ended. See `Advance`."""
+        with self._database.read() as tx:
+            ended = read_end(tx, statement_id)
+        if ended is None:
+            return _POLL_SECONDS
+        with self._database.write("operation.prune") as tx:
+            if not operations.renew(tx, lease, self._lease_seconds):
+                raise LeaseLost(f"Operation {lease.id} has another node.")
+            if ended.failure is not None:
+                # The savepoints stay old: the next deployment of the job tries again.
+                _LOG.warning("savepoints were not deleted: %s", ended.failure.message)
+            else:
+                self._mark(tx, statement_id)
+            operations.finish(tx, lease)
+        return None
+
+    def _mark(self, tx: Tx, statement_id: str) -> None:
+        task = jobs.get_task(tx, statement_id)
+        assert isinstance(task, DeleteStates)
+        for savepoint_id in savepoints.list_at(tx, task.directories):
+            savepoints.move(tx, savepoint_id, SavepointState.PRUNED, actor=self._actor)
+
 
 STOPPING = frozenset({JobAction.STOP, JobAction.DELETE})
 """Actions after which no query of the job runs."""

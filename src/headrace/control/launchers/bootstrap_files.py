@@ -17,7 +17,7 @@ from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.files.private_files import create_private_folder, write_private
-from headrace.files.spark_properties import properties_file
+from headrace.files.spark_files import properties_file
 from headrace.model.messages import Bootstrap
 
 _FILE = re.compile(r"\.?(headrace-[^.]+)\.(?:json|properties)(?:\.[0-9a-f]+)?")

@@ -1,7 +1,7 @@
 """The files of a driver as objects in the results location, for backends that take no local files.
 
 All drivers of one version share the objects with their code. Each driver has its own bootstrap
-object, which it reads once (`files/handoff.py`).
+object, which it reads once (`files/locations.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import headrace
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import LaunchFailed, ResultsUnavailable
-from headrace.files import handoff
+from headrace.files import locations
 from headrace.files.locations import filesystem
 from headrace.files.places import join
 from headrace.files.private_files import write_private
@@ -95,7 +95,7 @@ def upload_artifacts(
         system, folder_path = filesystem(folder)
         for file in (driver_package.entry, driver_package.package):
             system.pipe_file(join(folder_path, file.name), file.read_bytes())
-        bootstrap_uri = handoff.write_handoff(results, name, bootstrap.model_dump_json().encode())
+        bootstrap_uri = locations.write_handoff(results, name, bootstrap.model_dump_json().encode())
     return RemoteArtifacts(
         entry=join(folder, driver_package.entry.name),
         package=join(folder, driver_package.package.name),

@@ -30,11 +30,13 @@ from headrace.control.launchers.base import (
 from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.cluster_managers import (
     ClusterManager,
+    Kubernetes,
     Standalone,
     Yarn,
+    pod_name,
+    pod_namespace,
     stop_application,
 )
-from headrace.control.launchers.kubernetes import Kubernetes, pod_name, pod_namespace
 from headrace.control.launchers.process_group import (
     HOST_RESTARTED,
     ChildGroups,
@@ -47,9 +49,8 @@ from headrace.control.launchers.remote_artifacts import (
     build_driver_package,
 )
 from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed
-from headrace.files import handoff
-from headrace.files.spark_log import find_last_exception, read_tail
-from headrace.files.spark_properties import write_properties
+from headrace.files import locations
+from headrace.files.spark_files import find_last_exception, read_tail, write_properties
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
 
@@ -343,7 +344,7 @@ class SparkSubmitLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--handoff", handoff.write_handoff(self._results, request.name, content)]
+            return ["--handoff", locations.write_handoff(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
                 f"The bootstrap of the driver could not be written to the results location"
@@ -361,7 +362,7 @@ class SparkSubmitLauncher:
     def _remove_launch_files(self, name: str, deploy_mode: str) -> None:
         self._bootstraps.remove(name)
         if deploy_mode == "cluster":
-            self._handoffs.run(handoff.delete_handoffs, self._results, name)
+            self._handoffs.run(locations.delete_handoffs, self._results, name)
         self._temporary.remove(name)
 
     def _poll_process(self, handle: Handle) -> tuple[DriverStatus | None, DriverOnOtherHost | None]:

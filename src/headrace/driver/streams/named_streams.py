@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.detect import plan_parts
-from headrace.driver.ctas.view_query import read_scope
+from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.failures import (
     TEMPORARY_REFERENCE,
     InvalidStream,

@@ -14,8 +14,14 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal
-from headrace.driver.ctas.view_query import blank_before_query, path_of, read_scope, set_scope
-from headrace.driver.ctas.view_switch import SwitchedTable, ViewSwitch
+from headrace.driver.ctas.view_switch import (
+    SwitchedTable,
+    ViewSwitch,
+    blank_before_query,
+    path_of,
+    read_scope,
+    set_scope,
+)
 from headrace.driver.execution_plan import ExecutionPlan, plan_change
 from headrace.driver.failures import KnownFailure
 from headrace.driver.hooks import StatementFacts
