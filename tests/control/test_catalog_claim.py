@@ -20,7 +20,7 @@ from headrace.control.sessions.early_launch import LocalParts
 from headrace.errors import CatalogMismatch
 from headrace.model.catalog import CatalogRecord
 from headrace.model.lifecycle import NodeState
-from headrace.store import catalog_intents, nodes
+from headrace.store import catalog_record, nodes
 from headrace.store.database import Database
 
 _URIS = "spark.hadoop.hive.metastore.uris"
@@ -64,7 +64,7 @@ def read_record(settings: Settings) -> CatalogRecord:
     database = Database.open(settings.store_url)
     try:
         with database.read() as tx:
-            record = catalog_intents.get_record(tx)
+            record = catalog_record.get(tx)
     finally:
         database.close()
     assert record is not None
@@ -238,6 +238,6 @@ def test_a_node_that_returns_to_a_store_with_another_catalog_stops(
         other = identify_catalog(make_settings(tmp_path, **external("thrift://a:1")), None)
         with node.database.write("test") as tx:
             nodes.register(tx, "no_2", address="http://b", version="1", seconds=600)
-            catalog_intents.put_record(tx, replace(other, node_id="no_2"))
+            catalog_record.put(tx, replace(other, node_id="no_2"))
             nodes.transition(tx, node.node.id, NodeState.GONE, actor="no_2")
         wait_until(lambda: stopped, what="the node asks for its end")

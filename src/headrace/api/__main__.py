@@ -7,7 +7,8 @@ import os
 import sys
 from typing import Any
 
-from headrace.config.extras import hide_pandas, pause_garbage_collection, require_extra
+from headrace.config.extras import require_extra
+from headrace.config.process_start import hide_pandas, pause_garbage_collection
 from headrace.config.settings import load
 from headrace.errors import HeadraceError
 from headrace.text.printable import escape_controls

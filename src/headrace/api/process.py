@@ -22,8 +22,8 @@ from headrace.api.app import create_app
 from headrace.api.http.allowed_hosts import AllowedHosts, is_loopback
 from headrace.api.http.connection_limits import ConnectionLimits, LimitedConfig
 from headrace.api.waiting import LongPolls
-from headrace.config.extras import resume_garbage_collection
 from headrace.config.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
+from headrace.config.process_start import resume_garbage_collection
 from headrace.config.sections import HttpSettings
 from headrace.config.settings import Settings
 from headrace.control.host.home_ownership import own_home, refuse_second_node

@@ -12,7 +12,8 @@ import click
 from click.exceptions import Exit
 
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.shell.command import ShellOptions, has_terminal, run_shell
+from headrace.cli.shell.command import has_terminal, run_shell
+from headrace.cli.shell.session import ShellOptions
 from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, command_context
 from headrace.cli.support.interrupts import Interrupts

@@ -19,7 +19,7 @@ from headrace.control.host.process_identity import this_host
 from headrace.errors import CatalogMismatch
 from headrace.files import places
 from headrace.model.catalog import CatalogRecord
-from headrace.store import catalog_intents
+from headrace.store import catalog_record
 from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.node")
@@ -74,17 +74,17 @@ def claim_catalog(tx: Tx, settings: Settings, own: CatalogRecord, *, node_id: st
         CatalogMismatch: The store has another catalog.
     """
     own = replace(own, node_id=node_id)
-    recorded = catalog_intents.get_record(tx)
+    recorded = catalog_record.get(tx)
     if recorded is None:
-        catalog_intents.put_record(tx, own)
+        catalog_record.put(tx, own)
         return
     _check_claim(tx, settings, own, recorded)
     if own.is_same_as(recorded):
         if own.place != recorded.place or own.keys.keys() - recorded.keys.keys():
-            catalog_intents.put_record(tx, own.merged_into(recorded))
+            catalog_record.put(tx, own.merged_into(recorded))
         return
     _LOG.warning("the catalog of the store was %s; from now on it is %s", *_describe(recorded, own))
-    catalog_intents.put_record(tx, own)
+    catalog_record.put(tx, own)
 
 
 def predict_replacement(tx: Tx, settings: Settings, own: CatalogRecord) -> tuple[str, str] | None:
@@ -95,7 +95,7 @@ def predict_replacement(tx: Tx, settings: Settings, own: CatalogRecord) -> tuple
     Raises:
         CatalogMismatch: The node would refuse to start.
     """
-    recorded = catalog_intents.get_record(tx) if catalog_intents.has_table(tx) else None
+    recorded = catalog_record.get(tx) if catalog_record.has_table(tx) else None
     if recorded is None:
         return None
     _check_claim(tx, settings, own, recorded)
@@ -110,12 +110,12 @@ def predict_replacement(tx: Tx, settings: Settings, own: CatalogRecord) -> tuple
 
 def _check_claim(tx: Tx, settings: Settings, own: CatalogRecord, recorded: CatalogRecord) -> None:
     """Raise CatalogMismatch if a node with this catalog may not use the store."""
-    users = catalog_intents.find_users(tx, own.node_id)
+    users = catalog_record.find_users(tx, own.node_id)
     if own.is_same_as(recorded):
         if own.place != recorded.place and users and recorded.node_id != own.node_id:
             raise _refuse_copy(own, recorded, users)
         return
-    dependents = catalog_intents.find_dependents(tx)
+    dependents = catalog_record.find_dependents(tx)
     # The tables of a catalog in memory end with their drivers in any case.
     is_replaceable = (
         recorded.kind == "memory" or not dependents or settings.catalog.replaces == recorded.id

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from headrace.config.extras import pause_garbage_collection, resume_garbage_collection
+from headrace.config.process_start import pause_garbage_collection, resume_garbage_collection
 from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.driver.jvm_start import JvmStart
 

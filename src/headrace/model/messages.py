@@ -59,10 +59,8 @@ from headrace.model.text import (
 from headrace.model.transaction import OrphanedWrite, Staged, TableWrite
 
 LINK_PREFIX = "/driver/v1/sessions"
-LINK_VERSION = 2
+LINK_VERSION = 1
 """Version of the messages. A node accepts drivers of this version, of the one before, and newer."""
-EFFECTS_VERSION = 2
-"""First version in which a driver announces the effects of a statement."""
 
 _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
 _MAX_IN_FLIGHT = 1000

@@ -9,24 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    Column,
-    Integer,
-    RowMapping,
-    Table,
-    Text,
-    case,
-    delete,
-    exists,
-    insert,
-    inspect,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import RowMapping, case, exists, insert, or_, select, update
 
-from headrace.model.catalog import CatalogRecord
 from headrace.model.lifecycle import IntentState
 from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
 from headrace.model.messages import SinkIntent
@@ -34,19 +18,12 @@ from headrace.model.session import DriverLease
 from headrace.model.stream_query import PendingSink, StreamQuery
 from headrace.model.text import new_id
 from headrace.store import events
-from headrace.store.clock import Instant, clock
+from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.nodes import page_live
-from headrace.store.sessions.sessions import LEASED_STATES
 from headrace.store.streams import stream_queries as queries
 from headrace.store.tables import catalog_intents as table
 from headrace.store.tables import (
-    id_type,
-    jobs,
-    materialized_views,
-    metadata,
     sessions,
-    statements,
     stream_queries,
 )
 
@@ -288,72 +265,3 @@ def _append_end(
     detail = None if error is None else {"error": error}
     source = IntentState.CLAIMED
     events.append(tx, _ENTITY, intent_id, source, target, actor=lease.actor, detail=detail)
-
-
-_ONLY_ID = 1
-
-# One row at most.
-store_catalog = Table(
-    "store_catalog",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("kind", Text, nullable=False),
-    Column("keys", JSON, nullable=False),
-    Column("place", JSON(none_as_null=True)),
-    Column("description", Text, nullable=False),
-    Column("node_id", id_type(), nullable=False),
-    Column("recorded_at", Instant, nullable=False),
-)
-
-
-def get_record(tx: Tx) -> CatalogRecord | None:
-    """Return the catalog of the store, or None if no node has recorded one yet."""
-    table = store_catalog.c
-    query = select(table.kind, table["keys"], table.place, table.description, table.node_id)
-    row = tx.execute(query).mappings().one_or_none()
-    return None if row is None else CatalogRecord(**row)
-
-
-def has_table(tx: Tx) -> bool:
-    """Return whether a node of this version has created or migrated the store."""
-    return inspect(tx.connection).has_table(store_catalog.name)
-
-
-def put_record(tx: Tx, catalog: CatalogRecord) -> None:
-    """Record the catalog of the store, in the place of an earlier record."""
-    tx.execute(delete(store_catalog))
-    row = {
-        "id": _ONLY_ID,
-        "kind": catalog.kind,
-        "keys": catalog.keys,
-        "place": catalog.place,
-        "description": catalog.description,
-        "node_id": catalog.node_id,
-    }
-    tx.execute(insert(store_catalog).values(recorded_at=clock(), **row))
-
-
-def find_dependents(tx: Tx) -> list[str]:
-    """Return what in the store depends on the tables of its catalog, in words."""
-    kinds = {
-        "statements that may have created tables": select(statements.c.id).where(
-            statements.c.is_query.is_(False)
-        ),
-        "streaming queries": select(stream_queries.c.id),
-        "materialized views": select(materialized_views.c.id),
-        "jobs": select(jobs.c.id),
-    }
-    return [name for name, query in kinds.items() if tx.execute(select(exists(query))).scalar_one()]
-
-
-def find_users(tx: Tx, node_id: str) -> list[str]:
-    """Return the other live nodes, and the sessions whose drivers have a valid lease."""
-    live = select(sessions.c.id).where(
-        sessions.c.state.in_(LEASED_STATES), sessions.c.lease_until > clock()
-    )
-    others = [f"node {node.id}" for node in page_live(tx) if node.id != node_id]
-    drivers = tx.execute(live.order_by(sessions.c.id).limit(_USERS)).scalars().all()
-    return [*others, *(f"the driver of session {session_id}" for session_id in drivers)]
-
-
-_USERS = 10

@@ -274,6 +274,19 @@ limit_locks = Table("limit_locks", metadata, Column("counted", Text, primary_key
 schema_support = Table("schema_support", metadata, Column("oldest_code", Text, primary_key=True))
 """One row: the oldest schema version whose code can use this schema."""
 
+store_catalog = Table(
+    "store_catalog",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("keys", JSON, nullable=False),
+    Column("place", JSON(none_as_null=True)),
+    Column("description", Text, nullable=False),
+    Column("node_id", id_type(), nullable=False),
+    Column("recorded_at", Instant, nullable=False),
+)
+"""The one catalog of the store: one row, or none before a node has started."""
+
 snapshots = Table(
     "snapshots",
     metadata,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.text import to_printable
 from headrace.cli.support.follow import fetch_rows
 from headrace.cli.support.readable import describe_session
@@ -22,6 +24,23 @@ DEFAULT_CATALOG = "spark_catalog"
 NAMESPACE_QUERY = "SELECT current_catalog(), current_database()"
 _CLOSE_SECONDS = 2.0
 """Longest outage that the end of the shell waits out. Not 0: the node closes idle connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellOptions:
+    """The options with which a shell starts."""
+
+    session: str | None
+    create: bool
+    profile: str | None
+    conf: dict[str, str]
+    output_format: OutputFormat | None
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of every submit."""
+
+    def session_option(self) -> SessionOption:
+        """Return the checked choice of the session."""
+        return SessionOption(self.session, create=self.create, profile=self.profile, conf=self.conf)
 
 
 class Namespace(NamedTuple):

@@ -24,11 +24,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, NodeState, SessionState, StatementState
-from headrace.model.messages import EFFECTS_VERSION
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.store.clock import clock
-from headrace.store.tables import nodes, sessions, statements
+from headrace.store.tables import sessions, statements
 
 _LIVE = statements.c.ended_at.is_(None)
 
@@ -147,12 +146,6 @@ def claim_oldest() -> ReturningUpdate[Any]:
     values = {
         **_values_on_entry(StatementState.LAUNCHED),
         "failure": None,
-        # An older node would not store the announcement of the driver.
-        "may_have_effects": or_(bindparam("has_effects", type_=Boolean()), _has_older_node()),
+        "may_have_effects": bindparam("has_effects", type_=Boolean()),
     }
     return claim.values(values).returning(*statements.c)
-
-
-def _has_older_node() -> ColumnElement[bool]:
-    """Return whether a node of the cluster does not know the announcement of effects."""
-    return exists().where(nodes.c.state == NodeState.UP, nodes.c.link_version < EFFECTS_VERSION)

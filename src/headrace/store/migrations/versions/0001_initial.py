@@ -37,6 +37,7 @@ def upgrade() -> None:
     _create_stream_progress()
     _create_stream_queries()
     _create_table_writes()
+    _create_store_catalog()
     _create_snapshots()
     _create_statements()
     _create_pending_hook_calls()
@@ -129,7 +130,8 @@ def _create_deployments() -> None:
             name="deployments_ended_with_state",
         ),
         sa.CheckConstraint(
-            "state IN ('checking', 'planned', 'rejected', 'applying', 'applied', 'failed', 'expired')",
+            "state IN ('checking', 'planned', 'rejected', 'applying', 'applied', "
+            "'failed', 'expired')",
             name="deployments_known_state",
         ),
     )
@@ -201,7 +203,8 @@ def _create_job_changes() -> None:
             "(ended_at IS NOT NULL) = (step IN ('applied', 'failed'))", name="job_changes_ended"
         ),
         sa.CheckConstraint(
-            "step IN ('planned', 'stop_wanted', 'stopped', 'verified', 'restored', 'started', 'proven', 'undoing', 'applied', 'failed')",
+            "step IN ('planned', 'stop_wanted', 'stopped', 'verified', 'restored', "
+            "'started', 'proven', 'undoing', 'applied', 'failed')",
             name="job_changes_known_step",
         ),
     )
@@ -464,7 +467,8 @@ def _create_sessions() -> None:
             "(ended_at IS NOT NULL) = (state IN ('dead', 'failed'))", name="sessions_ended"
         ),
         sa.CheckConstraint(
-            "state IN ('not_started', 'starting', 'running', 'recovering', 'closing', 'dead', 'failed')",
+            "state IN ('not_started', 'starting', 'running', 'recovering', "
+            "'closing', 'dead', 'failed')",
             name="sessions_known_state",
         ),
         sqlite_autoincrement=True,
@@ -530,7 +534,8 @@ def _create_stream_queries() -> None:
             "(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="stream_queries_ended"
         ),
         sa.CheckConstraint(
-            "state IN ('starting', 'running', 'backing_off', 'stopping', 'paused', 'stopped', 'failed')",
+            "state IN ('starting', 'running', 'backing_off', 'stopping', 'paused', "
+            "'stopped', 'failed')",
             name="stream_queries_known_state",
         ),
     )
@@ -580,6 +585,20 @@ def _create_table_writes() -> None:
     )
     op.create_index("table_writes_by_location", "table_writes", ["location"])
     op.create_index("table_writes_by_statement", "table_writes", ["statement_id"])
+
+
+def _create_store_catalog() -> None:
+    op.create_table(
+        "store_catalog",
+        sa.Column("id", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("keys", sa.JSON, nullable=False),
+        sa.Column("place", sa.JSON(none_as_null=True)),
+        sa.Column("description", sa.Text, nullable=False),
+        sa.Column("node_id", _ID, nullable=False),
+        sa.Column("recorded_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="store_catalog_key"),
+    )
 
 
 def _create_snapshots() -> None:
@@ -634,7 +653,8 @@ def _create_statements() -> None:
             name="statements_ended",
         ),
         sa.CheckConstraint(
-            "state IN ('waiting', 'launched', 'running', 'cancelling', 'success', 'failed', 'timeout', 'cancelled')",
+            "state IN ('waiting', 'launched', 'running', 'cancelling', 'success', "
+            "'failed', 'timeout', 'cancelled')",
             name="statements_known_state",
         ),
     )

@@ -6,12 +6,12 @@ import gc
 import subprocess
 import sys
 
-from headrace.config.extras import pause_garbage_collection, resume_garbage_collection
+from headrace.config.process_start import pause_garbage_collection, resume_garbage_collection
 
 _NODE = """
 import sys
 from headrace.config.extras import find_missing
-from headrace.config.extras import hide_pandas
+from headrace.config.process_start import hide_pandas
 hide_pandas()
 import pyarrow as pa
 print(pa.array([1, None]).null_count, "pandas" in sys.modules, find_missing("spark"))
