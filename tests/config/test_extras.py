@@ -15,7 +15,7 @@ import pytest
 from headrace.config.extras import EXTRAS, find_missing, install_command, require_extra
 from headrace.errors import PackagesMissing
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 _NAME = re.compile(r"[\w.-]+")
 
 
