@@ -31,12 +31,12 @@ from reference_http import fields_table, http_page
 from reference_text import NONE, attribute_docs, code, member_comments, sentence, table
 
 import headrace
-from headrace.api.app import create_app
 from headrace.cli.main import headrace as commands
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
 from headrace.control.node import Node
 from headrace.errors import Conflict, HeadraceError, InvalidRequest, NotFound, StatementFailed
+from headrace.frontends.app import create_app
 from headrace.model import lifecycle
 from headrace.model.lifecycle import Lifecycle
 from headrace.model.session_options import OPTIONS

@@ -16,9 +16,6 @@ PACKAGE = ROOT / "src" / "headrace"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 PACKAGES = {
-    "api",
-    "api.http",
-    "api.routes",
     "cli",
     "cli.load",
     "cli.output",
@@ -46,6 +43,12 @@ PACKAGES = {
     "driver.writes",
     "errors",
     "files",
+    "frontends",
+    "frontends.drivers",
+    "frontends.http",
+    "frontends.opensearch",
+    "frontends.rest",
+    "frontends.rest.routes",
     "grammar",
     "model",
     "results",
@@ -119,7 +122,7 @@ def test_the_tree_of_architecture_md_names_every_module_of_nodes_and_drivers() -
     missing = [
         _path(file)
         for file in SOURCES
-        if _path(file.parent) in {"api", "config", "control", "driver", "errors", "files", "text"}
+        if _path(file.parent) in {"frontends", "config", "control", "driver", "errors", "files", "text"}
         and not file.stem.startswith("__")
         and f" {file.name} " not in page
         and f"`{file.name}`" not in page

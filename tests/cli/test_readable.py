@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
+import headrace.api.http
 import pytest
 
-import headrace.api.http
 import headrace.cli
-from headrace.api.http.schemas import ResponseModel
 from headrace.cli.support.home_processes import describe_processes
 from headrace.cli.support.listing import ListColumn, _make_column
 from headrace.cli.support.readable import (
@@ -22,6 +21,7 @@ from headrace.cli.support.readable import (
     format_remaining,
     is_time_field,
 )
+from headrace.frontends.rest.schemas import ResponseModel
 
 LENGTH = r"(\d+ s|\d+ min( \d+ s)?|\d+ h( \d+ min)?|\d+ d( \d+ h)?)"
 """A length of time in a list."""

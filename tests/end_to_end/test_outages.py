@@ -119,7 +119,7 @@ def test_a_result_is_kept_when_the_store_is_down_while_its_statement_ends(
 
 def test_a_second_node_of_the_same_home_is_refused(node: NodeProcess) -> None:
     second = subprocess.run(
-        [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(node.home)],
+        [sys.executable, "-m", "headrace.frontends", "--port", "0", "--home", str(node.home)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -133,7 +133,15 @@ def test_a_second_node_of_the_same_home_is_refused(node: NodeProcess) -> None:
 def test_a_node_on_a_port_in_use_is_refused(node: NodeProcess, tmp_path: Path) -> None:
     port = node.address.rpartition(":")[2]
     second = subprocess.run(
-        [sys.executable, "-m", "headrace.api", "--port", port, "--home", str(tmp_path / "other")],
+        [
+            sys.executable,
+            "-m",
+            "headrace.frontends",
+            "--port",
+            port,
+            "--home",
+            str(tmp_path / "other"),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

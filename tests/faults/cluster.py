@@ -217,7 +217,7 @@ class ChaosNode:
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
         file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "headrace.api", "--home", str(self.home)]
+        command = [sys.executable, "-m", "headrace.frontends", "--home", str(self.home)]
         if self.host is not None:
             command = [*self.host.enter(), *command]
         with (self.home / "node.log").open("ab") as log:

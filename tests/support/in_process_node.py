@@ -17,11 +17,11 @@ from tests.support.node_client import Json, NodeClient
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
-from headrace.api.app import create_app
-from headrace.api.http.connection_limits import LimitedConfig
-from headrace.api.process import connection_limits
 from headrace.config.settings import Settings
 from headrace.control.node import Node
+from headrace.frontends.app import create_app
+from headrace.frontends.http.connection_limits import LimitedConfig
+from headrace.frontends.process import connection_limits
 from headrace.store import events
 from headrace.store.database import Database
 

@@ -146,6 +146,6 @@ def _is_node_process(pid: int) -> bool:
         # Only Linux has containers with process ids of their own.
         return True
     try:
-        return b"headrace.api" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"headrace.frontends" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

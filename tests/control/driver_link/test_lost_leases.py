@@ -12,9 +12,9 @@ from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
-from headrace.api.routes.driver_link import CALLS
 from headrace.control.driver_link import table_journal
 from headrace.errors import LeaseLost
+from headrace.frontends.drivers.link import CALLS
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import LINK_PREFIX, Poll

@@ -145,7 +145,7 @@ def test_a_signal_before_there_is_a_node_ends_the_early_driver(
         "HEADRACE_CATALOG__KIND": "memory",
         "HEADRACE_PROFILES": json.dumps({"default": {"python": str(program)}}),
     }
-    command = [sys.executable, "-P", "-m", "headrace.api", "--embedded", "--port", "0"]
+    command = [sys.executable, "-P", "-m", "headrace.frontends", "--embedded", "--port", "0"]
     with subprocess.Popen([*command, "--open-pool"], env=environment) as node:
         # The driver never starts a JVM, for which the node waits before it does anything else.
         [driver] = wait_until(psutil.Process(node.pid).children, what="the early driver")

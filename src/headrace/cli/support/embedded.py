@@ -35,7 +35,7 @@ def node_command(*flags: str) -> list[str]:
 
     `-P` keeps Python from importing modules out of the working directory.
     """
-    return [sys.executable, "-P", "-m", "headrace.api", *flags]
+    return [sys.executable, "-P", "-m", "headrace.frontends", *flags]
 
 
 def start_embedded_node(layout: HomeLayout, *, opens_pool: bool = False) -> NodeFile:

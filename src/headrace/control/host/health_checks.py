@@ -300,7 +300,7 @@ def _check_occupied_port(port: int) -> CheckResult:
         found = f"port {port} is in use by a process of another user"
     else:
         command = " ".join(process.cmdline())
-        if "headrace.api" in command:
+        if "headrace.frontends" in command:
             return CheckResult(
                 "port", CheckStatus.OK, f"a node (process {process.pid}) listens on {port}"
             )
