@@ -148,7 +148,7 @@ def serve_node(
             ) as client:
                 yield InProcessNode(node, launcher, client)
         finally:
-            app.state.long_polls.release()
+            node.long_polls.release()
             server.should_exit = True
             for each in (launcher, *others):
                 each.close()

@@ -30,6 +30,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.limits import FreePlaces
+from headrace.control.long_polls import LongPolls
 from headrace.control.metrics import (
     NodeMetrics,
     StatementMetrics,
@@ -49,6 +50,7 @@ from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.start_checks import StartChecks
 from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
+from headrace.control.statements.async_statements import AsyncStatements
 from headrace.control.statements.cancel import ForcedCancels
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
@@ -56,7 +58,6 @@ from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import AwaitedEnds, WakeUps
-from headrace.control.worker_pool import ResultReads, WorkerPool
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.files.private_files import write_private
 from headrace.model.lifecycle import NodeState
@@ -68,8 +69,6 @@ from headrace.store.database import Database, Tx
 _LOG = logging.getLogger("headrace.node")
 _HISTORY_SECONDS = 60.0
 _EXPIRED_NODES_SECONDS = 60.0
-_LOG_THREADS = 4
-_LOG_SECONDS = 60.0
 
 
 class Node:
@@ -102,7 +101,6 @@ class Node:
         _create_home(settings)
         if embedded:
             settings = settings.for_embedded()
-        self.settings = settings
         self.embedded = embedded
         self.ends_drivers = embedded
         """Whether drivers and metastore end with the node, or wait for the next one."""
@@ -121,10 +119,13 @@ class Node:
         self.request_durations = make_request_durations(self.metrics)
         statement_metrics = StatementMetrics(self.metrics)
         self.database.observe_ends = statement_metrics.observe_ends
-        self.awaited_ends = AwaitedEnds()
+        self._awaited_ends = AwaitedEnds()
+        self.wake_ups = WakeUps(self.database)
+        self.long_polls = LongPolls(hears_wake_ups=self.hears_wake_ups)
+        """Requests that wait. The servers of the process release them when they stop."""
         self.driver_link = DriverLinkService(
             self.context,
-            awaited_ends=self.awaited_ends,
+            awaited_ends=self._awaited_ends,
             observe_start=statement_metrics.observe_driver_start,
         )
         self.statements = Statements(
@@ -132,6 +133,13 @@ class Node:
             NodeStatements(self.context),
             HeldResultReader(self.context, token=self.token),
             self.driver_link.waiting_polls.claim,
+            self.long_polls,
+        )
+        self.async_statements = AsyncStatements(
+            self.statements,
+            wake_ups=self.wake_ups,
+            awaited_ends=self._awaited_ends,
+            long_polls=self.long_polls,
         )
         self.sessions = Sessions(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
@@ -149,11 +157,6 @@ class Node:
             },
         )
         self.events = EventLog(self.context)
-        self.wake_ups = WakeUps(self.database)
-        self.result_reads = ResultReads()
-        self.log_reads = WorkerPool(
-            "log-reads", threads=_LOG_THREADS, seconds=_LOG_SECONDS, storage="folder of the logs"
-        )
         self._retention = Retention(self.context)
         parts = parts or LocalParts.create(settings, embedded=embedded)
         self._archives = parts.archives
@@ -198,6 +201,11 @@ class Node:
         )
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the node."""
+        return self.context.settings
 
     @property
     def id(self) -> str:

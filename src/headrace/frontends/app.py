@@ -18,7 +18,6 @@ from headrace.frontends.http.authentication_failures import AuthenticationFailur
 from headrace.frontends.http.body_limit import BodyLimit
 from headrace.frontends.http.browser_rules import BrowserRules, read_origins
 from headrace.frontends.http.errors import ErrorRenderers, install_error_handlers
-from headrace.frontends.http.long_polls import LongPolls
 from headrace.frontends.http.readiness import Readiness
 from headrace.frontends.http.request_metrics import RequestMetrics
 from headrace.frontends.openapi import DESCRIPTION, build_document
@@ -26,7 +25,6 @@ from headrace.frontends.opensearch import async_query
 from headrace.frontends.opensearch.async_query import INFO_PATH as OPENSEARCH_INFO_PATH
 from headrace.frontends.opensearch.async_query import PREFIX as OPENSEARCH_PREFIX
 from headrace.frontends.opensearch.async_query import render_opensearch_error
-from headrace.frontends.rest.batched_reads import BatchedReads
 from headrace.frontends.rest.event_feed import EventFeed
 from headrace.frontends.rest.problems import render_problem
 from headrace.frontends.rest.routes import (
@@ -71,15 +69,13 @@ def create_app(node: Node) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.node = node
-    app.state.long_polls = LongPolls(hears_wake_ups=node.hears_wake_ups)
-    app.state.event_feed = EventFeed(node.events, node.wake_ups.on_event, app.state.long_polls)
+    app.state.event_feed = EventFeed(node.events, node.wake_ups.on_event, node.long_polls)
     app.state.link_calls = link_calls = LinkCalls()
     app.state.renewals = BatchedRenewals(
         node.driver_link.renewals,
         lambda: link_calls.threads,
         renew_seconds=node.settings.lease.renew.total_seconds(),
     )
-    app.state.statement_reads = BatchedReads(node.statements.get_all)
     app.state.readiness = Readiness(node.check_ready)
     app.state.authentication_failures = AuthenticationFailures()
     renderers = ErrorRenderers(

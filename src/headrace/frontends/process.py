@@ -29,7 +29,6 @@ from headrace.errors import InvalidSetting
 from headrace.frontends.app import create_app
 from headrace.frontends.http.allowed_hosts import AllowedHosts, is_loopback
 from headrace.frontends.http.connection_limits import ConnectionLimits, LimitedConfig
-from headrace.frontends.http.long_polls import LongPolls
 from headrace.grammar.masking import mask_text
 from headrace.text.printable import escape_character, escape_controls
 
@@ -75,12 +74,11 @@ class NodeServer(uvicorn.Server):
         app = create_app(node)
         super().__init__(LimitedConfig(app, connection_limits(node.settings.http)))
         self._node = node
-        self._long_polls: LongPolls = app.state.long_polls
 
     def request_stop(self) -> None:
         """Ask the server to stop, from any thread."""
         self._node.withdraw()
-        self._long_polls.release()
+        self._node.long_polls.release()
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -88,7 +86,7 @@ class NodeServer(uvicorn.Server):
         if sig == signal.SIGTERM and self._node.drain():
             return
         self._node.withdraw()
-        self._long_polls.release()
+        self._node.long_polls.release()
         super().handle_exit(sig, frame)
 
 

@@ -155,7 +155,7 @@ def test_the_thread_that_stores_the_end_prepares_the_response(
     node: InProcessNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id, driver = node.start_session()
-    statements, ends = node.node.statements, node.node.awaited_ends
+    statements, ends = node.node.statements, node.node._awaited_ends
     read, call_back = statements.get_with_rows, ends.call_back
     storing: list[int] = []
     reading: list[int] = []

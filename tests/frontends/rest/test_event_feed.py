@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.control.long_polls import LongPolls
 from headrace.errors import InvalidRequest, StoreUnavailable
-from headrace.frontends.http.long_polls import LongPolls
 from headrace.frontends.rest.event_feed import EventFeed, EventFilter, encode_frame
 from headrace.model.event import Event, EventPosition
 

@@ -170,6 +170,8 @@ def read_end(directory: str, name: str, limit: int) -> bytes | None:
 
 _FORWARD_SECONDS = 5.0
 """How long a node that does not respond is asked for a log."""
+_THREADS = 4
+_SECONDS = 60.0
 
 
 class SessionLogs:
@@ -186,6 +188,15 @@ class SessionLogs:
         self._layout = context.settings.layout
         self._results_location = context.settings.results_location
         self._token = token
+        self._threads = WorkerPool(
+            "log-reads", threads=_THREADS, seconds=_SECONDS, storage="folder of the logs"
+        )
+
+    async def read_async(
+        self, caller: Caller, name_or_id: str, tail: int, *, forward: bool = True
+    ) -> str:
+        """Do what `read` does, in a thread. Raise ResultsUnavailable if it takes too long."""
+        return await self._threads.run(self.read, caller, name_or_id, tail, forward=forward)
 
     def read(self, caller: Caller, name_or_id: str, tail: int, *, forward: bool = True) -> str:
         """Return the last `tail` bytes of the driver's log; empty before the driver has started.

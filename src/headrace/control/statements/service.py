@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from headrace.control.caller import Caller, Role
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting, running_limit
+from headrace.control.long_polls import LongPolls, Rereads
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -26,6 +28,7 @@ from headrace.control.streams import submission
 from headrace.control.streams.actions import find_query
 from headrace.control.views import submission as view_submission
 from headrace.control.views.lookup import find_refresh_query, find_view
+from headrace.control.wake_ups import WakeUps
 from headrace.errors import (
     IdempotencyConflict,
     InvalidRequest,
@@ -54,7 +57,7 @@ from headrace.model.statement import (
 )
 from headrace.model.stream_query import StreamQuery
 from headrace.model.text import new_id
-from headrace.results.reader import Rows, open_rows
+from headrace.results.reader import RowRange, Rows, find_next_offset, open_rows
 from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
@@ -138,6 +141,19 @@ class RepeatableRequest:
     body_hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """A range of the rows of a result."""
+
+    rows: Rows
+    selection: RowRange
+
+    @property
+    def next_offset(self) -> int | None:
+        """Position at which the next page begins; None: this page is the last one."""
+        return find_next_offset(self.rows, self.selection)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Submit:
     """A statement to be stored, and where it runs. See `Statements.submit`."""
@@ -168,12 +184,15 @@ class Statements:
         node_statements: NodeStatements,
         held_results: HeldResultReader,
         claim_for_poll: ClaimForPoll,
+        long_polls: LongPolls,
     ) -> None:
         self._database = context.database
         self._settings = context.settings
         self._node_statements = node_statements
         self._held_results = held_results
         self._claim_for_poll = claim_for_poll
+        self._long_polls = long_polls
+        self._wake_ups = WakeUps(context.database)
         self.wait_reasons = WaitReasons(context.database, running_limit(context.settings))
 
     def submit(
@@ -313,6 +332,41 @@ class Statements:
         with self._database.read() as tx:
             return statements.get_all(tx, statement_ids)
 
+    def submit_and_wait(
+        self,
+        caller: Caller,
+        spec: StatementSpec,
+        *,
+        seconds: float,
+        session: str | None = None,
+        catalog: str | None = None,
+        reusable: bool = False,
+    ) -> Statement:
+        """Submit as `submit` does, and wait as `wait` does. The calling thread waits."""
+        statement = self.submit(
+            caller, spec, session=session, catalog=catalog, reusable=reusable, awaited=True
+        )
+        return self.wait(caller, statement.id, seconds)
+
+    def wait(self, caller: Caller, statement_id: str, seconds: float) -> Statement:
+        """Wait until a statement has ended, at most `seconds`; return its latest state.
+
+        The calling thread waits. Raise StatementNotFound if the caller has no such statement.
+        """
+        latest = self.get(caller, statement_id)
+        if latest.state in STATEMENT.terminal:
+            return latest
+
+        def check() -> Statement | None:
+            nonlocal latest
+            latest = self.get(caller, statement_id)
+            return latest if latest.state in STATEMENT.terminal else None
+
+        self.await_end(latest)
+        subscribe = partial(self._wake_ups.on_statement_end, statement_id)
+        self._long_polls.wait_in_thread(subscribe, check, seconds=seconds, rereads=Rereads.RARE)
+        return latest
+
     def await_end(self, statement: Statement) -> None:
         """Ask for wake-ups of other processes. Call this before the state is read again."""
         known = (self._database.process, SEVERAL)
@@ -373,16 +427,29 @@ class Statements:
             request_cancel(tx, statement, actor=caller.owner, force=force)
             return get_statement(tx, statement_id)
 
-    def find_flight_offer(self, statement: Statement, *, is_local: bool) -> FlightOffer | None:
+    def find_flight_offer(
+        self, caller: Caller, statement: Statement, *, is_local: bool
+    ) -> FlightOffer | None:
         """Return the place at which a Flight client reads a result directly, if there is one.
 
         Args:
             is_local: Whether the client is on the host of this node.
         """
+        check_owner(statement, caller.owner, statement.id)
         return self._held_results.find_offer(statement, is_local=is_local)
 
+    def read_page(self, caller: Caller, statement_id: str, selection: RowRange) -> ResultPage:
+        """Return a range of the rows of a statement. Raise as `get` and `open_result` do."""
+        statement = self.get(caller, statement_id)
+        return ResultPage(self.open_result(caller, statement), selection)
+
     def open_result(
-        self, statement: Statement, *, forward: bool = True, data: bytes | None = None
+        self,
+        caller: Caller,
+        statement: Statement,
+        *,
+        forward: bool = True,
+        data: bytes | None = None,
     ) -> Rows:
         """Return the rows of a successful statement.
 
@@ -391,6 +458,7 @@ class Statements:
             data: The rows of an inline result, if they are read already.
 
         Raises:
+            StatementNotFound: If the statement is not of the caller.
             ResultNotReady: If the statement has not ended.
             NoResult: If the statement did not succeed.
             ResultGone: If the rows have been deleted.
@@ -398,6 +466,7 @@ class Statements:
             NodeUnreachable: If only a node that does not respond reaches the driver.
             InvalidResult: If the driver has written a result that is not valid.
         """
+        check_owner(statement, caller.owner, statement.id)
         if statement.state not in STATEMENT.terminal:
             raise ResultNotReady(
                 f"Statement {statement.id} is {statement.state} and has no result yet."
@@ -412,8 +481,9 @@ class Statements:
                 data = results.inline_data(tx, statement.id)
         return open_rows(statement.result, data)
 
-    def find_location(self, statement: Statement) -> str | None:
+    def find_location(self, caller: Caller, statement: Statement) -> str | None:
         """Return the location at which the current attempt writes rows; None if there is none."""
+        check_owner(statement, caller.owner, statement.id)
         with self._database.read() as tx:
             return results.location_of(tx, statement.id)
 

@@ -26,12 +26,12 @@ from starlette.routing import Route
 from headrace.control.driver_link.renewals import is_plain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.driver_link.waiting_polls import WaitingPoll
+from headrace.control.long_polls import Rereads
 from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.frontends.drivers.batched_renewals import renewals_of
 from headrace.frontends.drivers.link_calls import OpenPoll, link_calls_of
 from headrace.frontends.http.auth import bearer_token
-from headrace.frontends.http.context import long_polls_of, node_of
-from headrace.frontends.http.long_polls import Rereads
+from headrace.frontends.http.context import node_of
 from headrace.frontends.http.strict_json import has_more_values, refuse_duplicate_keys
 from headrace.model.messages import (
     LINK_PREFIX,
@@ -177,7 +177,7 @@ async def _poll(
             with on_change, open_poll.subscribe(wake), checks.waiting(wake):
                 yield
 
-        with long_polls_of(request).subscribed(subscribe) as poll:
+        with node_of(request).long_polls.subscribed(subscribe) as poll:
             orders = await checks.check()
             if orders is None:
                 # Another process may have missed, at the first poll, that it must send wake-ups.

@@ -277,8 +277,8 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
     node = node_of(request)
     statement = await run_in_threadpool(node.statements.get, caller, query_id)
     if statement.state is StatementState.SUCCESS:
-        reads = node.result_reads.select(statement)
-        return await reads.run(_result_response, node, statement, reads)
+        reads = node.async_statements.select_reads(statement)
+        return await reads.run(_result_response, node, caller, statement, reads)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
         result["error"] = _describe_failure(statement.failure)
@@ -331,8 +331,8 @@ def _usable_session(
     return session.id if accepts else None
 
 
-def _result_response(node: Node, statement: Statement, reads: Reads) -> Response:
-    rows = node.statements.open_result(statement)
+def _result_response(node: Node, caller: Caller, statement: Statement, reads: Reads) -> Response:
+    rows = node.statements.open_result(caller, statement)
     count, limit = rows.row_count, node.settings.opensearch.row_limit
     if count > limit:
         raise TooManyRows(

@@ -8,18 +8,15 @@ takes the first rows for the whole result.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 
 import pyarrow as pa
-from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from headrace.control.caller import Caller
+from headrace.control.statements.async_statements import AsyncStatements
 from headrace.control.statements.service import may_be_read_early
 from headrace.control.worker_pool import Reads
-from headrace.errors import HeadraceError, ResultIncomplete, StatementNotFound
-from headrace.frontends.http.context import long_polls_of, node_of
-from headrace.frontends.rest.batched_reads import statement_reads_of
+from headrace.errors import HeadraceError, ResultIncomplete
 from headrace.frontends.rest.result_responses import MEDIA_TYPES, ResultFormat, read_blocks
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition
@@ -36,18 +33,23 @@ class EarlyRead:
     """One request for rows of a statement that may still run."""
 
     def __init__(
-        self, request: Request, statement: Statement, reads: Reads, *, accepts_part: bool
+        self,
+        statements: AsyncStatements,
+        caller: Caller,
+        statement: Statement,
+        *,
+        accepts_part: bool,
     ) -> None:
         """Create it; nothing is read.
 
         Args:
-            reads: Threads that read the rows.
             accepts_part: Whether the response can begin before the statement ends.
         """
         self.statement = statement
         """The statement as it was read last."""
-        self._request = request
-        self._reads = reads
+        self._statements = statements
+        self._caller = caller
+        self._reads: Reads = statements.select_reads(statement)
         self._is_early = accepts_part and may_be_read_early(statement)
         self._rows: EarlyRows | None = None
 
@@ -58,7 +60,7 @@ class EarlyRead:
         """
         if self.statement.state in STATEMENT.terminal or not (self._is_early or seconds):
             return False
-        await run_in_threadpool(node_of(self._request).statements.await_end, self.statement)
+        await self._statements.await_end(self.statement)
         await self._wait(seconds)
         return not self._has_ended and self._rows is not None and self._rows.has_parts
 
@@ -99,24 +101,18 @@ class EarlyRead:
 
     async def _wait(self, seconds: float) -> bool:
         """Wait for more rows or the end of the statement; return whether there is one of them."""
-        subscribe = partial(node_of(self._request).wake_ups.on_statement_end, self.statement.id)
-        long_polls = long_polls_of(self._request)
-        if long_polls.stopping:
+        if self._statements.stopping:
             raise ResultIncomplete("The node stops. Read the result again, at another node.")
-        return await long_polls.wait(subscribe, self._look, seconds=seconds) is not None
+        return await self._statements.wait_for(self.statement, self._look, seconds) is not None
 
     async def _look(self) -> bool | None:
         """Return True if there are more rows to send, or if the statement has ended."""
-        statement = await statement_reads_of(self._request).get(self.statement.id)
-        if statement is None:
-            raise StatementNotFound(f"Statement {self.statement.id} was deleted.")
-        self.statement = statement
+        statement = self.statement = await self._statements.get(self._caller, self.statement.id)
         if self._has_ended or not self._is_early:
             return self._has_ended or None
         location = None
         if statement.state is not StatementState.WAITING:
-            find_location = node_of(self._request).statements.find_location
-            location = await run_in_threadpool(find_location, statement)
+            location = await self._statements.find_location(self._caller, statement)
         if self._rows is None or self._rows.location != location:
             if self._rows is not None and self._rows.has_read:
                 raise ResultIncomplete(

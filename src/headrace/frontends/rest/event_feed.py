@@ -23,8 +23,8 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from sse_starlette import ServerSentEvent
 
+from headrace.control.long_polls import LongPolls, Subscribe
 from headrace.errors import StoreUnavailable
-from headrace.frontends.http.long_polls import LongPolls, Subscribe
 from headrace.frontends.rest.serializers import event_body
 from headrace.model.event import Event, EventPosition
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
+from headrace.control.caller import Caller
 from headrace.control.statements.service import Statements
 from headrace.control.worker_pool import Reads
 from headrace.errors import NotAcceptable, ResultGone
@@ -108,6 +109,7 @@ def statement_url(statement: Statement) -> str:
 
 def result_response(
     statements: Statements,
+    caller: Caller,
     statement: Statement,
     *,
     reads: Reads,
@@ -129,7 +131,7 @@ def result_response(
         NotAcceptable: If no format fits the header `accept`.
     """
     result_format = choose_format(format_, accept)
-    rows = statements.open_result(statement, forward=forward)
+    rows = statements.open_result(caller, statement, forward=forward)
     if result_format is ResultFormat.JSON:
         content = json.write(rows, 0 if selection is None else selection, numbers=numbers)
     else:
@@ -144,10 +146,11 @@ def result_response(
 
 def submit_response(
     statements: Statements,
+    caller: Caller,
     statement: Statement,
+    data: bytes | None,
     *,
     numbers: NumberFormat,
-    data: bytes | None = None,
 ) -> Response:
     """Return the response to a submit: the statement, with the rows of a small inline result.
 
@@ -158,7 +161,7 @@ def submit_response(
     this chunk. An error response here would hide the id of a statement that was accepted.
 
     Args:
-        data: The rows of an inline result, if they are read already.
+        data: The rows of an inline result, if they are read already; else None.
     """
     body, headers = statement_body(statement), {"Location": statement_url(statement)}
     if statement.result is None or statement.result.gone:
@@ -167,7 +170,7 @@ def submit_response(
     if not is_inline or statement.result.byte_count > SUBMIT_ROWS_BYTES:
         return json_response(body.model_copy(update={"next_chunk": 0}), 201, headers)
     try:
-        rows = statements.open_result(statement, data=data)
+        rows = statements.open_result(caller, statement, data=data)
         values = b"".join(json.write_rows(rows, 0, numbers=numbers))
     except ResultGone:
         return json_response(body, 201, headers)

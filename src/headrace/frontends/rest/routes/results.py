@@ -105,18 +105,18 @@ async def read_result(
     """
     selection, seconds = _select(chunk, offset, limit), wait_seconds(wait_timeout)
     accept = request.headers.get("accept", "")
-    statements = node_of(request).statements
-    statement = await run_in_threadpool(statements.get, caller, statement_id)
-    select_reads = node_of(request).result_reads.select
+    node = node_of(request)
+    statement = await run_in_threadpool(node.statements.get, caller, statement_id)
     accepts_part = selection is None and choose_format(format, accept) is ResultFormat.ARROW
-    early = EarlyRead(request, statement, select_reads(statement), accepts_part=accepts_part)
+    early = EarlyRead(node.async_statements, caller, statement, accepts_part=accepts_part)
     if await early.begin(seconds):
         return early.respond()
     statement = early.statement
-    reads = select_reads(statement)
+    reads = node.async_statements.select_reads(statement)
     return await reads.run(
         result_response,
-        statements,
+        node.statements,
+        caller,
         statement,
         reads=reads,
         format_=format,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -104,6 +103,5 @@ async def read_session_log(
     ] = True,
 ) -> Response:
     """Read the end of the driver's log. It is empty before the driver has started."""
-    node = node_of(request)
-    read = partial(node.session_logs.read, forward=forward)
-    return PlainTextResponse(await node.log_reads.run(read, caller, session, tail))
+    read = node_of(request).session_logs.read_async
+    return PlainTextResponse(await read(caller, session, tail, forward=forward))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -12,10 +10,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.caller import Caller
-from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
-from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.frontends.http.allowed_hosts import is_loopback
 from headrace.frontends.http.api_route import (
     ApiRoute,
@@ -28,9 +24,7 @@ from headrace.frontends.http.api_route import (
     wait_seconds,
 )
 from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import long_polls_of, node_of
-from headrace.frontends.http.long_polls import LongPoll, Rereads
-from headrace.frontends.rest.batched_reads import statement_reads_of
+from headrace.frontends.http.context import node_of
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.result_responses import (
     SUBMIT_ROWS_BYTES,
@@ -45,17 +39,13 @@ from headrace.frontends.rest.schemas import (
     WaitTimeout,
 )
 from headrace.frontends.rest.serializers import statement_body
-from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.lifecycle import StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec, StatementView
-from headrace.model.text import looks_like_id, new_id
 from headrace.results.json_encoding import NumberFormat
 from headrace.text.durations import Duration, seconds_of
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
-
-_CANCEL_SECONDS = 30.0
-"""Longest time that a response with `on_wait_timeout: cancel` waits for the end."""
 
 
 @router.post(
@@ -83,31 +73,24 @@ async def submit_statement(
     With `wait_timeout`, the response waits for the end of the statement and then holds the rows of
     a small result. With `Idempotency-Key`, a repeated submit returns the first statement.
     """
-    seconds = wait_seconds(body.wait_timeout)
-    statement_id = new_id("st")
-    statements = node_of(request).statements
-    submit_statement = partial(
-        statements.submit,
-        caller,
-        _spec(body),
-        session=body.session,
-        repeatable=_repeatable(body, idempotency_key),
-        statement_id=statement_id,
-        awaited=seconds > 0,
-    )
+    node, spec, seconds = node_of(request), _spec(body), wait_seconds(body.wait_timeout)
+    repeatable = _repeatable(body, idempotency_key)
     if seconds <= 0:
-        statement = await run_in_threadpool(submit_statement)
+        submit = partial(
+            node.statements.submit, caller, spec, session=body.session, repeatable=repeatable
+        )
+        statement = await run_in_threadpool(submit)
         return json_response(statement_body(statement), 201, {"Location": statement_url(statement)})
-    statement, response = await _submit_and_wait(
-        request, caller, submit_statement, statement_id, seconds, numbers
+    return await node.async_statements.submit_and_wait(
+        caller,
+        spec,
+        partial(submit_response, node.statements, caller, numbers=numbers),
+        seconds=seconds,
+        rows_bytes=SUBMIT_ROWS_BYTES,
+        cancels=body.on_wait_timeout == "cancel",
+        session=body.session,
+        repeatable=repeatable,
     )
-    if response is not None:
-        return response
-    if body.on_wait_timeout == "cancel":
-        statement = await _cancel_and_wait(request, caller, statement.id)
-    else:
-        statement = await run_in_threadpool(statements.get, caller, statement.id)
-    return await run_in_threadpool(submit_response, statements, statement, numbers=numbers)
 
 
 @router.get("", response_model=StatementPage, responses=problems(404, 406, 502))
@@ -186,16 +169,14 @@ async def show_statement(
 ) -> Response:
     """Show one statement; with `wait_timeout`, once it has ended or the time is over."""
     seconds = wait_seconds(wait_timeout)
-    statement = await _read(request, caller, statement_id)
-    if seconds > 0:
-        statement = await _wait_for_end(request, caller, statement, seconds)
+    statement = await node_of(request).async_statements.wait(caller, statement_id, seconds)
     position, reason = None, None
     if can_wait(statement):
         find_reason = node_of(request).statements.wait_reasons.find
         position, reason = await run_in_threadpool(find_reason, statement)
     body = statement_body(statement, trace=trace, queue_position=position, waiting_for=reason)
     if statement.result is not None and statement.result.holder is not None:
-        body = await run_in_threadpool(_add_flight_offer, request, statement, body)
+        body = await run_in_threadpool(_add_flight_offer, request, caller, statement, body)
     return json_response(body)
 
 
@@ -225,24 +206,18 @@ def cancel_statement(
 _PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
 
 
-def _add_flight_offer(request: Request, statement: Statement, body: StatementBody) -> StatementBody:
+def _add_flight_offer(
+    request: Request, caller: Caller, statement: Statement, body: StatementBody
+) -> StatementBody:
     """Return the body with the place at which the caller reads a held result directly."""
     # A proxy on the host of the node names its clients, which may be elsewhere, in a header.
     is_forwarded = any(name in request.headers for name in _PROXY_HEADERS)
     is_local = not is_forwarded and request.client is not None and is_loopback(request.client.host)
-    offer = node_of(request).statements.find_flight_offer(statement, is_local=is_local)
+    offer = node_of(request).statements.find_flight_offer(caller, statement, is_local=is_local)
     if offer is None or body.result is None:
         return body
     flight = FlightBody(location=offer.location, ticket=offer.ticket, token=offer.token)
     return body.model_copy(update={"result": body.result.model_copy(update={"flight": flight})})
-
-
-async def _read(request: Request, caller: Caller, statement_id: str) -> Statement:
-    """Return a statement of the caller. Raise StatementNotFound if there is none."""
-    # Text without the form of an id may be such that PostgreSQL refuses it.
-    exists = looks_like_id(statement_id)
-    statement = await statement_reads_of(request).get(statement_id) if exists else None
-    return check_owner(statement, caller.owner, statement_id)
 
 
 def _spec(body: StatementRequest) -> StatementSpec:
@@ -263,87 +238,3 @@ def _repeatable(body: StatementRequest, key: str | None) -> RepeatableRequest | 
         return None
     content = body.model_dump_json(exclude={"wait_timeout", "on_wait_timeout"})
     return RepeatableRequest(key, hashlib.sha256(content.encode()).hexdigest())
-
-
-async def _submit_and_wait(
-    request: Request,
-    caller: Caller,
-    submit_statement: Callable[[], Statement],
-    statement_id: str,
-    seconds: float,
-    numbers: NumberFormat,
-) -> tuple[Statement, Response | None]:
-    """Submit and wait for the end; return the statement, and the response if it has ended."""
-    node, long_polls = node_of(request), long_polls_of(request)
-    statements, on_end = node.statements, node.wake_ups.on_statement_end
-    prepared: list[Response] = []
-
-    def respond_if_ended(statement_id: str) -> Response | None:
-        # Read and respond in one thread call: a second call would cost as much as its work.
-        statement, data = statements.get_with_rows(
-            caller, statement_id, max_bytes=SUBMIT_ROWS_BYTES
-        )
-        if statement.state in STATEMENT.live:
-            return None
-        return submit_response(statements, statement, numbers=numbers, data=data)
-
-    def prepare() -> None:
-        # After an error, the wake-up for the end leads to another attempt.
-        with contextlib.suppress(HeadraceError):
-            response = respond_if_ended(statement_id)
-            if response is not None:
-                prepared.append(response)
-
-    # Subscribe before the submit, so that an end between the two is not missed.
-    with (
-        node.awaited_ends.register(statement_id, prepare),
-        long_polls.subscribed(partial(on_end, statement_id)) as poll,
-    ):
-
-        async def check() -> Response | None:
-            if not prepared and await _may_have_ended(request, poll, statement_id):
-                return await run_in_threadpool(respond_if_ended, statement_id)
-            return prepared[0] if prepared else None
-
-        statement = await run_in_threadpool(submit_statement)
-        if statement.id == statement_id:
-            return statement, await poll.wait(check, seconds=seconds, rereads=Rereads.RARE)
-    # The key was used before: wait for the first statement instead.
-    statement = await _wait_for_end(request, caller, statement, seconds)
-    return statement, await run_in_threadpool(respond_if_ended, statement.id)
-
-
-async def _may_have_ended(request: Request, poll: LongPoll, statement_id: str) -> bool:
-    """Return whether a request must read a statement with its rows. Requests share this read."""
-    if poll.was_woken:
-        return True
-    statement = await statement_reads_of(request).get(statement_id)
-    return statement is None or statement.state in STATEMENT.terminal
-
-
-async def _wait_for_end(
-    request: Request, caller: Caller, statement: Statement, seconds: float
-) -> Statement:
-    """Wait until a statement has ended, at most `seconds`; return its latest state."""
-    if statement.state in STATEMENT.terminal:
-        return statement
-    latest = statement
-
-    async def check() -> Statement | None:
-        nonlocal latest
-        latest = await _read(request, caller, statement.id)
-        return latest if latest.state in STATEMENT.terminal else None
-
-    await run_in_threadpool(node_of(request).statements.await_end, statement)
-    subscribe = partial(node_of(request).wake_ups.on_statement_end, statement.id)
-    await long_polls_of(request).wait(subscribe, check, seconds=seconds, rereads=Rereads.RARE)
-    return latest
-
-
-async def _cancel_and_wait(request: Request, caller: Caller, statement_id: str) -> Statement:
-    statements = node_of(request).statements
-    try:
-        statement = await run_in_threadpool(statements.cancel, caller, statement_id)
-    except AlreadyEnded:
-        return await run_in_threadpool(statements.get, caller, statement_id)
-    return await _wait_for_end(request, caller, statement, _CANCEL_SECONDS)

@@ -9,10 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
-
-from headrace.model.statement import Statement
+from anyio import to_thread
 
 _MAX_IDS = 32
 """Largest number of records in one read. The text of a statement may have 1 MiB."""
@@ -65,16 +62,10 @@ class BatchedReads(Generic[T]):
         ids = list(self._waiting)[:_MAX_IDS]
         futures = {each: self._waiting.pop(each) for each in ids}
         try:
-            found = await run_in_threadpool(self._read_all, ids)
+            found = await to_thread.run_sync(self._read_all, ids)
         except Exception as error:  # noqa: BLE001 - each request reports it
             for future in futures.values():
                 future.set_exception(error)
         else:
             for record_id, future in futures.items():
                 future.set_result(found.get(record_id))
-
-
-def statement_reads_of(request: Request) -> BatchedReads[Statement]:
-    """Return the reads of statements of the node that answers a request."""
-    reads: BatchedReads[Statement] = request.app.state.statement_reads
-    return reads

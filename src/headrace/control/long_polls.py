@@ -1,9 +1,14 @@
-"""Long polls: requests that wait for a change in the store without holding a thread."""
+"""Long polls: requests that wait for a change in the store.
+
+A request of an event loop holds no thread while it waits. A request that has a thread of its own,
+as in a server of Thrift or gRPC, waits in this thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -74,6 +79,35 @@ class LongPolls:
         with self.subscribed(subscribe) as poll:
             return await check() or await poll.wait(check, seconds=seconds, rereads=rereads)
 
+    def wait_in_thread(
+        self,
+        subscribe: Subscribe,
+        check: Callable[[], T | None],
+        *,
+        seconds: float,
+        rereads: Rereads = Rereads.STEADY,
+    ) -> T | None:
+        """Do what `wait` does, in the thread that calls it."""
+        pauses = _Pauses(self._hears_wake_ups, self._poll_seconds, seconds, rereads)
+        woken = threading.Event()
+        with self._registered(woken.set), subscribe(woken.set):
+            result = check()
+            while result is None and (pause := pauses.next()) > 0 and not self._stopping:
+                was_woken = woken.wait(pause)
+                if pauses.is_check_due(was_woken=was_woken):
+                    woken.clear()
+                    result = check()
+            return result
+
+    @contextmanager
+    def _registered(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Let the end of the node wake a request, until the end of the block."""
+        self._wake_callbacks.add(wake)
+        try:
+            yield
+        finally:
+            self._wake_callbacks.discard(wake)
+
     @contextmanager
     def subscribed(self, subscribe: Subscribe) -> Iterator[LongPoll]:
         """Collect wake-ups for `LongPoll.wait` from now to the end of the block."""
@@ -83,12 +117,8 @@ class LongPolls:
         def wake() -> None:
             loop.call_soon_threadsafe(poll.woken.set)
 
-        self._wake_callbacks.add(wake)
-        try:
-            with subscribe(wake):
-                yield poll
-        finally:
-            self._wake_callbacks.discard(wake)
+        with self._registered(wake), subscribe(wake):
+            yield poll
 
 
 class LongPoll:
@@ -111,19 +141,43 @@ class LongPoll:
 
         Return its first result that is not None, or None when the time is over or the node stops.
         """
-        deadline = time.monotonic() + seconds
-        interval = self._poll_seconds
-        while (remaining := deadline - time.monotonic()) > 0 and not self._long_polls.stopping:
+        pauses = _Pauses(self._hears_wake_ups, self._poll_seconds, seconds, rereads)
+        while (pause := pauses.next()) > 0 and not self._long_polls.stopping:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(remaining, interval)):
+                async with asyncio.timeout(pause):
                     await self.woken.wait()
             self.was_woken = self.woken.is_set()
-            is_regular = rereads is Rereads.STEADY or not self._hears_wake_ups()
-            interval = self._poll_seconds if is_regular else min(2 * interval, _LONGEST_INTERVAL)
-            if rereads is Rereads.NEVER and not self.was_woken and not is_regular:
+            if not pauses.is_check_due(was_woken=self.was_woken):
                 continue
             self.woken.clear()
             result = await check()
             if result is not None:
                 return result
         return None
+
+
+class _Pauses:
+    """How long one request waits for a wake-up, and whether it then reads the store."""
+
+    def __init__(
+        self,
+        hears_wake_ups: Callable[[], bool],
+        poll_seconds: float,
+        seconds: float,
+        rereads: Rereads,
+    ) -> None:
+        self._hears_wake_ups = hears_wake_ups
+        self._poll_seconds = self._interval = poll_seconds
+        self._deadline = time.monotonic() + seconds
+        self._rereads = rereads
+
+    def next(self) -> float:
+        """Return the length of the next pause; 0 or less when the time of the request is over."""
+        return min(self._deadline - time.monotonic(), self._interval)
+
+    def is_check_due(self, *, was_woken: bool) -> bool:
+        """Return whether the request reads the store after a pause."""
+        is_regular = self._rereads is Rereads.STEADY or not self._hears_wake_ups()
+        longer = min(2 * self._interval, _LONGEST_INTERVAL)
+        self._interval = self._poll_seconds if is_regular else longer
+        return self._rereads is not Rereads.NEVER or was_woken or is_regular

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from headrace.frontends.http.long_polls import LongPolls, Rereads
+from headrace.control.long_polls import LongPolls, Rereads
 
 _SECONDS = 0.5
 _INTERVAL = 0.05
+_LONG = 30.0
 
 
 class _Reader:
@@ -28,6 +31,39 @@ class _Reader:
     def subscribe(self, wake: Callable[[], None]) -> Iterator[None]:
         self.wake = wake
         yield
+
+
+class _ThreadReader:
+    """Counts the checks of a request in a thread, and wakes the request."""
+
+    def __init__(self, *, answer_at: int | None = None) -> None:
+        self.checks = 0
+        self.checked = threading.Event()
+        self.wake: Callable[[], None] = lambda: None
+        self._answer_at = answer_at
+
+    def check(self) -> str | None:
+        self.checks += 1
+        self.checked.set()
+        return "answer" if self.checks == self._answer_at else None
+
+    @contextmanager
+    def subscribe(self, wake: Callable[[], None]) -> Iterator[None]:
+        self.wake = wake
+        yield
+
+
+def _wait_in_thread(
+    long_polls: LongPolls, reader: _ThreadReader, *, act: Callable[[], None]
+) -> str | None:
+    """Wait in a thread, act after the first check, and return the answer."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(
+            long_polls.wait_in_thread, reader.subscribe, reader.check, seconds=_LONG
+        )
+        assert reader.checked.wait(10)
+        act()
+        return answer.result(10)
 
 
 def _wait(reader: _Reader, *, hears: bool, rereads: Rereads) -> str | None:
@@ -83,3 +119,33 @@ def test_a_wait_for_a_statement_reads_at_each_interval_while_wake_ups_do_not_arr
     reader = _Reader(answer_at=8)
 
     assert _wait(reader, hears=False, rereads=Rereads.RARE) == "answer"
+
+
+def test_a_request_in_a_thread_reads_after_a_wake_up() -> None:
+    reader = _ThreadReader(answer_at=2)
+    long_polls = LongPolls(hears_wake_ups=lambda: True, poll_seconds=_LONG)
+
+    assert _wait_in_thread(long_polls, reader, act=lambda: reader.wake()) == "answer"
+
+
+def test_a_request_in_a_thread_reads_at_each_interval_while_wake_ups_do_not_arrive() -> None:
+    reader = _ThreadReader(answer_at=5)
+    long_polls = LongPolls(hears_wake_ups=lambda: False, poll_seconds=_INTERVAL)
+
+    assert _wait_in_thread(long_polls, reader, act=lambda: None) == "answer"
+
+
+def test_the_end_of_the_node_releases_a_request_in_a_thread() -> None:
+    reader = _ThreadReader()
+    long_polls = LongPolls(hears_wake_ups=lambda: True, poll_seconds=_LONG)
+
+    assert _wait_in_thread(long_polls, reader, act=long_polls.release) is None
+
+
+def test_a_request_in_a_thread_ends_when_its_time_is_over() -> None:
+    reader = _ThreadReader()
+    long_polls = LongPolls(hears_wake_ups=lambda: True, poll_seconds=_LONG)
+
+    answer = long_polls.wait_in_thread(reader.subscribe, reader.check, seconds=_INTERVAL)
+
+    assert answer is None
