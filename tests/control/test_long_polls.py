@@ -125,7 +125,7 @@ def test_a_request_in_a_thread_reads_after_a_wake_up() -> None:
     reader = _ThreadReader(answer_at=2)
     long_polls = LongPolls(hears_wake_ups=lambda: True, poll_seconds=_LONG)
 
-    assert _wait_in_thread(long_polls, reader, act=lambda: reader.wake()) == "answer"
+    assert _wait_in_thread(long_polls, reader, act=lambda: reader.wake()) == "answer"  # noqa: PLW0108 - set by the wait
 
 
 def test_a_request_in_a_thread_reads_at_each_interval_while_wake_ups_do_not_arrive() -> None:

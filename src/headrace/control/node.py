@@ -15,6 +15,7 @@ from headrace.config.node_file import NodeFile
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
+from headrace.control.catalog_listing import CatalogListing
 from headrace.control.conf import check_profiles
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.service import DriverLinkService
@@ -141,6 +142,7 @@ class Node:
             awaited_ends=self._awaited_ends,
             long_polls=self.long_polls,
         )
+        self.catalog_listing = CatalogListing(self.statements, self.async_statements)
         self.sessions = Sessions(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
         self.nodes = Nodes(self.context)
@@ -158,8 +160,7 @@ class Node:
         )
         self.events = EventLog(self.context)
         self._retention = Retention(self.context)
-        parts = parts or LocalParts.create(settings, embedded=embedded)
-        self._archives = parts.archives
+        self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
             launchers or installed_launchers(settings, parts.launcher, parts.working_directory),
             self.metrics,
@@ -169,13 +170,12 @@ class Node:
             self.context, self._launchers, observe_loss=statement_metrics.observe_lost_driver
         )
         self._start_checks = StartChecks(self.context, self._launchers, self._takeovers)
-        self._metastore = parts.metastore
-        self._catalog = identify_catalog(settings, self._metastore)
+        self._catalog = identify_catalog(settings, parts.metastore)
         self._launches = Launches(
             self.context,
             launchers=self._launchers,
             takeovers=self._takeovers,
-            metastore=self._metastore,
+            metastore=parts.metastore,
             profiles=self._profiles,
             is_draining=lambda: self._drain.has_begun,
             observe_failed_start=statement_metrics.observe_failed_start,
@@ -266,7 +266,7 @@ class Node:
         self._retention.stop()
         self._lease.stop()
         self._launches.stop()
-        self._archives.stop()
+        self._parts.archives.stop()
         try:
             if self.ends_drivers:
                 DriverEnds(self.context, self._takeovers).end_own()
@@ -276,8 +276,8 @@ class Node:
             _LOG.error("the node stops while the store does not answer: %s", error.message)
         self._start_checks.stop()
         self._takeovers.stop()
-        if self._metastore is not None:
-            self._metastore.stop() if self.ends_drivers else self._metastore.release()
+        if (metastore := self._parts.metastore) is not None:
+            metastore.stop() if self.ends_drivers else metastore.release()
         self.database.close()
 
     def hears_wake_ups(self) -> bool:

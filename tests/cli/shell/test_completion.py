@@ -9,8 +9,10 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from headrace.cli.shell.catalog_cache import (
-    CatalogCache,
+from headrace.cli.shell.catalog_cache import CatalogCache
+from headrace.cli.shell.completion import ShellCompleter
+from headrace.cli.shell.completion_context import find_tables
+from headrace.grammar.catalog_queries import (
     CatalogName,
     Lookup,
     NameKind,
@@ -18,8 +20,6 @@ from headrace.cli.shell.catalog_cache import (
     names_in,
     query_for,
 )
-from headrace.cli.shell.completion import ShellCompleter
-from headrace.cli.shell.completion_context import find_tables
 
 NAMES = {
     Lookup(NameKind.TABLES): ["orders", "order lines"],

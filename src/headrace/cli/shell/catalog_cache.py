@@ -6,41 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from enum import Enum, auto
-from typing import Any, NamedTuple
 
 from headrace.cli.shell.session import ShellSession
 from headrace.cli.support.follow import fetch_rows
 from headrace.client.http import Client
-from headrace.grammar.quoting import quote_name
+from headrace.grammar.catalog_queries import CatalogName, Lookup, names_in, query_for
 
 _PAUSE = 600.0
 """Seconds between two keep-alives, unless the session sets another time."""
-
-
-class NameKind(Enum):
-    """Kinds of names that the cache holds."""
-
-    CATALOGS = auto()
-    DATABASES = auto()
-    TABLES = auto()
-    COLUMNS = auto()
-    FUNCTIONS = auto()
-
-
-class Lookup(NamedTuple):
-    """A list of names."""
-
-    kind: NameKind
-    parent: tuple[str, ...] = ()
-    """Parts of the name of the catalog, database or table; empty for the current one."""
-
-
-class CatalogName(NamedTuple):
-    """A name, and for a column its type."""
-
-    text: str
-    detail: str = ""
 
 
 class CatalogCache:
@@ -169,51 +142,6 @@ class CatalogCache:
             has_names = self._wanted and not is_new and not self._pauses
             self._loading = self._wanted.popleft() if has_names else None
             return self._loading, self._generation
-
-
-Rows = list[list[Any]]
-
-
-def query_for(lookup: Lookup) -> str:
-    """Return the statement whose rows hold the names of a lookup."""
-    parent = ".".join(map(quote_name, lookup.parent))
-    within = f" IN {parent}" if parent else ""
-    match lookup.kind:
-        case NameKind.CATALOGS:
-            return "SHOW CATALOGS"
-        case NameKind.DATABASES:
-            return f"SHOW DATABASES{within}"
-        case NameKind.TABLES:
-            return f"SHOW TABLES{within}"
-        case NameKind.COLUMNS:
-            return f"DESCRIBE TABLE {parent}"
-        case NameKind.FUNCTIONS:
-            return "SHOW FUNCTIONS"
-
-
-def names_in(kind: NameKind, rows: Rows) -> list[CatalogName]:
-    """Return the names in the rows of the statement for a kind."""
-    match kind:
-        case NameKind.COLUMNS:
-            return described_columns(rows)
-        case NameKind.TABLES:
-            return [CatalogName(row[1], "view" if row[2] is True else "table") for row in rows]
-        case NameKind.FUNCTIONS:
-            return [CatalogName(row[0], "function") for row in rows if str(row[0]).isidentifier()]
-        case NameKind.CATALOGS:
-            return [CatalogName(row[0], "catalog") for row in rows]
-        case NameKind.DATABASES:
-            return [CatalogName(row[0], "database") for row in rows]
-
-
-def described_columns(rows: Rows) -> list[CatalogName]:
-    """Return the columns in the rows of DESCRIBE TABLE, without the details that follow them."""
-    columns = []
-    for name, type_, *_ in rows:
-        if not name or name.startswith("#"):
-            break
-        columns.append(CatalogName(name, type_))
-    return columns
 
 
 def load_names(client: Client, session: ShellSession, lookup: Lookup) -> list[CatalogName]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from headrace.config.settings import Settings
 from headrace.control.limits import check_sessions
 from headrace.errors import SessionNotFound
+from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
 from headrace.model.text import looks_like_id, new_id
 from headrace.store.database import Tx
@@ -27,6 +28,7 @@ def new_pool_session(settings: Settings, owner: str) -> NewSession:
     )
 
 
+_ACCEPTING = SESSION.live - {SessionState.CLOSING}
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
@@ -52,6 +54,23 @@ def get_session(tx: Tx, session_id: str) -> Session:
     if session is None:
         raise SessionNotFound(f"Session {session_id!r} does not exist.")
     return session
+
+
+def find_usable_session(
+    tx: Tx, owner: str, name_or_id: str | None, catalog: str | None
+) -> str | None:
+    """Return the id of a session of the owner that accepts statements and has this catalog.
+
+    Return None if there is none.
+    """
+    if name_or_id is None:
+        return None
+    try:
+        session = get_session(tx, resolve_session(tx, owner, name_or_id))
+    except SessionNotFound:
+        return None
+    is_usable = session.state in _ACCEPTING and session.spec.catalog == catalog
+    return session.id if is_usable else None
 
 
 def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:

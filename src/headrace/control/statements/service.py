@@ -17,6 +17,7 @@ from headrace.control.long_polls import LongPolls, Rereads
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
+    find_usable_session,
     resolve_session,
 )
 from headrace.control.statements.cancel import request_cancel
@@ -37,6 +38,7 @@ from headrace.errors import (
     ResultLocationDenied,
     ResultNotReady,
     SessionEnded,
+    SessionNotFound,
     StreamNotFound,
 )
 from headrace.files.places import check_has_no_password, is_below
@@ -331,6 +333,23 @@ class Statements:
         """Return the statements of all owners with these ids that exist, by id."""
         with self._database.read() as tx:
             return statements.get_all(tx, statement_ids)
+
+    def submit_to_usable(
+        self, caller: Caller, spec: StatementSpec, *, session: str | None, catalog: str | None
+    ) -> Statement:
+        """Submit to a session that accepts statements and has this catalog, or to a new one.
+
+        Raise as `submit` does, without SessionNotFound and SessionEnded.
+
+        Args:
+            session: Id or name of the session to use, if it is usable.
+        """
+        with self._database.read() as tx:
+            usable = find_usable_session(tx, caller.owner, session, catalog)
+        try:
+            return self.submit(caller, spec, session=usable, catalog=catalog, reusable=True)
+        except (SessionNotFound, SessionEnded):
+            return self.submit(caller, spec, catalog=catalog, reusable=True)
 
     def submit_and_wait(
         self,

@@ -26,8 +26,6 @@ from headrace.errors import (
     AlreadyEnded,
     InvalidRequest,
     NotFound,
-    SessionEnded,
-    SessionNotFound,
     StatementNotFound,
 )
 from headrace.frontends.http.api_route import json_response
@@ -37,14 +35,12 @@ from headrace.frontends.http.errors import RequestError
 from headrace.frontends.http.strict_json import StrictRoute, UnsupportedMediaType
 from headrace.frontends.rest.result_responses import stream_response
 from headrace.frontends.rest.schemas import RequestModel, ResponseModel
-from headrace.model.failure import Failure
-from headrace.model.lifecycle import SESSION, SessionState, StatementState
+from headrace.model.lifecycle import StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.formats.json import write_rows
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import Rows
-from headrace.results.schema import SparkType, TypeKind
 
 PREFIX = "/_plugins/_async_query"
 INFO_PATH = "/"
@@ -168,7 +164,6 @@ router = APIRouter(
 )
 
 _DEFAULT_CATALOG = "spark_catalog"
-_ACCEPTING_STATES = SESSION.live - {SessionState.CLOSING}
 
 # OpenSearch's API writes SUCCESS and FAILED in capitals. It has no state between waiting and
 # running, and none for a cancel that is in progress.
@@ -181,18 +176,6 @@ _STATUS = {
     StatementState.FAILED: "FAILED",
     StatementState.TIMEOUT: "timeout",
     StatementState.CANCELLED: "cancelled",
-}
-
-# Spark's own type names, where they differ from the names in SQL.
-_TYPES = {
-    TypeKind.BYTE: "byte",
-    TypeKind.SHORT: "short",
-    TypeKind.INTEGER: "integer",
-    TypeKind.LONG: "long",
-    TypeKind.STRING: "string",
-    TypeKind.ARRAY: "array",
-    TypeKind.MAP: "map",
-    TypeKind.STRUCT: "struct",
 }
 
 
@@ -253,14 +236,9 @@ def create_async_query(
     """Submit a query. A `sessionId` that accepts no more statements is replaced by a new one."""
     node = node_of(request)
     catalog = _find_catalog(node.settings, body.datasource)
-    session = _usable_session(node, caller, body.session_id, catalog)
-    spec = StatementSpec(text=body.query)
-    try:
-        statement = node.statements.submit(
-            caller, spec, session=session, catalog=catalog, reusable=True
-        )
-    except (SessionNotFound, SessionEnded):
-        statement = node.statements.submit(caller, spec, catalog=catalog, reusable=True)
+    statement = node.statements.submit_to_usable(
+        caller, StatementSpec(text=body.query), session=body.session_id, catalog=catalog
+    )
     is_shared = statement.spec.kind is SessionKind.INTERACTIVE
     created = AsyncQueryCreated(
         query_id=statement.id, session_id=statement.session_id if is_shared else None
@@ -281,7 +259,7 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
         return await reads.run(_result_response, node, caller, statement, reads)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
-        result["error"] = _describe_failure(statement.failure)
+        result["error"] = statement.failure.text
     return Response(json.dumps(result), media_type="application/json")
 
 
@@ -295,12 +273,6 @@ def cancel_async_query(request: Request, caller: Authenticated, query_id: QueryI
     """Request a cancel."""
     node_of(request).statements.cancel(caller, query_id)
     return Response(status_code=204)
-
-
-def _describe_failure(failure: Failure) -> str:
-    """Return the message as Spark writes it: with its error condition, if it has one."""
-    mark = f"[{failure.condition}] "
-    return failure.message if failure.condition is None else mark + failure.message
 
 
 def _find_catalog(settings: Settings, datasource: str) -> str | None:
@@ -317,20 +289,6 @@ def _find_catalog(settings: Settings, datasource: str) -> str | None:
     return None if catalogs[datasource] == _DEFAULT_CATALOG else catalogs[datasource]
 
 
-def _usable_session(
-    node: Node, caller: Caller, session_id: str | None, catalog: str | None
-) -> str | None:
-    """Return the session's id if it accepts statements and has this catalog; otherwise None."""
-    if session_id is None:
-        return None
-    try:
-        session = node.sessions.get(caller, session_id)
-    except SessionNotFound:
-        return None
-    accepts = session.state in _ACCEPTING_STATES and session.spec.catalog == catalog
-    return session.id if accepts else None
-
-
 def _result_response(node: Node, caller: Caller, statement: Statement, reads: Reads) -> Response:
     rows = node.statements.open_result(caller, statement)
     count, limit = rows.row_count, node.settings.opensearch.row_limit
@@ -345,17 +303,11 @@ def _result_response(node: Node, caller: Caller, statement: Statement, reads: Re
 
 
 def _write_document(rows: Rows, count: int) -> Iterator[bytes]:
-    columns = [
-        {"name": column.name, "type": _type_name(column.type)} for column in rows.schema.columns
-    ]
+    columns = [{"name": column.name, "type": column.type.name} for column in rows.schema.columns]
     schema = json.dumps(columns, separators=(",", ":"))
     yield f'{{"status":"SUCCESS","schema":{schema},"datarows":'.encode()
     yield from write_rows(rows, None, numbers=NumberFormat.ALWAYS)
     yield f',"total":{count},"size":{count}}}'.encode()
-
-
-def _type_name(kind: SparkType) -> str:
-    return _TYPES.get(kind.kind, kind.sql)
 
 
 SERVED_VERSION = "3.0.0"
