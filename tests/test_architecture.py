@@ -122,7 +122,8 @@ def test_the_tree_of_architecture_md_names_every_module_of_nodes_and_drivers() -
     missing = [
         _path(file)
         for file in SOURCES
-        if _path(file.parent) in {"frontends", "config", "control", "driver", "errors", "files", "text"}
+        if _path(file.parent)
+        in {"frontends", "config", "control", "driver", "errors", "files", "text"}
         and not file.stem.startswith("__")
         and f" {file.name} " not in page
         and f"`{file.name}`" not in page
