@@ -213,6 +213,9 @@ class BatchUser(Worker):
         work = self._chance.choice(list(texts))
         fields = {} if work is Work.REFRESH else {"kind": "batch"}
         statement = self._session.run(work, texts[work], number=number, **fields)
+        if work is Work.REFRESH:
+            # It ran in the pool session, which stays open.
+            return
         session = statement["session_id"]
         # Only one driver for batch statements at a time: wait for the end of the last one.
         wait_until(
