@@ -31,7 +31,7 @@ USUAL = [
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host", "lost_start"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
-HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job", "drained_node"}
+HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job", "drained_node", "early_driver"}
 """Steps that end the drivers of an embedded node, in addition."""
 
 LAUNCH_CLAIMED = "store launch.claim"
