@@ -122,6 +122,36 @@ def test_a_jvm_that_is_killed_while_it_starts_is_a_lost_driver(home: Path, end: 
         Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))
 
 
+NO_COMMAND = "/spark/bin/spark-class: line 97: CMD: bad array subscript"
+
+
+@pytest.mark.parametrize("notes", ["", "NOTE: Picked up JDK_JAVA_OPTIONS: -Xint\\n"])
+def test_a_launcher_of_spark_that_is_killed_is_a_lost_driver(home: Path, notes: str) -> None:
+    """spark-class does not pass on the exit code of the JVM that makes the command of Spark."""
+    write_program(home, f"import sys\nsys.exit('{notes}{NO_COMMAND}')")
+    with pytest.raises(DriverLost, match="killed before it could start Spark"):
+        Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))
+
+
+@pytest.mark.parametrize(
+    "reason", ["Invalid maximum heap size: -Xmx1x", "Error: Could not find or load main class x"]
+)
+def test_a_java_that_does_not_start_is_no_lost_driver(home: Path, reason: str) -> None:
+    write_program(home, f"import sys\nsys.exit('{reason}\\n{NO_COMMAND}')")
+    with pytest.raises(SparkUnavailable, match="Spark did not start"):
+        Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))
+
+
+def test_the_reason_of_a_start_is_not_that_of_an_earlier_driver(home: Path) -> None:
+    os.write(2, b"java.io.IOException: of an earlier driver\n")
+    write_program(home, "import sys\nsys.exit('java.net.BindException: of this one')")
+    with pytest.raises(SparkUnavailable, match="BindException: of this one"):
+        Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))
+    write_program(home, "raise SystemExit(1)")
+    with pytest.raises(SparkUnavailable, match="The JVM ended before Spark could be started"):
+        Spark(make_bootstrap(home), JvmStart(CONF, home / "bootstrap.json"))
+
+
 def test_a_jvm_that_ends_by_itself_has_refused_to_start(home: Path) -> None:
     write_program(home, "raise SystemExit(1)")
     with pytest.raises(SparkUnavailable, match="Spark did not start"):

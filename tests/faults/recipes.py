@@ -117,11 +117,11 @@ RECIPES = {
         ("table", "query"),
         (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),
     ),
-    # A driver dies after it has written all rows, and the next one cannot resolve the table.
+    # A driver dies when its table is about to appear, and the next one cannot report that it has.
     "store link.recover#2": Recipe(
         ("table", "slow", "recovery"),
         (
-            Fault(TABLE_STEP, "before", "kill", hit=3),
+            Fault(TABLE_STEP, "after", "kill", hit=3),
             Fault(TABLE_STEP, "before", "unreachable", hit=4),
         ),
     ),

@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import tempfile
@@ -24,13 +25,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from headrace.files.spark_files import properties_file, write_properties
+from headrace.files.spark_files import properties_file, read_tail, write_properties
 from headrace.model.messages import Assignment, Bootstrap
 
+_LOG = Path("/dev/fd/2")
 _POLL_SECONDS = 0.01
 _CONNECTION_VARIABLES = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 _SHELL_SIGNAL_BASE = 128
 """A shell adds it to the number of the signal that has ended its program."""
+_NO_COMMAND = re.compile(r"spark-class: line \d+: CMD: bad array subscript$")
+"""What the script spark-class reports if its launcher has printed nothing."""
+_NOTE = re.compile(r"(NOTE: )?Picked up J\w+_OPTIONS: ")
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of the short-lived JVM in which spark-submit puts the command of the JVM together."""
 
@@ -45,6 +50,7 @@ class JvmStart:
         a properties file next to the bootstrap file holds it until `wait` returns.
         """
         self._properties = properties_file(bootstrap_file)
+        self._log_start = _measure_log()
         self._folder = Path(tempfile.mkdtemp())
         self._connection = self._folder / "connection"
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,8 +105,12 @@ class JvmStart:
         secret = content[8 : 8 + length].decode()
         os.environ.update(zip(_CONNECTION_VARIABLES, (str(port), secret), strict=True))
 
-    def find_signal(self, *, exit_seconds: float) -> str | None:
-        """Return the name of the signal that has ended the JVM, or None if none has.
+    def read_log(self) -> str:
+        """Return what this driver has written to its log since the start of the JVM."""
+        return read_tail(_LOG, self._log_start)
+
+    def find_kill(self, *, exit_seconds: float) -> str | None:
+        """Return how the JVM was killed, for example `killed by SIGKILL`; None if it was not.
 
         Args:
             exit_seconds: How long to wait for the end of the process.
@@ -113,11 +123,23 @@ class JvmStart:
             return None
         # The script spark-class exits like a shell if its own JVM is killed.
         number = -code if code < 0 else code - _SHELL_SIGNAL_BASE
-        return signal.Signals(number).name if number in set(signal.Signals) else None
+        if number in set(signal.Signals):
+            return f"killed by {signal.Signals(number).name}"
+        # The script does not know why its launcher has ended, which would report an error of Java.
+        lines = [line for line in self.read_log().splitlines() if not _NOTE.match(line)]
+        if len(lines) == 1 and _NO_COMMAND.search(lines[0]):
+            return "killed before it could start Spark"
+        return None
 
     def _remove_files(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._properties.unlink(missing_ok=True)
+
+
+def _measure_log() -> int:
+    """Return the size of the driver's log in bytes. Earlier drivers of the session wrote to it."""
+    status = os.fstat(2)
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def remove_connection() -> None:

@@ -7,7 +7,6 @@ import logging
 import threading
 from functools import cached_property
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -28,7 +27,7 @@ from headrace.driver.py4j_bridge import replace_checks
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
-from headrace.files.spark_files import find_last_exception, read_tail
+from headrace.files.spark_files import find_last_exception
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
 
 DATA_SOURCE_GROUP = "headrace.data_sources"
@@ -88,7 +87,7 @@ class Spark:
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             if jvm is not None and not _comes_from_jvm(error):
                 _check_not_killed(jvm, error)
-            raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
+            raise _spark_unavailable(_describe_start_error(error, jvm), bootstrap) from error
         self._jvm: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)
 
     @property
@@ -202,10 +201,10 @@ def _comes_from_jvm(error: Exception) -> bool:
 
 
 def _check_not_killed(jvm: JvmStart, error: Exception) -> None:
-    """Raise DriverLost if a signal has ended the JVM: Spark itself would start."""
-    signal_name = jvm.find_signal(exit_seconds=_EXIT_SECONDS)
-    if signal_name is not None:
-        raise DriverLost(f"The JVM of the driver was killed by {signal_name}.") from error
+    """Raise DriverLost if the JVM was killed: Spark itself would start."""
+    kill = jvm.find_kill(exit_seconds=_EXIT_SECONDS)
+    if kill is not None:
+        raise DriverLost(f"The JVM of the driver was {kill}.") from error
 
 
 def _start_session(bootstrap: Bootstrap) -> SparkSession:
@@ -243,7 +242,7 @@ def _spark_unavailable(reason: str, bootstrap: Bootstrap) -> SparkUnavailable:
     )
 
 
-def _describe_start_error(error: Exception) -> str:
+def _describe_start_error(error: Exception, jvm: JvmStart | None) -> str:
     """Return Spark's own message without a stack trace, if there is one."""
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
@@ -251,5 +250,5 @@ def _describe_start_error(error: Exception) -> str:
             cause = cause.getCause()
         return str(cause.toString())
     # A JVM that did not start writes the reason to standard error only, which is the driver's log.
-    log = read_tail(Path("/dev/fd/2").resolve()) if isinstance(error, RuntimeError) else ""
+    log = jvm.read_log() if jvm is not None and isinstance(error, RuntimeError) else ""
     return find_last_exception(log) or str(error).strip()
