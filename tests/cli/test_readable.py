@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
-import headrace.api.http
 import pytest
 
 import headrace.cli
+import headrace.frontends.rest
 from headrace.cli.support.home_processes import describe_processes
 from headrace.cli.support.listing import ListColumn, _make_column
 from headrace.cli.support.readable import (
@@ -84,7 +84,7 @@ def test_every_list_shows_times_in_one_format() -> None:
 
 
 def test_all_instants_of_the_api_are_shown_as_times() -> None:
-    list(import_all(headrace.api.http))
+    list(import_all(headrace.frontends.rest))
     instants = {
         name
         for model in ResponseModel.__subclasses__()

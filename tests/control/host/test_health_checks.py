@@ -20,7 +20,7 @@ from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus
 from headrace.control.host.java import JavaHome
 from headrace.control.host.metastore import Metastore
 from headrace.model.catalog import CatalogRecord
-from headrace.store import catalog_intents
+from headrace.store import catalog_record
 from headrace.store.database import Database
 
 
@@ -208,7 +208,7 @@ class TestCatalogOfTheStore:
         database = Database.open(load().store_url)
         database.migrate()
         with database.write("test") as tx:
-            catalog_intents.put_record(tx, catalog)
+            catalog_record.put(tx, catalog)
         if tables:
             new_statement(database, new_session(database), text="CREATE TABLE t AS SELECT 1 AS x")
         database.close()

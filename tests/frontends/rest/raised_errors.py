@@ -25,7 +25,7 @@ _BUILTIN_METHODS = {
     for cls in (dict, list, set, str, bytes, tuple, Path, Exception, Future)
     for name in dir(cls)
 }
-_PACKAGES = ("api", "control", "store", "grammar", "deploy", "results", "model", "storage")
+_PACKAGES = ("frontends", "control", "store", "grammar", "deploy", "results", "model", "files")
 
 
 @dataclass

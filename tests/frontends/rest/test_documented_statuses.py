@@ -6,10 +6,11 @@ import re
 import socket
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from types import ModuleType
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIRouter
 from tests.frontends.rest.raised_errors import errors_of
 from tests.support.in_process_node import InProcessNode, StartNode
 
@@ -60,8 +61,9 @@ def routes(routers: list[Any]) -> Iterator[APIRoute]:
 def all_routes() -> list[APIRoute]:
     from headrace.frontends import app
 
-    modules = [each for each in vars(app).values() if hasattr(each, "router")]
-    return list(routes([each.router for each in modules]))
+    modules = [each for each in vars(app).values() if isinstance(each, ModuleType)]
+    routers = [each for module in modules for each in vars(module).values()]
+    return list(routes([each for each in routers if isinstance(each, APIRouter)]))
 
 
 def status_of(route: APIRoute, error: type[HeadraceError]) -> int:

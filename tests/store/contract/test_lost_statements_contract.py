@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import update
-from tests.support.store import LOST, new_statement, register_node, running_session
+from tests.support.store import LOST, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers
 from headrace.store.statements import statement_transitions, statements
-from headrace.store.tables import nodes
 
 
 @pytest.mark.parametrize("state", [StatementState.LAUNCHED, StatementState.RUNNING])
@@ -107,17 +105,3 @@ def test_a_statement_that_ends_with_its_driver_gets_a_pending_hook_call(store: D
         ]
         assert sessions.transition(tx, lease.session_id, SessionState.DEAD, actor="test")
         assert sessions.list_hook_calls(tx, lease.session_id) == []
-
-
-def test_a_statement_has_effects_from_the_claim_on_while_an_older_node_is_up(
-    store: Database,
-) -> None:
-    """The driver may announce the effects to a node that does not store them."""
-    register_node(store)
-    lease = running_session(store)
-    new_statement(store, lease.session_id)
-    with store.write("test") as tx:
-        tx.execute(update(nodes).values(link_version=1))
-        claimed = statement_transitions.claim_next(tx, lease, may_have_effects=False)
-    assert claimed is not None
-    assert claimed.statement.may_have_effects
