@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller. Only `headrace.frontends.http.auth` creates callers."""
+    """An authenticated caller. Only `Node.identify` creates callers."""
 
     owner: str
     """Owner of the objects that the caller creates. A caller sees only objects of this owner."""

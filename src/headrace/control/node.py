@@ -14,6 +14,7 @@ from headrace import __version__
 from headrace.config.node_file import NodeFile
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
+from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.catalog_listing import CatalogListing
 from headrace.control.conf import check_profiles
@@ -59,7 +60,7 @@ from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import AwaitedEnds, WakeUps
-from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
+from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable, Unauthorized
 from headrace.files.private_files import write_private
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
@@ -242,6 +243,14 @@ class Node:
         self._retention.start()
         self._operations.start()
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
+
+    def identify(self, token: str | None) -> Caller:
+        """Return the caller who sends a token. Raise Unauthorized if the token is not valid."""
+        if self.token is not None and not secrets.compare_digest(
+            (token or "").encode(), self.token.encode()
+        ):
+            raise Unauthorized("The token is not valid.")
+        return Caller(owner=ANONYMOUS, roles=frozenset({Role.ADMIN, Role.USER}))
 
     def announce(self) -> None:
         """Write the node file, with which the commands of the home find the node."""

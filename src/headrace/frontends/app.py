@@ -1,7 +1,8 @@
-"""The FastAPI app over one node."""
+"""The servers of one node, and its FastAPI app."""
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from headrace.frontends.http.browser_rules import BrowserRules, read_origins
 from headrace.frontends.http.errors import ErrorRenderers, install_error_handlers
 from headrace.frontends.http.readiness import Readiness
 from headrace.frontends.http.request_metrics import RequestMetrics
+from headrace.frontends.http.server import HttpServer
 from headrace.frontends.openapi import DESCRIPTION, build_document
 from headrace.frontends.opensearch import async_query
 from headrace.frontends.opensearch.async_query import INFO_PATH as OPENSEARCH_INFO_PATH
@@ -40,6 +42,7 @@ from headrace.frontends.rest.routes import (
     streams,
     transactions,
 )
+from headrace.frontends.servers import Servers
 
 _CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
 """Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
@@ -48,6 +51,15 @@ _EXPOSED_HEADERS = [
     *("X-Headrace-Truncated", "X-Headrace-Next-Offset"),
 ]
 """Headers of responses that such pages may read."""
+
+
+def create_servers(node: Node, listener: socket.socket) -> Servers:
+    """Return the servers of a node: that of HTTP, on a socket that listens already.
+
+    Raises InvalidSetting as `create_app` does.
+    """
+    http = HttpServer(create_app(node), node.settings.http, listener)
+    return Servers(node, [http], loop_factory=http.loop_factory)
 
 
 def create_app(node: Node) -> FastAPI:

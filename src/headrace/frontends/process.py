@@ -1,13 +1,12 @@
-"""The process of one node: its socket, its home, its first driver, the node and the server.
+"""The process of one node: its socket, its home, its first driver, the node and its servers.
 
 An embedded node starts in the order of what its user waits for: first the driver, then the node,
-then the HTTP server.
+then the servers.
 """
 
 from __future__ import annotations
 
 import logging
-import resource
 import shlex
 import signal
 import socket
@@ -16,78 +15,19 @@ from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from headrace.config.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
 from headrace.config.process_start import resume_garbage_collection
-from headrace.config.sections import HttpSettings
 from headrace.config.settings import Settings
 from headrace.control.host.home_ownership import own_home, refuse_second_node
-from headrace.control.node import Node
 from headrace.control.sessions.early_launch import LocalParts, launch_early
 from headrace.errors import InvalidSetting
-from headrace.frontends.app import create_app
 from headrace.frontends.http.allowed_hosts import AllowedHosts, is_loopback
-from headrace.frontends.http.connection_limits import ConnectionLimits, LimitedConfig
 from headrace.grammar.masking import mask_text
 from headrace.text.printable import escape_character, escape_controls
 
 if TYPE_CHECKING:
     from headrace.control.node import Node
-
-
-_OPEN_FILES = 65_536
-"""Soft limit of open files that a node tries to get."""
-_OTHER_OPEN_FILES = 256
-"""Open files that are not connections of clients: store, logs, results, child processes."""
-
-
-def connection_limits(settings: HttpSettings) -> ConnectionLimits:
-    """Return the limits of connections, within the number of files that this process may open."""
-    open_files = _raise_open_files_limit()
-    return ConnectionLimits(
-        connections=max(1, min(settings.max_connections, open_files - _OTHER_OPEN_FILES)),
-        header_seconds=settings.header_timeout.total_seconds(),
-        body_seconds=settings.body_timeout.total_seconds(),
-        idle_seconds=settings.keep_alive.total_seconds(),
-    )
-
-
-def _raise_open_files_limit() -> int:
-    """Raise the soft limit of open files, which is often 1,024; return the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
-
-
-class NodeServer(uvicorn.Server):
-    """A server that releases long polls before it waits for open requests to end."""
-
-    def __init__(self, node: Node) -> None:
-        """Create a server that does not listen yet.
-
-        Raises InvalidSetting if `http.allowed_hosts` has an entry that is not a host.
-        """
-        app = create_app(node)
-        super().__init__(LimitedConfig(app, connection_limits(node.settings.http)))
-        self._node = node
-
-    def request_stop(self) -> None:
-        """Ask the server to stop, from any thread."""
-        self._node.withdraw()
-        self._node.long_polls.release()
-        self.should_exit = True
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal (a hook of uvicorn). The first SIGTERM drains the node."""
-        if sig == signal.SIGTERM and self._node.drain():
-            return
-        self._node.withdraw()
-        self._node.long_polls.release()
-        super().handle_exit(sig, frame)
+    from headrace.frontends.servers import Servers
 
 
 class EscapingFormatter(logging.Formatter):
@@ -156,17 +96,18 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
         try:
             node.start(request_stop=stop.request, early=early)
             not_adopted.pop_all()
-            # As above: the driver does not wait for the server before Spark is up.
+            # As above: the driver does not wait for the servers before Spark is up.
+            from headrace.frontends.app import create_servers  # noqa: PLC0415
 
-            server = NodeServer(node)
-            stop.attach(server)
+            servers = create_servers(node, listener)
+            stop.attach(servers)
             if not stop.is_requested:
                 node.announce()
             starting.close()
             if not embedded:
                 _print_access(node, settings)
             resume_garbage_collection()
-            server.run(sockets=[listener])
+            servers.run()
         finally:
             node.stop()
     return 0
@@ -183,30 +124,39 @@ def exit_on_signals() -> None:
 
 
 class _Stop:
-    """Requests to stop, which may arrive before there is a server."""
+    """Requests to stop, which may arrive before there are servers."""
 
     def __init__(self, node: Node) -> None:
         """Handle the signals of this process."""
         self._node = node
-        self._server: NodeServer | None = None
+        self._servers: Servers | None = None
         self.is_requested = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # uvicorn handles the signal itself and raises it again when it has stopped.
-            signal.signal(number, lambda _signal, _frame: self.request())
+        signal.signal(signal.SIGTERM, lambda *_: self._terminate())
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
         signal.signal(REPLACE_SIGNAL, lambda *_: self._request_end(ends_drivers=False))
         signal.signal(END_ALL_SIGNAL, lambda *_: self._request_end(ends_drivers=True))
 
     def request(self) -> None:
-        """Stop the server, now or as soon as it exists. Safe in any thread."""
+        """Stop the servers, now or as soon as they exist. Safe in any thread."""
         self.is_requested = True
-        if self._server is not None:
-            self._server.request_stop()
+        if self._servers is not None:
+            self._servers.request_stop()
 
-    def attach(self, server: NodeServer) -> None:
-        """Pass requests to the server from now on."""
-        self._server = server
+    def attach(self, servers: Servers) -> None:
+        """Pass requests to the servers from now on."""
+        self._servers = servers
         if self.is_requested:
-            server.request_stop()
+            servers.request_stop()
+
+    def _terminate(self) -> None:
+        """Drain the node at the first SIGTERM."""
+        if self._servers is None or not self._node.drain():
+            self.request()
+
+    def _interrupt(self) -> None:
+        if self.is_requested and self._servers is not None:
+            self._servers.hurry()
+        self.request()
 
     def _request_end(self, *, ends_drivers: bool) -> None:
         self._node.ends_drivers = ends_drivers
