@@ -16,6 +16,7 @@ from headrace.cli.support.references import resolve_session
 from headrace.client.http import Json
 from headrace.errors import SessionEnded
 from headrace.model.lifecycle import SESSION
+from headrace.model.request_fields import SessionFields
 
 _LIST_FIELDS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
 
@@ -66,14 +67,7 @@ def session() -> None:
     metavar="N",
     help="Number of queries that may run at the same time.",
 )
-@click.option(
-    "--idle-timeout",
-    metavar="DURATION",
-    help="Close the session after it was idle for this time, e.g. 30m.",
-)
-@click.option(
-    "--ttl", metavar="DURATION", help="Close the session this long after its creation, e.g. 1d."
-)
+@options.request_fields(SessionFields)
 @click.option("--catalog", metavar="NAME", help="Current catalog.")
 @click.option("--database", metavar="NAME", help="Current database.")
 @click.option("--jar", "jars", multiple=True, metavar="URI", help="Add a jar; repeatable.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from headrace.cli.support.runner import RunOptions, ScriptRunner, runs_in_pool
 from headrace.cli.support.script import SourceStatement, read_sources, split_sources
 from headrace.cli.support.session_option import SessionOption
 from headrace.errors import InvalidRequest
+from headrace.model.request_fields import SubmitFields, describe_fields
 
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z-]*(=.*)?\Z", re.DOTALL)
 
@@ -85,12 +86,7 @@ def _is_comment(argument: str) -> bool:
     type=click.Choice(["interactive", "batch"]),
     help="batch: run each statement in a driver of its own, which ends after the statement.",
 )
-@click.option(
-    "--timeout", metavar="DURATION", help="Cancel a statement that runs longer, e.g. 10m."
-)
-@click.option(
-    "--queue-timeout", metavar="DURATION", help="Cancel a statement that waits longer, e.g. 10m."
-)
+@options.request_fields(SubmitFields)
 @click.option(
     "--detach", is_flag=True, help="Print the statement id and end; the statement continues."
 )
@@ -132,10 +128,11 @@ def sql(
     SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
     separated by `;`. On a terminal, without SQL, the command opens the shell (`headrace shell`).
     """
+    fields = {each.key: flags.pop(each.key) for each in describe_fields(SubmitFields).values()}
     with command_context(
         server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
     ) as context:
-        output_format, sql_flags = context.output_format(output), SqlFlags(**flags)
+        output_format, sql_flags = context.output_format(output), SqlFlags(fields=fields, **flags)
         shell_options = sql_flags.shell_options(output_format)
         if shell_options is not None:
             raise Exit(run_shell(context, shell_options))
@@ -157,12 +154,12 @@ class SqlFlags:
     byte_limit: int | None
     result: options.DispositionOption
     kind: str | None
-    timeout: str | None
-    queue_timeout: str | None
     detach: bool
     wait: str | None
     on_error: options.OnError
     results: str
+    fields: Mapping[str, Any]
+    """Values of the options that derive from fields of a submit."""
 
     def shell_options(self, output_format: OutputFormat | None) -> ShellOptions | None:
         """Return the options of a shell if the command opens one.
@@ -194,8 +191,7 @@ class SqlFlags:
             "byte_limit": self.byte_limit,
             "result": self.result.value,
             "kind": self.kind,
-            "timeout": _check_duration(self.timeout, "--timeout"),
-            "queue_timeout": _check_duration(self.queue_timeout, "--queue-timeout"),
+            **options.check_request_fields(SubmitFields, self.fields),
         }
         return RunOptions(
             fields={key: value for key, value in fields.items() if value},
@@ -204,13 +200,6 @@ class SqlFlags:
             limit=None if self.wait is None else options.parse_seconds(self.wait, "--wait"),
             detach=self.detach,
         )
-
-
-def _check_duration(text: str | None, flag: str) -> str | None:
-    """Return the text of a duration. Raises InvalidRequest, naming the flag, if it is none."""
-    if text is not None:
-        options.parse_seconds(text, flag)
-    return text
 
 
 def _run(context: CommandContext, output_format: OutputFormat | None, flags: SqlFlags) -> int:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
+from headrace.model.request_fields import SessionFields
 from headrace.model.text import MAX_REPORT, Descriptions
 
 
@@ -116,7 +117,7 @@ class FencedDriver(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSession:
+class NewSession(SessionFields):
     """A session to be inserted into the store."""
 
     id: str
@@ -124,10 +125,6 @@ class NewSession:
     kind: SessionKind = SessionKind.INTERACTIVE
     name: str | None = None
     spec: SessionSpec = SessionSpec()  # noqa: RUF009 - frozen
-    idle_seconds: float | None = None
-    """Idle time after which the session is closed; None: never."""
-    ttl_seconds: float | None = None
-    """Age at which the session is closed, busy or not; None: never."""
     parallelism: int = 1
     """Largest number of its queries that run at once; in a pool session, of all its statements."""
     pool: bool = False
@@ -139,7 +136,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(SessionFields):
     """A session as the store holds it."""
 
     id: str
@@ -150,8 +147,6 @@ class Session:
     name: str | None
     state: SessionState
     spec: SessionSpec
-    idle_seconds: float | None
-    ttl_seconds: float | None
     parallelism: int
     pool: bool
     """Whether it runs the statements of its owner that name no session, each in a Spark session of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.request_fields import SubmitFields
 from headrace.model.result import ResultInfo, ResultRequest
 from headrace.model.session import SessionKind
 from headrace.model.text import Count, FiniteJson
@@ -94,21 +95,16 @@ class Parameter(BaseModel):
     """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""
 
 
-class StatementSpec(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementSpec(SubmitFields):
     """A statement as a caller submits it, without the session in which it runs."""
-
-    model_config = ConfigDict(frozen=True)
 
     text: str
     kind: SessionKind = SessionKind.INTERACTIVE
-    parameters: list[Parameter] = []
-    conf: dict[str, str] = {}
+    parameters: list[Parameter] = field(default_factory=list)
+    conf: dict[str, str] = field(default_factory=dict)
     """Spark configuration for this statement alone."""
-    timeout_seconds: float | None = None
-    """Longest time from `started_at`; None: unlimited."""
-    queue_timeout_seconds: float | None = None
-    """Longest time in the state `waiting`; None: unlimited."""
-    result_request: ResultRequest = ResultRequest()
+    result_request: ResultRequest = ResultRequest()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

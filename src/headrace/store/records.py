@@ -1,14 +1,14 @@
 """Mapping between rows and the records of the model.
 
-A record is a dataclass with one field per column, except for its `spec`: a pydantic model whose
-fields are columns of the same table.
+A record is a dataclass with one field per column, except for its `spec`, whose fields are columns
+of the same table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 from sqlalchemy import Column, ColumnElement, RowMapping, Select, Text, cast, func
@@ -24,7 +24,8 @@ from headrace.model.session import Session, SessionSpec
 from headrace.model.statement import Statement, StatementSpec
 from headrace.store.database import Tx
 
-_Spec = TypeVar("_Spec", bound=BaseModel)
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 RESULT_PREFIX = "result_info_"
 """Prefix of the columns of a result in a row of its statement."""
@@ -40,15 +41,34 @@ def schema_to_column(spark_schema: Mapping[str, Any], time_zone: str | None) -> 
     return {**spark_schema, **zone}
 
 
-def spec_to_columns(spec: BaseModel) -> dict[str, Any]:
-    """Return the fields of a spec by column name."""
-    return {name: getattr(spec, name) for name in type(spec).model_fields}
+def record_to_columns(
+    record: DataclassInstance, *, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the fields of a record, and those of its spec, by column name.
+
+    Args:
+        without: Names of fields that are no columns.
+    """
+    columns = {
+        each.name: getattr(record, each.name) for each in fields(record) if each.name not in without
+    }
+    spec = columns.pop("spec", None)
+    if spec is not None:
+        columns |= {name: getattr(spec, name) for name in _names_of(type(spec))}
+    return columns
+
+
+def _names_of(spec: type[SessionSpec | StatementSpec]) -> Iterable[str]:
+    if issubclass(spec, BaseModel):
+        return spec.model_fields
+    return [each.name for each in fields(spec)]
 
 
 def row_to_session(row: RowMapping) -> Session:
     """Build a session from a row of its table."""
     columns: dict[str, Any] = {**row}
-    spec = _pop_spec(columns, SessionSpec)
+    # The column types have validated the values already.
+    spec = SessionSpec.model_construct(**_pop(columns, SessionSpec))
     return Session(spec=spec, **columns)
 
 
@@ -56,13 +76,12 @@ def row_to_statement(row: RowMapping | Mapping[str, Any]) -> Statement:
     """Build a statement from its row, joined with the row of its result if there is one."""
     columns: dict[str, Any] = {**row}
     result = _pop_result(columns)
-    spec = _pop_spec(columns, StatementSpec)
+    spec = StatementSpec(**_pop(columns, StatementSpec))
     return Statement(spec=spec, result=result, **columns)
 
 
-def _pop_spec(columns: dict[str, Any], spec_type: type[_Spec]) -> _Spec:
-    # The column types have validated the values already.
-    return spec_type.model_construct(**{name: columns.pop(name) for name in spec_type.model_fields})
+def _pop(columns: dict[str, Any], spec: type[SessionSpec | StatementSpec]) -> dict[str, Any]:
+    return {name: columns.pop(name) for name in _names_of(spec)}
 
 
 def _pop_result(columns: dict[str, Any]) -> ResultInfo | None:

@@ -54,6 +54,12 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.materialized_view import IntentAction, ViewRows
+from headrace.model.request_fields import (
+    FieldKind,
+    SessionFields,
+    SubmitFields,
+    describe_fields,
+)
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
@@ -173,6 +179,15 @@ metadata = MetaData(
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 _NULLABLE_JSON = JSON(none_as_null=True)
 
+_FIELD_TYPES = {FieldKind.DURATION: Float, FieldKind.COUNT: Integer, FieldKind.TEXT: Text}
+
+
+def _columns_of(description: type[Any]) -> list[Column[Any]]:
+    """Return the columns of fields of a request. See `headrace.model.request_fields`."""
+    fields = describe_fields(description)
+    return [Column(name, _FIELD_TYPES[field.kind]) for name, field in fields.items()]
+
+
 nodes = Table(
     "nodes",
     metadata,
@@ -214,8 +229,7 @@ sessions = Table(
     Column("jars", JSON, nullable=False),
     Column("files", JSON, nullable=False),
     Column("py_files", JSON, nullable=False),
-    Column("idle_seconds", Float),
-    Column("ttl_seconds", Float),
+    *_columns_of(SessionFields),
     Column("parallelism", Integer, nullable=False, server_default="1"),
     Column("pool", Boolean, nullable=False, server_default=false()),
     Column("warm", Boolean, nullable=False, server_default=false()),
@@ -310,8 +324,7 @@ statements = Table(
     Column("parameters", Document(list[Parameter], list), nullable=False),
     Column("conf", JSON, nullable=False),
     Column("result_request", Document(ResultRequest, ResultRequest), nullable=False),
-    Column("timeout_seconds", Float),
-    Column("queue_timeout_seconds", Float),
+    *_columns_of(SubmitFields),
     Column("epoch", Integer),
     Column("attempts", Integer, nullable=False),
     Column("may_have_effects", Boolean, nullable=False, server_default=true()),

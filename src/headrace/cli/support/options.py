@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.output.formats import OutputFormat
 from headrace.errors import InvalidRequest
+from headrace.model.request_fields import FieldKind, describe_fields
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., None])
 
@@ -77,6 +78,39 @@ limit = click.option(
 def connection_options(command: CommandFunction) -> CommandFunction:
     """Add the options of every command that connects to a node."""
     return server(home(debug(command)))
+
+
+_FIELD_OPTIONS: dict[FieldKind, dict[str, Any]] = {
+    FieldKind.DURATION: {"metavar": "DURATION"},
+    FieldKind.COUNT: {"type": click.IntRange(1), "metavar": "N"},
+    FieldKind.TEXT: {"metavar": "TEXT"},
+}
+
+
+def request_fields(description: type[Any]) -> Callable[[CommandFunction], CommandFunction]:
+    """Add an option for each described field of a request, under its name in requests."""
+
+    def add_options(command: CommandFunction) -> CommandFunction:
+        for field in reversed(describe_fields(description).values()):
+            add = click.option(field.flag, field.key, help=field.help, **_FIELD_OPTIONS[field.kind])
+            command = add(command)
+        return command
+
+    return add_options
+
+
+def check_request_fields(description: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the described fields among the values of options.
+
+    Raises InvalidRequest, naming the option, if the text of a duration is none.
+    """
+    checked = {}
+    for field in describe_fields(description).values():
+        value = values[field.key]
+        if field.kind is FieldKind.DURATION and value is not None:
+            parse_seconds(value, field.flag)
+        checked[field.key] = value
+    return checked
 
 
 def parse_pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:

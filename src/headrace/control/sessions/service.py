@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 
 from headrace.control.caller import Caller
 from headrace.control.conf import check_session_conf
@@ -12,6 +13,7 @@ from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
 from headrace.model.lifecycle import SessionState
+from headrace.model.request_fields import SessionFields
 from headrace.model.session import (
     NewSession,
     Session,
@@ -39,13 +41,13 @@ class Sessions:
         name: str | None = None,
         kind: SessionKind = SessionKind.INTERACTIVE,
         parallelism: int = 1,
-        idle_seconds: float | None = None,
-        ttl_seconds: float | None = None,
+        fields: SessionFields | None = None,
     ) -> Session:
         """Store a session and return it. A node then starts its driver, unless a warm one fits.
 
         Args:
             like: Id or name of a session of the caller that gives its spec in place of `spec`.
+            fields: Further fields of the request; default: those of the settings.
 
         Raises:
             InvalidRequest: If the name has the form of an id, or a character that is not allowed;
@@ -68,8 +70,7 @@ class Sessions:
             kind=kind,
             name=name,
             spec=spec,
-            idle_seconds=idle_seconds,
-            ttl_seconds=ttl_seconds,
+            **asdict(fields or SessionFields()),
             parallelism=parallelism,
         )
         with self._database.write("session.open") as tx:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -245,7 +245,7 @@ class Statements:
         view_submission.check_statement(spec.text, parsed.command)
         own_driver = spec.kind is SessionKind.BATCH
         if parsed.command is not None:
-            spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
+            spec = replace(spec, kind=SessionKind(parsed.kind))
         request = _Submit(
             caller=caller,
             spec=spec,

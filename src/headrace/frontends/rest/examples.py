@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.model.request_fields import SessionFields, describe_fields
+
 Json = dict[str, Any]
 
 _SESSION_ID = "se_019358f0c2a17c3e8a6b5f4d3c2b1a09"
@@ -34,8 +36,7 @@ _SESSION: Json = {
     "kind": "interactive",
     "state": "running",
     "busy": False,
-    "idle_timeout": "30m",
-    "ttl": None,
+    **{field.key: field.example for field in describe_fields(SessionFields).values()},
     "parallelism": 1,
     "pool": False,
     "warm": False,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -15,6 +16,7 @@ from pydantic import (
     PlainSerializer,
     StrictBool,
     WithJsonSchema,
+    create_model,
 )
 
 from headrace.model.lifecycle import (
@@ -25,6 +27,7 @@ from headrace.model.lifecycle import (
     StreamState,
     TransactionState,
 )
+from headrace.model.request_fields import FieldKind, SessionFields, SubmitFields, describe_fields
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.session_options import CONF_OPTIONS
@@ -96,8 +99,68 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
-class SessionRequest(RequestModel, SessionSpec):
-    """Body of `POST /sessions`."""
+_FIELD_TYPES: dict[FieldKind, Any] = {
+    FieldKind.DURATION: Duration,
+    FieldKind.COUNT: PositiveInt,
+    FieldKind.TEXT: str,
+}
+Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
+
+
+def takes(description: type[Any]) -> Callable[[type[Model]], type[Model]]:
+    """Add the described fields to the body of a request, after its own."""
+    return _add_fields(
+        {
+            field.key: (
+                _FIELD_TYPES[field.kind] | None,
+                Field(default=None, description=field.request_text),
+            )
+            for field in describe_fields(description).values()
+        }
+    )
+
+
+def shows(description: type[Any]) -> Callable[[type[Model]], type[Model]]:
+    """Add the described fields to the body of a response, after its own."""
+    return _add_fields(
+        {
+            field.key: (_FIELD_TYPES[field.kind] | None, Field(description=field.response_text))
+            for field in describe_fields(description).values()
+        }
+    )
+
+
+def _add_fields(fields: dict[str, Any]) -> Callable[[type[Model]], type[Model]]:
+    def extend(model: type[Model]) -> type[Model]:
+        name, module, text = model.__name__, model.__module__, model.__doc__
+        return create_model(name, __base__=model, __module__=module, __doc__=text, **fields)
+
+    return extend
+
+
+def read_fields(body: BaseModel, description: type[T]) -> T:
+    """Return the described fields of a request."""
+    values = {}
+    for name, field in describe_fields(description).items():
+        value = getattr(body, field.key)
+        values[name] = value.total_seconds() if isinstance(value, timedelta) else value
+    return description(**values)
+
+
+def show_fields(record: object, description: type[Any]) -> dict[str, Any]:
+    """Return the described fields of a record, for the body of a response."""
+    values = {}
+    for name, field in describe_fields(description).items():
+        value = getattr(record, name)
+        is_duration = field.kind is FieldKind.DURATION and value is not None
+        values[field.key] = timedelta(seconds=value) if is_duration else value
+    return values
+
+
+@takes(SessionFields)
+class ConfiguredSession(RequestModel, SessionSpec):
+    """A session to be created, configured by the request."""
 
     conf: Conf = {}
     """Spark configuration and options of Headrace for this session."""
@@ -109,10 +172,11 @@ class SessionRequest(RequestModel, SessionSpec):
     """`batch`: the driver quits after one statement; `streaming`: it stays while a stream runs."""
     parallelism: Parallelism = 1
     """Largest number of queries that run at once. Any other statement runs alone, in its turn."""
-    idle_timeout: Duration | None = None
-    """Idle time after which the session is closed; default: the node's setting."""
-    ttl: Duration | None = None
-    """Age at which the session is closed, busy or not; default: the node's setting."""
+
+
+class SessionRequest(ConfiguredSession):
+    """Body of `POST /sessions`."""
+
     like: str | None = None
     """Id or name of a session whose profile, configuration, catalog, database and files the new
     session gets, secrets included. The request then names none of these."""
@@ -129,8 +193,9 @@ class ParameterBody(Parameter):
     model_config = ConfigDict(extra="forbid")
 
 
-class StatementRequest(RequestModel):
-    """Body of `POST /statements`."""
+@takes(SubmitFields)
+class SubmittedStatement(RequestModel):
+    """A statement, where it runs, and its limits."""
 
     statement: str = Field(examples=["SELECT 1 AS x"])
     """The SQL text of one statement."""
@@ -140,10 +205,11 @@ class StatementRequest(RequestModel):
     kind: RequestKind = "interactive"
     """`batch` and `streaming` run in a session of that kind, configured like the named one. `batch`
     gives a refresh of a view a driver of its own."""
-    timeout: Duration | None = None
-    """Longest time that the statement may run."""
-    queue_timeout: Duration | None = None
-    """Longest time that the statement may wait before it runs, or before it is retried."""
+
+
+class StatementRequest(SubmittedStatement):
+    """Body of `POST /statements`."""
+
     conf: Conf = {}
     """Spark configuration and options of Headrace for this statement alone."""
     parameters: list[ParameterBody] = []
@@ -312,8 +378,9 @@ class StatementBody(ResponseModel):
     """Number of the next chunk, if `rows` does not hold all rows."""
 
 
-class SessionBody(ResponseModel, SessionSpec):
-    """A session."""
+@shows(SessionFields)
+class SessionIdentity(ResponseModel, SessionSpec):
+    """What a session is, and its state."""
 
     conf: Conf = {}
     """Spark configuration and options of Headrace for this session, with secrets redacted."""
@@ -331,10 +398,11 @@ class SessionBody(ResponseModel, SessionSpec):
     """State of the session."""
     busy: bool
     """Whether a statement of the session has not ended."""
-    idle_timeout: Duration | None
-    """Idle time after which the session is closed; null: never."""
-    ttl: Duration | None
-    """Age at which the session is closed, busy or not; null: never."""
+
+
+class SessionBody(SessionIdentity):
+    """A session."""
+
     parallelism: int
     """Largest number of queries that run at once."""
     pool: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
 
 from headrace.control.jobs.service import DeploymentStatus, JobStatus
 from headrace.control.streams.service import QueryStatus
@@ -29,6 +28,7 @@ from headrace.frontends.rest.schemas import (
     StreamBody,
     TransactionBody,
     WaitingBody,
+    show_fields,
 )
 from headrace.grammar.masking import mask_urls, mask_values
 from headrace.model.deployment import JobChange, JobVersion, PlannedJob, Savepoint
@@ -36,6 +36,7 @@ from headrace.model.event import Event
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
 from headrace.model.node import NodeRecord
+from headrace.model.request_fields import SessionFields
 from headrace.model.result import ResultInfo
 from headrace.model.session import Session
 from headrace.model.statement import Statement, WaitingFor
@@ -114,8 +115,7 @@ def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
         kind=session.kind,
         state=session.state,
         busy=session.active > 0,
-        idle_timeout=_duration(session.idle_seconds),
-        ttl=_duration(session.ttl_seconds),
+        **show_fields(session, SessionFields),
         parallelism=session.parallelism,
         pool=session.pool,
         warm=session.warm,
@@ -264,10 +264,6 @@ def _columns(result: ResultInfo) -> list[ColumnBody]:
     except HeadraceError:
         return []
     return [ColumnBody(**column) for column in schema.describe()]
-
-
-def _duration(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def deployment_body(status: DeploymentStatus) -> DeploymentBody:

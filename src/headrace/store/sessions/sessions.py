@@ -18,7 +18,7 @@ from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.records import row_to_session, spec_to_columns, starts_with
+from headrace.store.records import record_to_columns, row_to_session, starts_with
 from headrace.store.statements import results
 from headrace.store.streams.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
 from headrace.store.tables import OPEN_POOL, pending_hook_calls, sessions, snapshots, statements
@@ -141,20 +141,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
     Raises:
         SessionNameExists: A live session of this owner has the name.
     """
-    row = {
-        "id": new.id,
-        "owner": new.owner,
-        "kind": new.kind,
-        "name": new.name,
-        "state": SESSION.initial,
-        **spec_to_columns(new.spec),
-        "idle_seconds": new.idle_seconds,
-        "ttl_seconds": new.ttl_seconds,
-        "parallelism": new.parallelism,
-        "pool": new.pool,
-        "warm": new.warm,
-        "for_jobs": new.for_jobs,
-    }
+    row = {**record_to_columns(new), "state": SESSION.initial}
     query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
     try:
         tx.execute(query, row)

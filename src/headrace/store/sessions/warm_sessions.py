@@ -11,6 +11,7 @@ from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
+from headrace.store.records import record_to_columns
 from headrace.store.sessions.sessions import build_name_error, fetch, select_live
 from headrace.store.tables import WARM, sessions
 
@@ -92,16 +93,12 @@ def assign(tx: Tx, new: NewSession) -> str | None:
         update(sessions)
         .where(sessions.c.id == _first_ready(new.spec.profile), WARM)
         .values(
-            warm=false(),
-            owner=new.owner,
-            name=new.name,
-            kind=new.kind,
-            idle_seconds=new.idle_seconds,
-            ttl_seconds=new.ttl_seconds,
-            parallelism=new.parallelism,
-            pool=new.pool,
-            created_at=clock(),
-            last_used_at=clock(),
+            {
+                **record_to_columns(new, without=("id", "spec", "for_jobs")),
+                "warm": false(),
+                "created_at": clock(),
+                "last_used_at": clock(),
+            }
         )
         .returning(sessions.c.id, sessions.c.state)
     )

@@ -37,8 +37,8 @@ from headrace.store.records import (
     Page,
     count_within_budget,
     length_of,
+    record_to_columns,
     row_to_statement,
-    spec_to_columns,
     starts_with,
 )
 from headrace.store.statements import results, statement_queue
@@ -133,17 +133,7 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
             hint="Submit the statement again when some of them have ended, or submit it to "
             "another session.",
         )
-    row = {
-        "id": new.id,
-        "session_id": new.session_id,
-        "ordinal": ordinal,
-        "owner": new.owner,
-        "state": STATEMENT.initial,
-        "is_query": new.is_query,
-        "command": new.command,
-        "awaited_by": new.awaited_by,
-        **spec_to_columns(new.spec),
-    }
+    row = {**record_to_columns(new), "ordinal": ordinal, "state": STATEMENT.initial}
     statement = row_to_statement(tx.execute(_INSERT, row).mappings().one())
     record(tx, new.id, new.session_id, None, STATEMENT.initial, actor=actor)
     return statement

@@ -19,11 +19,11 @@ from headrace.frontends.http.api_route import (
 from headrace.frontends.http.auth import Authenticated
 from headrace.frontends.http.context import node_of
 from headrace.frontends.rest.problems import problems
-from headrace.frontends.rest.schemas import SessionBody, SessionPage, SessionRequest
+from headrace.frontends.rest.schemas import SessionBody, SessionPage, SessionRequest, read_fields
 from headrace.frontends.rest.serializers import session_body
 from headrace.model.lifecycle import SessionState
+from headrace.model.request_fields import SessionFields
 from headrace.model.session import SessionKind
-from headrace.text.durations import seconds_of
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=ApiRoute)
 
@@ -42,8 +42,7 @@ def open_session(request: Request, caller: Authenticated, body: SessionRequest) 
         name=body.name,
         kind=SessionKind(body.kind),
         parallelism=body.parallelism,
-        idle_seconds=seconds_of(body.idle_timeout),
-        ttl_seconds=seconds_of(body.ttl),
+        fields=read_fields(body, SessionFields),
     )
     headers = {"Location": f"/api/v1/sessions/{session.id}"}
     return json_response(session_body(session), 201, headers)

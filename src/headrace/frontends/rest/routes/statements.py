@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated
 
@@ -37,13 +38,15 @@ from headrace.frontends.rest.schemas import (
     StatementPage,
     StatementRequest,
     WaitTimeout,
+    read_fields,
 )
 from headrace.frontends.rest.serializers import statement_body
 from headrace.model.lifecycle import StatementState
+from headrace.model.request_fields import SubmitFields
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec, StatementView
 from headrace.results.json_encoding import NumberFormat
-from headrace.text.durations import Duration, seconds_of
+from headrace.text.durations import Duration
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
 
@@ -226,9 +229,8 @@ def _spec(body: StatementRequest) -> StatementSpec:
         kind=SessionKind(body.kind),
         parameters=[*body.parameters],
         conf=body.conf,
-        timeout_seconds=seconds_of(body.timeout),
-        queue_timeout_seconds=seconds_of(body.queue_timeout),
         result_request=body.result_request,
+        **asdict(read_fields(body, SubmitFields)),
     )
 
 
