@@ -41,6 +41,7 @@ class _Log:
                     cursor=EventPosition(0, 0, number).cursor,
                     entity=entity,
                     entity_id=f"e{number % 3}",
+                    owner="ada",
                     source=None,
                     target="waiting",
                     at=_AT,

@@ -26,13 +26,18 @@ from headrace.store.database import Tx
 from headrace.store.records import schema_to_column
 from headrace.store.tables import results, sessions, statements
 
-_INTERNAL = {"statement_id", "data", "deletion_failures", "retry_at"}
+_INTERNAL = {"statement_id", "owner", "data", "deletion_failures", "retry_at"}
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 60.0, 6 * 3600.0
 _MAX_DOUBLINGS = 10
 INFO_COLUMNS = [column for column in results.c if column.name not in _INTERNAL]
 """The columns of a ResultInfo."""
 
-_INSERT = results.insert().values(expires_at=clock(bindparam("kept_seconds", type_=Float())))
+_INSERT = results.insert().values(
+    expires_at=clock(bindparam("kept_seconds", type_=Float())),
+    owner=select(statements.c.owner)
+    .where(statements.c.id == bindparam("of_statement"))
+    .scalar_subquery(),
+)
 _PLACE = select(
     sessions.c.results_location,
     statements.c.result_request,
@@ -128,7 +133,7 @@ def insert(
         "location": location,
         "data": report.data,
     }
-    tx.execute(_INSERT, row | {"kept_seconds": seconds})
+    tx.execute(_INSERT, row | {"kept_seconds": seconds, "of_statement": statement_id})
 
 
 def _make_holder(tx: Tx, lease: DriverLease | None, port: int | None) -> ResultHolder:

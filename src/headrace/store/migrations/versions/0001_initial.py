@@ -158,6 +158,7 @@ def _create_events() -> None:
         sa.Column("xid", sa.BigInteger, nullable=False),
         sa.Column("entity", sa.Text, nullable=False),
         sa.Column("entity_id", _ID, nullable=False),
+        sa.Column("owner", sa.Text),
         sa.Column("source", sa.Text),
         sa.Column("target", sa.Text, nullable=False),
         sa.Column("at", _INSTANT, nullable=False),
@@ -695,6 +696,7 @@ def _create_results() -> None:
     op.create_table(
         "results",
         sa.Column("statement_id", _ID, sa.ForeignKey("statements.id"), nullable=False),
+        sa.Column("owner", sa.Text, nullable=False),
         sa.Column("disposition", sa.String(16), nullable=False),
         sa.Column("spark_schema", sa.JSON, nullable=False),
         sa.Column("row_count", sa.BigInteger, nullable=False),
