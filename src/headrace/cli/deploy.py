@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from headrace.cli.support import options
-from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.command import CommandContext, with_context
 from headrace.cli.support.deployment_progress import follow, wait_for_plan, write_errors, write_plan
 from headrace.client.http import Client, Json
 from headrace.deploy.variables import find_variables
@@ -141,8 +140,9 @@ EXIT_CHANGES = 10
     help="Python file, zip or folder for the code of jobs; repeatable.",
 )
 @click.option("--prune", is_flag=True, help="Stop and remove jobs whose manifests are gone.")
-@options.connection_options
+@with_context
 def deploy(
+    context: CommandContext,
     *,
     paths: tuple[str, ...],
     only_plan: bool,
@@ -156,36 +156,32 @@ def deploy(
     state_location: str | None,
     py_files: tuple[str, ...],
     prune: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
 ) -> None:
     """Deploy jobs: show what changes, ask, and apply it.
 
     PATH is a manifest, or a folder with manifests (*.yaml).
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        _check_options(paths, saved, only_plan=only_plan, save=save)
-        if saved is not None:
-            _apply_saved(context, saved, yes=yes)
-            return
-        files = read_files(paths, template=template, definitions=definitions)
-        if not (only_plan or yes):
-            _check_terminal()
-        request = files | {
-            "profile": profile,
-            "state_location": _find_location(state_location),
-            "py_files": [str(Path(path).absolute()) for path in py_files],
-            "prune": prune,
-        }
-        client = context.connect(new_home=True)
-        deployment = _plan(context, client, request)
-        write_plan(context.terminal, deployment)
-        if only_plan:
-            _save(deployment, save)
-            raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
-        if deployment["has_changes"]:
-            _apply(context, client, deployment, yes=yes)
+    _check_options(paths, saved, only_plan=only_plan, save=save)
+    if saved is not None:
+        _apply_saved(context, saved, yes=yes)
+        return
+    files = read_files(paths, template=template, definitions=definitions)
+    if not (only_plan or yes):
+        _check_terminal()
+    request = files | {
+        "profile": profile,
+        "state_location": _find_location(state_location),
+        "py_files": [str(Path(path).absolute()) for path in py_files],
+        "prune": prune,
+    }
+    client = context.connect(new_home=True)
+    deployment = _plan(context, client, request)
+    write_plan(context.terminal, deployment)
+    if only_plan:
+        _save(deployment, save)
+        raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
+    if deployment["has_changes"]:
+        _apply(context, client, deployment, yes=yes)
 
 
 def _find_location(written: str | None) -> str | None:

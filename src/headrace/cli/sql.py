@@ -15,7 +15,7 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.shell.command import has_terminal, run_shell
 from headrace.cli.shell.session import ShellOptions
 from headrace.cli.support import options
-from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.command import CommandContext, with_context
 from headrace.cli.support.interrupts import Interrupts
 from headrace.cli.support.result_printer import ResultPrinter
 from headrace.cli.support.runner import RunOptions, ScriptRunner, runs_in_pool
@@ -112,31 +112,19 @@ def _is_comment(argument: str) -> bool:
 )
 @options.quiet
 @options.verbose
-@options.connection_options
-def sql(
-    *,
-    output: OutputFormat | None,
-    quiet: bool,
-    verbose: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-    **flags: Any,
-) -> None:
+@with_context
+def sql(context: CommandContext, *, output_format: OutputFormat | None, **flags: Any) -> None:
     """Run SQL and print its rows.
 
     SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
     separated by `;`. On a terminal, without SQL, the command opens the shell (`headrace shell`).
     """
     fields = {each.key: flags.pop(each.key) for each in describe_fields(SubmitFields).values()}
-    with command_context(
-        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
-    ) as context:
-        output_format, sql_flags = context.output_format(output), SqlFlags(fields=fields, **flags)
-        shell_options = sql_flags.shell_options(output_format)
-        if shell_options is not None:
-            raise Exit(run_shell(context, shell_options))
-        raise Exit(_run(context, output_format, sql_flags))
+    sql_flags = SqlFlags(fields=fields, **flags)
+    shell_options = sql_flags.shell_options(output_format)
+    if shell_options is not None:
+        raise Exit(run_shell(context, shell_options))
+    raise Exit(_run(context, output_format, sql_flags))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,32 @@ def create_servers(node: Node, listener: socket.socket) -> Servers:
     return Servers(node, [http], loop_factory=http.loop_factory)
 
 
+_RESOURCES = {
+    "sessions": (
+        "Contexts in which statements run, each with a Spark driver.",
+        [sessions.router],
+    ),
+    "statements": (
+        "Submit SQL, follow it, cancel it, and read its rows.",
+        [statements.router, results.router],
+    ),
+    "streams": ("Streaming queries, and their control.", [streams.router]),
+    "jobs": ("Deploy manifests of jobs, and control the jobs.", [jobs.router]),
+    "transactions": (
+        "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",
+        [transactions.router, transactions.recovery_router],
+    ),
+    "events": ("Every change of state, as a list or as a stream.", [events.router]),
+    "nodes": ("The nodes of the cluster.", [nodes.router]),
+    "history": ("The deletion of old history.", [history.router]),
+}
+"""Description and routers of each tag of the native API."""
+_TAGS = {name: text for name, (text, _) in _RESOURCES.items()} | {
+    "opensearch": "The API of OpenSearch's asynchronous queries, for its clients.",
+    "health": "State and metrics of the node.",
+}
+
+
 def create_app(node: Node) -> FastAPI:
     """Return the app that serves a node. Routes find the node in `app.state.node`.
 
@@ -113,19 +139,9 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(link.ROUTE)
-    for router in (
-        sessions.router,
-        statements.router,
-        results.router,
-        streams.router,
-        jobs.router,
-        transactions.router,
-        transactions.recovery_router,
-        events.router,
-        nodes.router,
-        history.router,
-    ):
-        app.include_router(router, prefix=API_PREFIX)
+    for _, routers in _RESOURCES.values():
+        for router in routers:
+            app.include_router(router, prefix=API_PREFIX)
     app.include_router(async_query.router)
     app.include_router(async_query.info_router)
     app.include_router(health.router)
@@ -137,5 +153,5 @@ def create_app(node: Node) -> FastAPI:
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        app.openapi_schema = build_document(app)
+        app.openapi_schema = build_document(app, _TAGS)
     return app.openapi_schema

@@ -14,6 +14,7 @@ from headrace.frontends.opensearch import async_query
 from headrace.frontends.rest.examples import BODIES, TEXTS
 from headrace.frontends.rest.problems import MEDIA_TYPE as PROBLEM_MEDIA_TYPE
 from headrace.frontends.rest.problems import Problem
+from headrace.frontends.rest.schemas import EXAMPLES
 
 Json = dict[str, Any]
 
@@ -24,18 +25,6 @@ are UTC, in RFC 3339 with microseconds. Requests give durations as texts with a 
 `30m`, between `x-minimum` and `x-maximum` of the field. Integers of requests are at most 2^53 - 1,
 and may be written as `10.0`. Requests with unknown fields or unknown query parameters are
 refused."""
-_TAGS = {
-    "sessions": "Contexts in which statements run, each with a Spark driver.",
-    "statements": "Submit SQL, follow it, cancel it, and read its rows.",
-    "streams": "Streaming queries, and their control.",
-    "jobs": "Deploy manifests of jobs, and control the jobs.",
-    "transactions": "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",
-    "events": "Every change of state, as a list or as a stream.",
-    "nodes": "The nodes of the cluster.",
-    "history": "The deletion of old history.",
-    "opensearch": "The API of OpenSearch's asynchronous queries, for its clients.",
-    "health": "State and metrics of the node.",
-}
 SERVER_ERRORS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE})
 """Errors that the server answers without a body, before it has read a request."""
 COMMON_ERRORS = SERVER_ERRORS | {
@@ -57,8 +46,8 @@ _NO_DESCRIPTION = "Successful Response"
 _JSON_VALUE = "Any JSON value."
 
 
-def build_document(app: FastAPI) -> Json:
-    """Return the OpenAPI document of the app.
+def build_document(app: FastAPI, tags: dict[str, str]) -> Json:
+    """Return the OpenAPI document of the app, with the descriptions of its tags.
 
     Every operation, parameter and response has a description, and every body an example. FastAPI's
     own 422 is left out: an invalid request is a 400.
@@ -68,14 +57,14 @@ def build_document(app: FastAPI) -> Json:
         version=app.version,
         description=app.description,
         routes=app.routes,
-        tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
+        tags=[{"name": name, "description": text} for name, text in tags.items()],
     )
     schemas = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema()
     schemas["JsonValue"]["description"] = _JSON_VALUE
-    for name, examples in BODIES.items():
+    for name, examples in (BODIES | EXAMPLES).items():
         schemas[name]["examples"] = examples
     for path, operation in _operations(document):
         operation["responses"].pop("422", None)

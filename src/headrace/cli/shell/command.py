@@ -12,7 +12,7 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.shell.command_list import format_help
 from headrace.cli.shell.session import ShellOptions
 from headrace.cli.support import options
-from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.command import CommandContext, with_context
 from headrace.errors import InvalidRequest
 
 
@@ -30,40 +30,36 @@ from headrace.errors import InvalidRequest
 )
 @options.output
 @options.quiet
-@options.connection_options
+@with_context
 def shell(
+    context: CommandContext,
     *,
     session: str | None,
     create: bool,
     profile: str | None,
     conf: Sequence[str],
     row_limit: int | None,
-    output: OutputFormat | None,
-    quiet: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """Type SQL at a prompt. All statements share one session.
 
     Statements end with `;` and may span lines. Views, settings and variables stay until the shell
     ends.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
-        shell_options = ShellOptions(
-            session=session,
-            create=create,
-            profile=profile,
-            conf=options.parse_pairs(conf, "--conf"),
-            output_format=context.output_format(output),
-            fields={} if row_limit is None else {"row_limit": row_limit},
+    shell_options = ShellOptions(
+        session=session,
+        create=create,
+        profile=profile,
+        conf=options.parse_pairs(conf, "--conf"),
+        output_format=output_format,
+        fields={} if row_limit is None else {"row_limit": row_limit},
+    )
+    if not has_terminal():
+        raise InvalidRequest(
+            "The shell needs a terminal.",
+            hint='run a script with headrace sql: headrace sql -f FILE, or headrace sql "…"',
         )
-        if not has_terminal():
-            raise InvalidRequest(
-                "The shell needs a terminal.",
-                hint='run a script with headrace sql: headrace sql -f FILE, or headrace sql "…"',
-            )
-        raise Exit(run_shell(context, shell_options))
+    raise Exit(run_shell(context, shell_options))
 
 
 def has_terminal() -> bool:

@@ -6,13 +6,16 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 from click.exceptions import Exit
 
 from headrace.cli.output.formats import OutputFormat, parse_format, refuse_terminal
+from headrace.cli.support import options
 from headrace.cli.support.config import ClientConfig, load_config
 from headrace.cli.support.discovery import Reports, find_node
 from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted
@@ -56,6 +59,34 @@ class CommandContext:
         if chosen_format is not None:
             refuse_terminal(chosen_format, self.terminal.out)
         return chosen_format
+
+
+def with_context(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the connection options to a command, and pass it the context that they describe.
+
+    The context is the first argument. A command with the option --format gets `output_format`: the
+    format that the flag, the environment or the file sets. --quiet and --verbose act on the
+    terminal of the context.
+    """
+
+    @wraps(command)
+    def run(
+        *,
+        server: str | None,
+        home: str | None,
+        debug: bool,
+        quiet: bool = False,
+        verbose: bool = False,
+        **values: Any,
+    ) -> None:
+        with command_context(
+            server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+        ) as context:
+            if "output" in values:
+                values["output_format"] = context.output_format(values.pop("output"))
+            command(context, **values)
+
+    return options.connection_options(run)
 
 
 @contextmanager

@@ -8,13 +8,14 @@ from headrace.model.request_fields import SessionFields, describe_fields
 
 Json = dict[str, Any]
 
-_SESSION_ID = "se_019358f0c2a17c3e8a6b5f4d3c2b1a09"
-_STATEMENT_ID = "st_019358f0d4b27f10b1c2d3e4f5a6b7c8"
-_STREAM_ID = "sq_019358f1a0b17d20a1b2c3d4e5f60718"
-_DEPLOYMENT_ID = "de_019358f2b1c27e30b2c3d4e5f6071829"
-_AT = "2026-11-24T10:00:00.000000Z"
-_LATER = "2026-11-24T10:00:02.600000Z"
-_QUERY_ID = "5f0c1d9e-3d8c-4c8e-9d34-0d8f5b1c7a21"
+SESSION_ID = "se_019358f0c2a17c3e8a6b5f4d3c2b1a09"
+STATEMENT_ID = "st_019358f0d4b27f10b1c2d3e4f5a6b7c8"
+NODE_ID = "no_019358f0b1907b1fa1b2c3d4e5f60718"
+STREAM_ID = "sq_019358f1a0b17d20a1b2c3d4e5f60718"
+DEPLOYMENT_ID = "de_019358f2b1c27e30b2c3d4e5f6071829"
+AT = "2026-11-24T10:00:00.000000Z"
+LATER = "2026-11-24T10:00:02.600000Z"
+QUERY_ID = "5f0c1d9e-3d8c-4c8e-9d34-0d8f5b1c7a21"
 _MANIFEST = "name: clicks\ntarget-table: clicks\nsql: SELECT * FROM `${TOPIC}`\n"
 _DEFINITIONS = "CREATE STREAM clicks FROM rate;\nCREATE SINK clicks TO parquet;\n"
 
@@ -29,7 +30,7 @@ _SPEC: Json = {
 }
 _SESSION: Json = {
     **_SPEC,
-    "id": _SESSION_ID,
+    "id": SESSION_ID,
     "number": 12,
     "name": "etl",
     "owner": "anonymous",
@@ -44,30 +45,30 @@ _SESSION: Json = {
     "epoch": 1,
     "lost": [],
     "driver": {"pid": 4711, "spark_version": "4.1.3", "application_id": "local-1763978400000"},
-    "created_at": _AT,
-    "started_at": _LATER,
+    "created_at": AT,
+    "started_at": LATER,
     "ended_at": None,
-    "last_update_time": _LATER,
+    "last_update_time": LATER,
     "error": None,
 }
 _COLUMNS = [{"name": "id", "type": "bigint"}, {"name": "total", "type": "decimal(10,2)"}]
 _ROWS = [["1", "12.50"], ["2", None]]
 _STATEMENT: Json = {
-    "id": _STATEMENT_ID,
-    "session_id": _SESSION_ID,
+    "id": STATEMENT_ID,
+    "session_id": SESSION_ID,
     "ordinal": 0,
     "kind": "interactive",
     "state": "success",
     "statement": "SELECT id, total FROM orders ORDER BY id",
     "owner": "anonymous",
-    "created_at": _AT,
-    "waiting_since": _AT,
-    "launched_at": _AT,
-    "started_at": _AT,
+    "created_at": AT,
+    "waiting_since": AT,
+    "launched_at": AT,
+    "started_at": AT,
     "cancel_requested_at": None,
     "cancel_reason": None,
     "cancel_note": None,
-    "ended_at": _LATER,
+    "ended_at": LATER,
     "attempts": 1,
     "queue_position": None,
     "waiting_for": None,
@@ -113,69 +114,28 @@ _WAITING: Json = {
     "waiting_for": {
         "code": "queue",
         "text": "It is behind 2 statements of its session.",
-        "since": _AT,
+        "since": AT,
         "statement_id": None,
     },
     "progress": None,
     "result": None,
     "rows": None,
 }
-_STREAM: Json = {
-    "id": _STREAM_ID,
-    "scope": "adhoc",
-    "name": "clicks",
-    "owner": "anonymous",
-    "state": "running",
-    "wanted": "running",
-    "session_id": _SESSION_ID,
-    "statement_id": _STATEMENT_ID,
-    "statement": "SAVE STREAM clicks TO lake",
-    "sink": "parquet",
-    "guarantee": "exactly once",
-    "path": "file:/data/clicks",
-    "checkpoint": "file:/data/checkpoints/adhoc/clicks",
-    "attempt": 1,
-    "previous_id": None,
-    "failures": 0,
-    "retry_at": None,
-    "last_error": None,
-    "run_id": _QUERY_ID,
-    "last_batch": 41,
-    "created_at": _AT,
-    "started_at": _LATER,
-    "healthy_since": _LATER,
-    "ended_at": None,
-    "end_reason": None,
-    "progress": [
-        {
-            "batch": 41,
-            "at": "2026-11-24T10:05:00.000Z",
-            "input_rows": 500,
-            "input_rate": 50.0,
-            "process_rate": 800.5,
-            "milliseconds": 625,
-            "watermark": None,
-            "state_rows": 0,
-            "state_bytes": 0,
-            "lag": {},
-        }
-    ],
-}
 _VERSION: Json = {
     "version": 2,
     "revision": 3,
-    "query_id": _QUERY_ID,
-    "query_created_at": _AT,
+    "query_id": QUERY_ID,
+    "query_created_at": AT,
     "decision": "restart-from-savepoint",
     "reason": "The filter of the query has changed.",
     "from_state": "file:/data/state/clicks/savepoints/1",
     "outcome": "deployed",
-    "deployment": _DEPLOYMENT_ID,
-    "created_at": _AT,
+    "deployment": DEPLOYMENT_ID,
+    "created_at": AT,
     "manifest": _MANIFEST,
 }
 _DEPLOYMENT: Json = {
-    "id": _DEPLOYMENT_ID,
+    "id": DEPLOYMENT_ID,
     "action": "deploy",
     "state": "planned",
     "jobs": [
@@ -199,7 +159,7 @@ _DEPLOYMENT: Json = {
     "notes": [],
     "has_changes": True,
     "state_location": "file:/data/state",
-    "created_at": _AT,
+    "created_at": AT,
     "applied_at": None,
     "ended_at": None,
 }
@@ -208,14 +168,14 @@ _JOB: Json = {
     "name": "clicks",
     "state": "running",
     "version": 2,
-    "session": _SESSION_ID,
+    "session": SESSION_ID,
     "state_location": "file:/data/state",
-    "queries": [_STREAM_ID],
+    "queries": [STREAM_ID],
     "last_batch": 41,
     "deployment": None,
     "failure": None,
-    "created_at": _AT,
-    "updated_at": _LATER,
+    "created_at": AT,
+    "updated_at": LATER,
     "current": _VERSION,
     "savepoints": [
         {
@@ -227,64 +187,19 @@ _JOB: Json = {
             "files": 84,
             "bytes": 90112,
             "is_clean": True,
-            "created_at": _AT,
+            "created_at": AT,
         }
     ],
-}
-_TRANSACTION: Json = {
-    "id": "tx_019358f0e5c37a20c1d2e3f4a5b6c7d8",
-    "statement_id": _STATEMENT_ID,
-    "session_id": _SESSION_ID,
-    "state": "committed",
-    "catalog": "spark_catalog",
-    "target": "`sales`.`orders`",
-    "orphaned": False,
-    "attempts": 0,
-    "retry_at": None,
-    "last_error": None,
-    "created_at": _AT,
-    "ended_at": _LATER,
-}
-_ORPHANED_TRANSACTION: Json = {
-    **_TRANSACTION,
-    "state": "committing",
-    "orphaned": True,
-    "attempts": 1,
-    "retry_at": _LATER,
-    "last_error": "The catalog does not answer.",
-    "ended_at": None,
-}
-_SINK: Json = {
-    "query_id": _STREAM_ID,
-    "name": "adhoc.orders",
-    "session_id": _SESSION_ID,
-    "state": "pending",
-    "attempts": 1,
-    "last_error": "The connection was refused.",
 }
 _EVENT: Json = {
     "cursor": "1.0.4711",
     "entity": "statement",
-    "entity_id": _STATEMENT_ID,
+    "entity_id": STATEMENT_ID,
     "from": "waiting",
     "to": "launched",
-    "at": _AT,
-    "actor": f"driver:{_SESSION_ID}:1",
+    "at": AT,
+    "actor": f"driver:{SESSION_ID}:1",
     "detail": {},
-}
-_NODE: Json = {
-    "id": "no_019358f0b1907b1fa1b2c3d4e5f60718",
-    "address": "http://127.0.0.1:8040",
-    "version": "0.1.0",
-    "state": "up",
-    "profiles": ["default"],
-    "backends": ["local"],
-    "host": "node-1",
-    "link_version": 1,
-    "started_at": _AT,
-    "lease_until": "2026-11-24T10:00:15.000000Z",
-    "ended_at": None,
-    "confirmed_gone_at": None,
 }
 
 
@@ -314,13 +229,11 @@ BODIES: dict[str, list[Json]] = {
         {"statement": "INSERT INTO orders SELECT * FROM staging", "session": "etl"},
     ],
     "StatementBody": [_STATEMENT, _WAITING],
-    "StatementPage": _page({**_STATEMENT, "rows": None}, _STATEMENT_ID),
+    "StatementPage": _page({**_STATEMENT, "rows": None}, STATEMENT_ID),
     "RowsBody": [
         {"schema": _COLUMNS, "rows": _ROWS, "chunk": 0, "next_chunk": None},
         {"schema": _COLUMNS, "rows": _ROWS, "offset": 1000, "next_offset": 1002},
     ],
-    "StreamBody": [_STREAM],
-    "StreamPage": _page(_STREAM),
     "PlanRequestBody": [
         {
             "manifests": [{"path": "jobs/clicks.yaml", "text": _MANIFEST}],
@@ -335,29 +248,11 @@ BODIES: dict[str, list[Json]] = {
     "JobBody": [_JOB],
     "JobPage": _page({**_JOB, "savepoints": []}),
     "VersionPage": _page(_VERSION),
-    "TransactionBody": [_TRANSACTION],
-    "TransactionPage": _page(_TRANSACTION),
-    "RecoveryBody": [{"transactions": [_ORPHANED_TRANSACTION], "sinks": [_SINK]}],
     "EventPage": _page(_EVENT, "1.0.4711"),
-    "NodeBody": [_NODE],
-    "NodePage": _page(_NODE),
-    "GoneRequestBody": [{"confirmed": True}],
-    "PurgeRequest": [{"older_than": "90d", "dry_run": True}],
-    "PurgeBody": [
-        {
-            "statements": 1200,
-            "results": 0,
-            "sessions": 40,
-            "streams": 3,
-            "jobs": 0,
-            "deployments": 2,
-            "more": False,
-        }
-    ],
     "AsyncQueryRequest": [
         {"datasource": "spark_catalog", "lang": "sql", "query": "SELECT 1 AS x"},
     ],
-    "AsyncQueryCreated": [{"queryId": _STATEMENT_ID, "sessionId": _SESSION_ID}],
+    "AsyncQueryCreated": [{"queryId": STATEMENT_ID, "sessionId": SESSION_ID}],
     "AsyncQueryResult": [
         {
             "status": "SUCCESS",
@@ -370,7 +265,7 @@ BODIES: dict[str, list[Json]] = {
     ],
     "ClusterInfo": [
         {
-            "name": _NODE["id"],
+            "name": NODE_ID,
             "cluster_name": "headrace",
             "cluster_uuid": "_na_",
             "version": {
@@ -387,7 +282,7 @@ BODIES: dict[str, list[Json]] = {
             "tagline": "Headrace 0.1.0: SQL on Apache Spark",
         }
     ],
-    "Health": [{"status": "ok", "node_id": _NODE["id"], "version": "0.1.0"}],
+    "Health": [{"status": "ok", "node_id": NODE_ID, "version": "0.1.0"}],
     "Problem": [
         {
             "type": "urn:headrace:error:unknown_parameter",
@@ -407,7 +302,7 @@ BODIES: dict[str, list[Json]] = {
             "error": {
                 "type": "AsyncQueryNotFoundException",
                 "reason": "Invalid Request",
-                "details": f"There is no statement {_STATEMENT_ID}.",
+                "details": f"There is no statement {STATEMENT_ID}.",
             },
         }
     ],
@@ -420,8 +315,8 @@ TEXTS: dict[tuple[str, str], str] = {
     ("read_result", "text/csv"): "id,total\r\n1,12.50\r\n2,\r\n",
     ("list_events", "text/event-stream"): (
         "id: 1.0.4711\r\nevent: statement\r\n"
-        f'data: {{"cursor":"1.0.4711","entity":"statement","entity_id":"{_STATEMENT_ID}",'
-        f'"from":"waiting","to":"launched","at":"{_AT}","actor":"driver","detail":{{}}}}\r\n\r\n'
+        f'data: {{"cursor":"1.0.4711","entity":"statement","entity_id":"{STATEMENT_ID}",'
+        f'"from":"waiting","to":"launched","at":"{AT}","actor":"driver","detail":{{}}}}\r\n\r\n'
     ),
 }
 """Examples of bodies that are not JSON, by the id of the operation and the media type."""

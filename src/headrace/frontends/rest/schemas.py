@@ -8,31 +8,27 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
     PlainSerializer,
-    StrictBool,
     WithJsonSchema,
     create_model,
 )
 
+from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import (
-    IntentState,
-    NodeState,
     SessionState,
     StatementState,
-    StreamState,
-    TransactionState,
 )
 from headrace.model.request_fields import FieldKind, SessionFields, SubmitFields, describe_fields
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.session_options import CONF_OPTIONS
 from headrace.model.statement import CancelReason, Parameter, Progress, WaitCode
-from headrace.model.stream_query import EndReason, Wanted
 from headrace.text.durations import Duration, limit_duration
 from headrace.text.times import format_utc
 
@@ -70,6 +66,8 @@ else:
     PositiveInt = integer(1)
     Parallelism = integer(1, 64)
     WaitTimeout = limit_duration(LONGEST_WAIT)
+MaskedText = Annotated[str, AfterValidator(mask_urls)]
+"""A text in which the node hides the passwords of URLs."""
 _OWN_KEYS = "|".join(map(re.escape, CONF_OPTIONS))
 Conf = Annotated[
     dict[str, str],
@@ -99,13 +97,43 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
+Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
+Json = dict[str, Any]
+EXAMPLES: dict[str, list[Json]] = {}
+"""Examples in the OpenAPI document, by the name of their body. Readers see the first one."""
+
+
+def has_examples(*examples: Json) -> Callable[[type[Model]], type[Model]]:
+    """Give a body examples. A test compares them with its schema."""
+
+    def note(model: type[Model]) -> type[Model]:
+        EXAMPLES[model.__name__] = [*examples]
+        return model
+
+    return note
+
+
+def page_of(item: Json, following: str | None = None) -> Json:
+    """Return the example of a page with one item."""
+    return {"items": [item], "next": following}
+
+
+def fill(body: type[Model], record: object, **computed: Any) -> Model:
+    """Return a body whose fields are the attributes of a record with the same names.
+
+    Args:
+        computed: Values of the fields that are no such attributes.
+    """
+    names = body.model_fields.keys() - computed.keys()
+    return body(**{name: getattr(record, name) for name in names}, **computed)
+
+
 _FIELD_TYPES: dict[FieldKind, Any] = {
     FieldKind.DURATION: Duration,
     FieldKind.COUNT: PositiveInt,
     FieldKind.TEXT: str,
 }
-Model = TypeVar("Model", bound=BaseModel)
-T = TypeVar("T")
 
 
 def takes(description: type[Any]) -> Callable[[type[Model]], type[Model]]:
@@ -243,7 +271,7 @@ class ErrorBody(ResponseModel):
 
     code: str
     """Stable code of the error."""
-    message: str
+    message: MaskedText
     """What happened."""
     condition: str | None = None
     """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
@@ -253,7 +281,7 @@ class ErrorBody(ResponseModel):
     """Line in the text of the statement, counted from 1."""
     column: int | None = None
     """Column in the text of the statement, counted from 1, in code points."""
-    trace: str | None = None
+    trace: MaskedText | None = None
     """Stack trace, with `trace=true` only."""
 
 
@@ -464,51 +492,6 @@ class RowsBody(ResponseModel):
     """`offset` of the rows that follow; null at the end, absent for a chunk."""
 
 
-class NodeBody(ResponseModel):
-    """A node."""
-
-    id: str
-    """Id of the node, stable across restarts."""
-    address: str
-    """URL at which drivers and other nodes reach the node."""
-    version: str
-    """Version of Headrace."""
-    state: NodeState | str
-    """State of the node."""
-    profiles: list[str]
-    """Profiles whose drivers the node can start."""
-    backends: list[str]
-    """Backends that the node can call."""
-    host: str | None
-    """Name of its host."""
-    link_version: int
-    """Version of the messages that it exchanges with drivers."""
-    started_at: Instant
-    """When the node started."""
-    lease_until: Instant
-    """The node is live until then, unless it renews its lease."""
-    ended_at: Instant | None
-    """When the node ended; null while it is live."""
-    confirmed_gone_at: Instant | None
-    """When an operator confirmed that the node and the drivers of its host have ended."""
-
-
-class GoneRequestBody(RequestModel):
-    """Body of `POST /nodes/{node_id}/gone`."""
-
-    confirmed: Literal[True]
-    """The operator confirms that the node and every driver on its host have ended."""
-
-
-class NodePage(ResponseModel):
-    """A page of nodes."""
-
-    items: list[NodeBody]
-    """The nodes."""
-    next: str | None
-    """Always null: the list is complete."""
-
-
 class EventBody(ResponseModel):
     """A change of state."""
 
@@ -538,188 +521,3 @@ class EventPage(ResponseModel):
     """The events, oldest first."""
     next: str | None
     """The `after` of the next request; null if no other event exists."""
-
-
-class TransactionBody(ResponseModel):
-    """The transaction of a statement that creates or changes a table atomically."""
-
-    id: str
-    """Id of the transaction."""
-    statement_id: str
-    """Id of the statement."""
-    session_id: str
-    """Session whose driver works on the transaction, or last did."""
-    state: TransactionState | str
-    """State of the transaction."""
-    catalog: str
-    """Name of the catalog."""
-    target: str
-    """Name of the table within the catalog."""
-    orphaned: bool
-    """Whether the statement has ended and no driver works on the transaction."""
-    attempts: int
-    """Attempts of drivers to complete the transaction, or to roll it back, while it was orphaned.
-    """
-    retry_at: Instant | None
-    """Time before which no driver attempts that again. `headrace recover` does not wait."""
-    last_error: str | None
-    """Why the last attempt failed."""
-    created_at: Instant
-    """When the transaction was prepared."""
-    ended_at: Instant | None
-    """When it was committed or aborted."""
-
-
-class PendingSinkBody(ResponseModel):
-    """An ended streaming query, in whose sink lost drivers may have left staged rows."""
-
-    query_id: str
-    """Id of the query."""
-    name: str
-    """Scope and name of the query."""
-    session_id: str
-    """Session of the query."""
-    state: IntentState | str
-    """State of the intent to remove the rows."""
-    attempts: int
-    """Attempts of drivers to remove them."""
-    last_error: str | None
-    """Why the last attempt failed."""
-
-
-class RecoveryBody(ResponseModel):
-    """What lost drivers have left."""
-
-    transactions: list[TransactionBody]
-    """The 1,000 oldest transactions on which no driver works."""
-    sinks: list[PendingSinkBody]
-    """The 1,000 oldest ended queries whose sinks are not cleared."""
-
-
-class TransactionPage(ResponseModel):
-    """A page of transactions."""
-
-    items: list[TransactionBody]
-    """The transactions."""
-    next: str | None
-    """The `before` of the next page; null on the last page."""
-
-
-class BatchBody(ResponseModel):
-    """A batch of a streaming query."""
-
-    batch: int
-    """Number of the batch, from 0."""
-    at: str
-    """Start of the batch, in Spark's format."""
-    input_rows: int
-    """Rows that the batch read."""
-    input_rate: float
-    """Rows per second that arrived."""
-    process_rate: float
-    """Rows per second that were processed."""
-    milliseconds: int
-    """Duration of the batch."""
-    watermark: str | None
-    """Watermark of the batch, in Spark's format; null without one."""
-    state_rows: int
-    """Rows in the state of the query."""
-    state_bytes: int
-    """Memory of the state of the query."""
-    lag: dict[str, Any]
-    """Records that are not read yet, by source, for the sources that tell."""
-
-
-class StreamBody(ResponseModel):
-    """A streaming query: one attempt, with any number of runs."""
-
-    id: str
-    """Id of the query, which is that of this attempt."""
-    scope: str
-    """`adhoc`, or the name of the job."""
-    name: str
-    """Name within the scope."""
-    owner: str
-    """User who has started it."""
-    state: StreamState | str
-    """State of the query."""
-    wanted: Wanted | str
-    """What its users want; its driver works towards that."""
-    session_id: str
-    """Id of the session in which it runs."""
-    statement_id: str | None
-    """SAVE STREAM statement that has started it; null for a restart."""
-    statement: str
-    """Its statement, without the secrets of its options."""
-    sink: str
-    """Provider of the sink."""
-    guarantee: str | None
-    """How often the rows of a batch can appear in the sink; null for a materialized view. `not
-    checked` marks a provider that Headrace does not know."""
-    path: str | None
-    """Where a sink of files writes."""
-    checkpoint: str | None
-    """Location of its write-ahead log; null if it has none."""
-    attempt: int
-    """Number of the attempt, from 1."""
-    previous_id: str | None
-    """The attempt before this one."""
-    failures: int
-    """Successive failures."""
-    retry_at: Instant | None
-    """Time of the next start, while the query backs off."""
-    last_error: ErrorBody | None
-    """The last failure of the series."""
-    run_id: str | None
-    """Spark's id of the last run."""
-    last_batch: int | None
-    """Number of the last committed batch."""
-    created_at: Instant
-    """When the attempt was requested."""
-    started_at: Instant | None
-    """When its first run began."""
-    healthy_since: Instant | None
-    """Start of the last run."""
-    ended_at: Instant | None
-    """When the attempt ended."""
-    end_reason: EndReason | str | None
-    """Why it is stopped; null if it has failed or has not ended."""
-    progress: list[BatchBody]
-    """The last batches, oldest first; in a list, only the last one."""
-
-
-class StreamPage(ResponseModel):
-    """A page of streaming queries."""
-
-    items: list[StreamBody]
-    """The queries, newest first."""
-    next: str | None
-    """The `before` of the next page; null on the last page."""
-
-
-class PurgeRequest(RequestModel):
-    """Body of `POST /history/purge`."""
-
-    older_than: Duration
-    """What ended longer ago than this is deleted. More than 0."""
-    dry_run: StrictBool = False
-    """Only count what would be deleted."""
-
-
-class PurgeBody(ResponseModel):
-    """What a purge has deleted, or would delete."""
-
-    statements: int
-    """Ended statements, with their events and table transactions."""
-    results: int
-    """Results whose rows were deleted, also results that had expired anyway."""
-    sessions: int
-    """Ended sessions."""
-    streams: int
-    """Ended streaming queries."""
-    jobs: int
-    """Deleted jobs, with their versions."""
-    deployments: int
-    """Ended deployments."""
-    more: bool
-    """Whether the call is to be repeated, because its time was over."""

@@ -3,12 +3,55 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from pydantic import StrictBool
 
 from headrace.frontends.http.api_route import ApiRoute, json_response
 from headrace.frontends.http.auth import Authenticated
 from headrace.frontends.http.context import node_of
 from headrace.frontends.rest.problems import problems
-from headrace.frontends.rest.schemas import PurgeBody, PurgeRequest
+from headrace.frontends.rest.schemas import RequestModel, ResponseModel, has_examples
+from headrace.text.durations import Duration
+
+
+@has_examples({"older_than": "90d", "dry_run": True})
+class PurgeRequest(RequestModel):
+    """Body of `POST /history/purge`."""
+
+    older_than: Duration
+    """What ended longer ago than this is deleted. More than 0."""
+    dry_run: StrictBool = False
+    """Only count what would be deleted."""
+
+
+@has_examples(
+    {
+        "statements": 1200,
+        "results": 0,
+        "sessions": 40,
+        "streams": 3,
+        "jobs": 0,
+        "deployments": 2,
+        "more": False,
+    }
+)
+class PurgeBody(ResponseModel):
+    """What a purge has deleted, or would delete."""
+
+    statements: int
+    """Ended statements, with their events and table transactions."""
+    results: int
+    """Results whose rows were deleted, also results that had expired anyway."""
+    sessions: int
+    """Ended sessions."""
+    streams: int
+    """Ended streaming queries."""
+    jobs: int
+    """Deleted jobs, with their versions."""
+    deployments: int
+    """Ended deployments."""
+    more: bool
+    """Whether the call is to be repeated, because its time was over."""
+
 
 router = APIRouter(prefix="/history", tags=["history"], route_class=ApiRoute)
 
@@ -25,14 +68,5 @@ def purge_history(request: Request, caller: Authenticated, body: PurgeRequest) -
         purge = history.count(body.older_than)
     else:
         purge = history.purge(caller, body.older_than)
-    return json_response(
-        PurgeBody(
-            statements=purge.counts.get("statements", 0),
-            results=purge.counts.get("results", 0),
-            sessions=purge.counts.get("sessions", 0),
-            streams=purge.counts.get("streams", 0),
-            jobs=purge.counts.get("jobs", 0),
-            deployments=purge.counts.get("deployments", 0),
-            more=purge.more,
-        )
-    )
+    counts = {name: purge.counts.get(name, 0) for name in PurgeBody.model_fields}
+    return json_response(PurgeBody(**counts | {"more": purge.more}))

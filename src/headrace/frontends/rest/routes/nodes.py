@@ -2,16 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
 from headrace.frontends.http.api_route import ApiRoute, json_response
 from headrace.frontends.http.auth import Authenticated
 from headrace.frontends.http.context import node_of
+from headrace.frontends.rest.examples import AT, NODE_ID
 from headrace.frontends.rest.problems import problems
-from headrace.frontends.rest.schemas import GoneRequestBody, NodeBody, NodePage
-from headrace.frontends.rest.serializers import node_body
+from headrace.frontends.rest.schemas import (
+    Instant,
+    Json,
+    RequestModel,
+    ResponseModel,
+    fill,
+    has_examples,
+    page_of,
+)
+from headrace.model.lifecycle import NodeState
+from headrace.model.node import NodeRecord
+
+_NODE: Json = {
+    "id": NODE_ID,
+    "address": "http://127.0.0.1:8040",
+    "version": "0.1.0",
+    "state": "up",
+    "profiles": ["default"],
+    "backends": ["local"],
+    "host": "node-1",
+    "link_version": 1,
+    "started_at": AT,
+    "lease_until": "2026-11-24T10:00:15.000000Z",
+    "ended_at": None,
+    "confirmed_gone_at": None,
+}
+
+
+@has_examples(_NODE)
+class NodeBody(ResponseModel):
+    """A node."""
+
+    id: str
+    """Id of the node, stable across restarts."""
+    address: str
+    """URL at which drivers and other nodes reach the node."""
+    version: str
+    """Version of Headrace."""
+    state: NodeState | str
+    """State of the node."""
+    profiles: list[str]
+    """Profiles whose drivers the node can start."""
+    backends: list[str]
+    """Backends that the node can call."""
+    host: str | None
+    """Name of its host."""
+    link_version: int
+    """Version of the messages that it exchanges with drivers."""
+    started_at: Instant
+    """When the node started."""
+    lease_until: Instant
+    """The node is live until then, unless it renews its lease."""
+    ended_at: Instant | None
+    """When the node ended; null while it is live."""
+    confirmed_gone_at: Instant | None
+    """When an operator confirmed that the node and the drivers of its host have ended."""
+
+
+@has_examples({"confirmed": True})
+class GoneRequestBody(RequestModel):
+    """Body of `POST /nodes/{node_id}/gone`."""
+
+    confirmed: Literal[True]
+    """The operator confirms that the node and every driver on its host have ended."""
+
+
+@has_examples(page_of(_NODE))
+class NodePage(ResponseModel):
+    """A page of nodes."""
+
+    items: list[NodeBody]
+    """The nodes."""
+    next: str | None
+    """Always null: the list is complete."""
+
+
+def node_body(node: NodeRecord) -> NodeBody:
+    """Return the body of a node."""
+    return fill(NodeBody, node, host=None if node.host is None else node.host.get("name"))
+
 
 router = APIRouter(prefix="/nodes", tags=["nodes"], route_class=ApiRoute)
 
