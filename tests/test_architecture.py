@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -223,8 +224,13 @@ def _module_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def _module_names() -> frozenset[str]:
+    return frozenset(map(_module_name, SOURCES))
+
+
 def _imported_modules(file: Path) -> set[str]:
-    names = {_module_name(source) for source in SOURCES}
+    names = _module_names()
     targets = set()
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.module:
