@@ -64,6 +64,10 @@ _JOB = Recipe(("job",))
 _STUCK = Recipe(("stuck", "query"))
 _FREEZE_DRIVER = Fault(LEASE_RENEWED, "before", "freeze", hit=2)
 _KILL_WRITER = Recipe(("insert", "query"), (Fault(WRITE_LOCK_REQUESTED, "after", "kill"),))
+_KILL_TWO_WRITERS = (
+    Fault(TABLE_STEP, "before", "kill", hit=3),
+    Fault(TABLE_STEP, "before", "kill", hit=7),
+)
 _KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "kill"),))
 
 RECIPES = {
@@ -113,17 +117,11 @@ RECIPES = {
     # A driver that dies before this report leaves files to which no result refers.
     END_REPORTED: Recipe(("stored", "stored")),
     # Two drivers die after they have written all rows: the third one recovers the table.
-    "store link.recover": Recipe(
-        ("table", "query"),
-        (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),
-    ),
-    # A driver dies when its table is about to appear, and the next one cannot report that it has.
+    "store link.recover": Recipe(("table", "query"), _KILL_TWO_WRITERS),
+    # The third driver cannot report what it does with the table of the first two.
     "store link.recover#2": Recipe(
-        ("table", "slow", "recovery"),
-        (
-            Fault(TABLE_STEP, "after", "kill", hit=3),
-            Fault(TABLE_STEP, "before", "unreachable", hit=4),
-        ),
+        ("table", "query", "recovery", "query"),
+        (*_KILL_TWO_WRITERS, Fault(TABLE_STEP, "before", "unreachable", hit=8)),
     ),
     "store recovery.retry": Recipe(("table", "recovery")),
     WRITE_LOCK_REQUESTED: Recipe(("insert",)),
