@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from headrace.frontends.rest.schemas import Json, page_of
 from headrace.model.request_fields import SessionFields, describe_fields
-
-Json = dict[str, Any]
 
 SESSION_ID = "se_019358f0c2a17c3e8a6b5f4d3c2b1a09"
 STATEMENT_ID = "st_019358f0d4b27f10b1c2d3e4f5a6b7c8"
@@ -203,10 +200,6 @@ _EVENT: Json = {
 }
 
 
-def _page(item: Json, following: str | None = None) -> list[Json]:
-    return [{"items": [item], "next": following}]
-
-
 BODIES: dict[str, list[Json]] = {
     "SessionRequest": [
         {
@@ -218,7 +211,7 @@ BODIES: dict[str, list[Json]] = {
         }
     ],
     "SessionBody": [_SESSION],
-    "SessionPage": _page(_SESSION),
+    "SessionPage": [page_of(_SESSION)],
     "StatementRequest": [
         {
             "statement": "SELECT id, total FROM orders WHERE total > :least ORDER BY id",
@@ -229,7 +222,7 @@ BODIES: dict[str, list[Json]] = {
         {"statement": "INSERT INTO orders SELECT * FROM staging", "session": "etl"},
     ],
     "StatementBody": [_STATEMENT, _WAITING],
-    "StatementPage": _page({**_STATEMENT, "rows": None}, STATEMENT_ID),
+    "StatementPage": [page_of({**_STATEMENT, "rows": None}, STATEMENT_ID)],
     "RowsBody": [
         {"schema": _COLUMNS, "rows": _ROWS, "chunk": 0, "next_chunk": None},
         {"schema": _COLUMNS, "rows": _ROWS, "offset": 1000, "next_offset": 1002},
@@ -244,11 +237,11 @@ BODIES: dict[str, list[Json]] = {
     "StartRequestBody": [{"clean": False}],
     "RollbackRequestBody": [{"version": 1}],
     "DeploymentBody": [_DEPLOYMENT],
-    "DeploymentPage": _page(_DEPLOYMENT),
+    "DeploymentPage": [page_of(_DEPLOYMENT)],
     "JobBody": [_JOB],
-    "JobPage": _page({**_JOB, "savepoints": []}),
-    "VersionPage": _page(_VERSION),
-    "EventPage": _page(_EVENT, "1.0.4711"),
+    "JobPage": [page_of({**_JOB, "savepoints": []})],
+    "VersionPage": [page_of(_VERSION)],
+    "EventPage": [page_of(_EVENT, "1.0.4711")],
     "AsyncQueryRequest": [
         {"datasource": "spark_catalog", "lang": "sql", "query": "SELECT 1 AS x"},
     ],
