@@ -13,7 +13,7 @@ from tests.support.store import INLINE, OWNER, new_session, new_statement, runni
 
 from headrace.config.settings import load
 from headrace.control import history as history_module
-from headrace.control.caller import Caller
+from headrace.control.caller import Caller, Role
 from headrace.control.context import NodeContext
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.retention import Retention
@@ -47,7 +47,7 @@ from headrace.store.tables import stream_queries as stream_queries_table
 from headrace.store.tables import transactions as transactions_table
 
 DAY = 24 * 3600.0
-CALLER = Caller(OWNER)
+CALLER = Caller(OWNER, frozenset({Role.ADMIN}))
 STAGED = Staged(kind="session", catalog="c", identity="here", target="`d`.`t`", record={})
 
 

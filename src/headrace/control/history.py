@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Action, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.store import history
@@ -68,8 +69,9 @@ class HistoryPurge:
         self._database = context.database
         self._retention = retention
 
-    def count(self, older_than: timedelta) -> Purge:
-        """Return what a purge would delete. Raise InvalidRequest as `purge` does."""
+    def count(self, caller: Caller, older_than: timedelta) -> Purge:
+        """Return what a purge would delete. Raise NotPermitted and InvalidRequest as `purge`."""
+        require(caller, Action.READ, Shared.HISTORY)
         with self._database.read() as tx:
             return Purge(history.count_old(tx, _seconds_of_age(older_than)), more=False)
 
@@ -79,9 +81,11 @@ class HistoryPurge:
         Live objects stay, and what they need. So do statements whose results cannot be deleted.
 
         Raises:
+            NotPermitted: The caller is no administrator.
             InvalidRequest: The time is 0.
             StoreUnavailable: The store does not answer.
         """
+        require(caller, Action.CHANGE, Shared.HISTORY)
         seconds = _seconds_of_age(older_than)
         _LOG.info("%s purges what ended more than %s ago", caller.owner, older_than)
         deadline = time.monotonic() + _PURGE_SECONDS

@@ -43,6 +43,7 @@ from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.placement import check_locations, check_placement
+from headrace.control.policy import Action, Shared, require
 from headrace.control.retention import Retention
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
@@ -116,10 +117,10 @@ class Node:
         self.context = NodeContext(
             self.database, settings, _load_node_id(settings.layout.node_id_file), address
         )
-        self.metrics = CollectorRegistry()
-        StoreMetrics(self.database, self.metrics)
-        self.request_durations = make_request_durations(self.metrics)
-        statement_metrics = StatementMetrics(self.metrics)
+        self._metrics = CollectorRegistry()
+        StoreMetrics(self.database, self._metrics)
+        self.request_durations = make_request_durations(self._metrics)
+        statement_metrics = StatementMetrics(self._metrics)
         self.database.observe_ends = statement_metrics.observe_ends
         self._awaited_ends = AwaitedEnds()
         self.wake_ups = WakeUps(self.database)
@@ -138,6 +139,7 @@ class Node:
             self.long_polls,
         )
         self.async_statements = AsyncStatements(
+            self.database,
             self.statements,
             wake_ups=self.wake_ups,
             awaited_ends=self._awaited_ends,
@@ -164,7 +166,7 @@ class Node:
         self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
             launchers or installed_launchers(settings, parts.launcher, parts.working_directory),
-            self.metrics,
+            self._metrics,
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(
@@ -197,7 +199,7 @@ class Node:
             on_draining=self._drain.begin,
             on_refused=self._leave,
             observe_late_renewal=NodeMetrics(
-                self.metrics, settings.layout.path
+                self._metrics, settings.layout.path
             ).observe_late_renewal,
         )
         self._tasks = self._make_tasks()
@@ -251,6 +253,11 @@ class Node:
         ):
             raise Unauthorized("The token is not valid.")
         return Caller(owner=ANONYMOUS, roles=frozenset({Role.ADMIN, Role.USER}))
+
+    def metrics(self, caller: Caller) -> CollectorRegistry:
+        """Return the metrics of the node and of the store. Raise NotPermitted."""
+        require(caller, Action.READ, Shared.METRICS)
+        return self._metrics
 
     def announce(self) -> None:
         """Write the node file, with which the commands of the home find the node."""

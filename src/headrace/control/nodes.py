@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Action, Shared, require
 from headrace.errors import NodeNotFound, NodeStateConflict, StoreUnavailable
 from headrace.model.lifecycle import NodeState
 from headrace.model.node import NodeRecord
@@ -22,8 +23,12 @@ class Nodes:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
 
-    def list_nodes(self) -> list[NodeRecord]:
-        """Return the record of every node in the store, including nodes that are gone."""
+    def list_nodes(self, caller: Caller) -> list[NodeRecord]:
+        """Return the record of every node in the store, including nodes that are gone.
+
+        Raise NotPermitted.
+        """
+        require(caller, Action.READ, Shared.NODES)
         with self._database.read() as tx:
             return nodes.page(tx)
 
@@ -31,9 +36,11 @@ class Nodes:
         """Ask a node to leave. It learns so when it renews its lease.
 
         Raises:
+            NotPermitted: The caller is no administrator.
             NodeNotFound: There is no such node.
             NodeStateConflict: The node is gone.
         """
+        require(caller, Action.CHANGE, Shared.NODES)
         with self._database.write("node.request_drain") as tx:
             node = _get(tx, node_id)
             if node.ended_at is not None:
@@ -50,9 +57,11 @@ class Nodes:
         Sessions of drivers that only this node could reach continue in other drivers.
 
         Raises:
+            NotPermitted: The caller is no administrator.
             NodeNotFound: There is no such node.
             NodeStateConflict: The node has a valid lease.
         """
+        require(caller, Action.CHANGE, Shared.NODES)
         with self._database.write("node.confirm_gone") as tx:
             node = _get(tx, node_id)
             if not nodes.confirm_gone(tx, node_id, actor=caller.owner):

@@ -107,7 +107,9 @@ def create_app(node: Node) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.node = node
-    app.state.event_feed = EventFeed(node.events, node.wake_ups.on_event, node.long_polls)
+    app.state.event_feed = EventFeed(
+        node.events.shared_reads, node.wake_ups.on_event, node.long_polls
+    )
     app.state.link_calls = link_calls = LinkCalls()
     app.state.renewals = BatchedRenewals(
         node.driver_link.renewals,

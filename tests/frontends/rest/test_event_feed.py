@@ -61,7 +61,13 @@ class _Log:
         return self.events[-1].cursor if self.events else EventPosition().cursor
 
     def read(
-        self, *, after: str | None, entity: str | None, entity_id: str | None, limit: int
+        self,
+        *,
+        after: str | None,
+        entity: str | None,
+        entity_id: str | None,
+        owner: str | None,
+        limit: int,
     ) -> list[Event]:
         with self._lock:
             self.reads += 1
@@ -74,6 +80,7 @@ class _Log:
             if event.position > position
             and entity in {None, event.entity}
             and entity_id in {None, event.entity_id}
+            and owner in {None, event.owner}
         ][:limit]
 
     @contextmanager
@@ -244,6 +251,8 @@ _FILTERS = st.sampled_from(
         EventFilter(entity_id="e1"),
         EventFilter("statement", "e2"),
         EventFilter(entity="node"),
+        EventFilter(owner="ada"),
+        EventFilter(owner="bob"),
     ]
 )
 

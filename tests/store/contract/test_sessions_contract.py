@@ -57,7 +57,7 @@ def test_an_unknown_session_is_none(store: Database) -> None:
     with store.read() as tx:
         assert sessions.get(tx, "se_x") is None
         assert sessions.id_of_name(tx, "ada", "x") is None
-        assert not sessions.is_owned(tx, "ada", "se_x")
+        assert sessions.owner_of(tx, "se_x") is None
         assert sessions.token_hash(tx, DriverLease("se_x", 1)) is None
 
 
@@ -82,8 +82,7 @@ def test_a_name_is_unique_among_the_live_sessions_of_an_owner(store: Database) -
     new_session(store, name="etl", owner="bob")
     with store.read() as tx:
         assert sessions.id_of_name(tx, "ada", "etl") == first
-        assert sessions.is_owned(tx, "ada", first)
-        assert not sessions.is_owned(tx, "bob", first)
+        assert sessions.owner_of(tx, first) == "ada"
     with store.write("test") as tx:
         assert sessions.transition(tx, first, SessionState.FAILED, actor="test")
     with store.read() as tx:

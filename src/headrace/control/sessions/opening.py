@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.config.settings import Settings
+from headrace.control.caller import Caller
 from headrace.control.limits import check_sessions
+from headrace.control.policy import Action, OwnedBy, may
 from headrace.errors import SessionNotFound
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
@@ -33,17 +35,17 @@ _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
 
-def resolve_session(tx: Tx, owner: str, name_or_id: str) -> str:
+def resolve_session(tx: Tx, caller: Caller, name_or_id: str, action: Action = Action.READ) -> str:
     """Return the id of a session, given by its id or, while it is live, by its name.
 
-    Raise SessionNotFound if the owner has no such session.
+    Raise SessionNotFound unless the caller may act on such a session.
     """
-    session_id: str | None = None
+    session_id, owner = None, None
     if looks_like_id(name_or_id):
-        session_id = name_or_id if sessions.is_owned(tx, owner, name_or_id) else None
+        session_id, owner = name_or_id, sessions.owner_of(tx, name_or_id)
     elif is_session_name(name_or_id):
-        session_id = sessions.id_of_name(tx, owner, name_or_id)
-    if session_id is None:
+        session_id, owner = sessions.id_of_name(tx, caller.owner, name_or_id), caller.owner
+    if session_id is None or not may(caller, action, OwnedBy(owner)):
         raise SessionNotFound(f"Session {name_or_id[:_SHOWN]!r} does not exist.")
     return session_id
 
@@ -57,16 +59,16 @@ def get_session(tx: Tx, session_id: str) -> Session:
 
 
 def find_usable_session(
-    tx: Tx, owner: str, name_or_id: str | None, catalog: str | None
+    tx: Tx, caller: Caller, name_or_id: str | None, catalog: str | None
 ) -> str | None:
-    """Return the id of a session of the owner that accepts statements and has this catalog.
+    """Return the id of a session of the caller that accepts statements and has this catalog.
 
     Return None if there is none.
     """
     if name_or_id is None:
         return None
     try:
-        session = get_session(tx, resolve_session(tx, owner, name_or_id))
+        session = get_session(tx, resolve_session(tx, caller, name_or_id))
     except SessionNotFound:
         return None
     is_usable = session.state in _ACCEPTING and session.spec.catalog == catalog

@@ -212,7 +212,7 @@ class SessionLogs:
             NodeUnreachable: The node that has the log does not respond.
         """
         with self._database.read() as tx:
-            session = get_session(tx, resolve_session(tx, caller.owner, name_or_id))
+            session = get_session(tx, resolve_session(tx, caller, name_or_id))
             launched_by = session.launched_by
             is_foreign = launched_by is not None and launched_by != self._node_id
             other = nodes.get(tx, launched_by) if launched_by and is_foreign and forward else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from anyio import to_thread
 from headrace.control.caller import Caller
 from headrace.control.long_polls import LongPoll, LongPolls, Rereads, Subscribe
 from headrace.control.statements.batched_reads import BatchedReads
-from headrace.control.statements.lookup import check_owner
+from headrace.control.statements.lookup import check_permitted
 from headrace.control.statements.service import RepeatableRequest, Statements
 from headrace.control.wake_ups import AwaitedEnds, WakeUps
 from headrace.control.worker_pool import Reads, ResultReads
@@ -20,6 +20,8 @@ from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.statement import Statement, StatementSpec
 from headrace.model.text import looks_like_id, new_id
+from headrace.store.database import Database
+from headrace.store.statements import statements
 
 _CANCEL_SECONDS = 30.0
 """Longest time that a request waits for the end of a statement that it cancels."""
@@ -38,17 +40,19 @@ class AsyncStatements:
 
     def __init__(
         self,
+        database: Database,
         statements: Statements,
         *,
         wake_ups: WakeUps,
         awaited_ends: AwaitedEnds,
         long_polls: LongPolls,
     ) -> None:
+        self._database = database
         self._statements = statements
         self._wake_ups = wake_ups
         self._awaited_ends = awaited_ends
         self._long_polls = long_polls
-        self._batched_reads = BatchedReads(statements.get_all)
+        self._batched_reads = BatchedReads(self._read_all)
         self._result_reads = ResultReads()
 
     async def get(self, caller: Caller, statement_id: str) -> Statement:
@@ -59,7 +63,7 @@ class AsyncStatements:
         # Text without the form of an id may be such that PostgreSQL refuses it.
         exists = looks_like_id(statement_id)
         statement = await self._batched_reads.get(statement_id) if exists else None
-        return check_owner(statement, caller.owner, statement_id)
+        return check_permitted(caller, statement, statement_id)
 
     async def submit_and_wait(
         self,
@@ -137,9 +141,9 @@ class AsyncStatements:
         """Whether the node stops, so that no request waits any more."""
         return self._long_polls.stopping
 
-    async def await_end(self, statement: Statement) -> None:
+    async def await_end(self, caller: Caller, statement: Statement) -> None:
         """Do what `Statements.await_end` does."""
-        await to_thread.run_sync(self._statements.await_end, statement)
+        await to_thread.run_sync(self._statements.await_end, caller, statement)
 
     async def find_location(self, caller: Caller, statement: Statement) -> str | None:
         """Do what `Statements.find_location` does."""
@@ -182,6 +186,11 @@ class AsyncStatements:
                 return statement, None
             return statement, await poll.wait(check, seconds=seconds, rereads=Rereads.RARE)
 
+    def _read_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
+        """Return statements of all owners. Each request checks its own one."""
+        with self._database.read() as tx:
+            return statements.get_all(tx, statement_ids)
+
     async def _wait(self, caller: Caller, statement: Statement, seconds: float) -> Statement:
         if seconds <= 0 or statement.state in STATEMENT.terminal:
             return statement
@@ -192,7 +201,7 @@ class AsyncStatements:
             latest = await self.get(caller, statement.id)
             return latest if latest.state in STATEMENT.terminal else None
 
-        await self.await_end(statement)
+        await self.await_end(caller, statement)
         subscribe = self._on_end(statement.id)
         await self._long_polls.wait(subscribe, check, seconds=seconds, rereads=Rereads.RARE)
         return latest

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
+from headrace.control.policy import Action
 from headrace.control.sessions.takeover import Takeovers
+from headrace.control.statements.lookup import get_permitted, get_statement
 from headrace.errors import AlreadyEnded, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
@@ -16,20 +19,23 @@ from headrace.store.statements.limits import UnansweredCancel, set_cancel_note, 
 from headrace.store.streams import stream_queries
 
 
-def request_cancel(tx: Tx, statement: Statement, *, actor: str, force: bool = False) -> None:
-    """Request a cancel. Requesting it again while the statement is cancelling is not an error.
+def request_cancel(tx: Tx, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
+    """Request a cancel and return the statement.
 
-    A waiting statement is cancelled at once; a statement in flight becomes `cancelling` first.
+    Requesting it again while the statement is cancelling is not an error. A waiting statement is
+    cancelled at once; a statement in flight becomes `cancelling` first.
 
     Args:
         force: Whether a driver that does not stop the statement in time is killed even if other
             work runs in it.
 
     Raises:
+        StatementNotFound: If the caller has no such statement.
         AlreadyEnded: With the state in which the statement ended.
         NotCancellable: If a node executes the statement itself.
         Committing: If the statement is publishing its table.
     """
+    statement = get_permitted(tx, caller, statement_id, Action.CHANGE)
     if statement.state in STATEMENT.terminal:
         query = stream_queries.of_statement(tx, statement.id)
         raise AlreadyEnded(
@@ -40,7 +46,8 @@ def request_cancel(tx: Tx, statement: Statement, *, actor: str, force: bool = Fa
         raise NotCancellable(
             f"Statement {statement.id} cannot be cancelled: a node executes it in one step."
         )
-    statement_transitions.request_cancel(tx, statement.id, actor=actor, force=force)
+    statement_transitions.request_cancel(tx, statement.id, actor=caller.owner, force=force)
+    return get_statement(tx, statement.id)
 
 
 _BATCH = 100

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from headrace.control.caller import Caller, Role
+from headrace.control.caller import Caller
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting, running_limit
 from headrace.control.long_polls import LongPolls, Rereads
+from headrace.control.policy import Action, Shared, may, require, visible_owner
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -22,9 +23,9 @@ from headrace.control.sessions.opening import (
 )
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
-from headrace.control.statements.lookup import check_owner, get_owned_statement, get_statement
+from headrace.control.statements.lookup import check_permitted, get_permitted, get_statement
 from headrace.control.statements.node_statements import NodeStatements
-from headrace.control.statements.waiting import WaitReasons
+from headrace.control.statements.waiting import WaitReasons, can_wait
 from headrace.control.streams import submission
 from headrace.control.streams.actions import find_query
 from headrace.control.views import submission as view_submission
@@ -56,6 +57,7 @@ from headrace.model.statement import (
     Statement,
     StatementSpec,
     StatementView,
+    WaitingFor,
 )
 from headrace.model.stream_query import StreamQuery
 from headrace.model.text import new_id
@@ -68,24 +70,24 @@ from headrace.store.statements import idempotency, results, statements
 from headrace.text.durations import seconds_of
 
 
-def lock_sessions(tx: Tx, owner: str, command: Command | None, session_id: str) -> None:
+def lock_sessions(tx: Tx, caller: Caller, command: Command | None, session_id: str) -> None:
     """Lock the session of a statement that acts on a query, together with the session of the query.
 
     The insertion of the statement locks the first one, and the action the other one. Statements in
     the sessions of each other's queries would otherwise wait for each other.
     """
-    query = _find_affected(tx, owner, command)
+    query = _find_affected(tx, caller, command)
     if query is not None:
         sessions.lock_all(tx, {session_id, query.session_id})
 
 
-def _find_affected(tx: Tx, owner: str, command: Command | None) -> StreamQuery | None:
-    """Return the query that a statement of an owner changes, or None."""
+def _find_affected(tx: Tx, caller: Caller, command: Command | None) -> StreamQuery | None:
+    """Return the query that a statement of the caller changes, or None."""
     try:
         if isinstance(command, QueryStatement) and command.action is not QueryAction.SHOW:
-            return find_query(tx, owner, ".".join(command.query))
+            return find_query(tx, caller, ".".join(command.query))
         if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.DROP:
-            return find_refresh_query(tx, find_view(tx, owner, command.name))
+            return find_refresh_query(tx, find_view(tx, caller, command.name))
     except (StreamNotFound, MaterializedViewNotFound):
         return None
     return None
@@ -195,7 +197,7 @@ class Statements:
         self._claim_for_poll = claim_for_poll
         self._long_polls = long_polls
         self._wake_ups = WakeUps(context.database)
-        self.wait_reasons = WaitReasons(context.database, running_limit(context.settings))
+        self._wait_reasons = WaitReasons(context.database, running_limit(context.settings))
 
     def submit(
         self,
@@ -224,6 +226,7 @@ class Statements:
             awaited: Whether this process waits for the end of the statement.
 
         Raises:
+            NotPermitted: The caller has no role that lets it run statements.
             InvalidRequest: Or a subclass, before anything is stored.
             SettingDenied: For a key in `conf` that is reserved for the operator.
             DefinitionExists: If a stream or sink with the name of the new one exists.
@@ -237,6 +240,7 @@ class Statements:
             TooManySessions: If the statement needs a new session and a limit is reached.
             IdempotencyConflict: If the key was used for a different request.
         """
+        require(caller, Action.CREATE, Shared.STATEMENTS)
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
         check_conf(spec.conf, self._settings.conf_policy)
         check_parameters(spec.parameters)
@@ -280,7 +284,7 @@ class Statements:
         session_id, is_chosen_pool = self._choose_session(tx, request)
         if not is_local:
             check_waiting(tx, self._settings, owner)
-        lock_sessions(tx, owner, parsed.command, session_id)
+        lock_sessions(tx, request.caller, parsed.command, session_id)
         new = NewStatement(
             id=request.statement_id or new_id("st"),
             session_id=session_id,
@@ -300,11 +304,11 @@ class Statements:
             raise
         origin = None
         if request.session is not None and isinstance(parsed.command, SaveStream):
-            origin = resolve_session(tx, owner, request.session)
+            origin = resolve_session(tx, request.caller, request.session)
         submission.prepare(tx, self._settings, statement, parsed.command, origin=origin)
-        view_submission.prepare(tx, self._settings, statement, parsed.command)
+        view_submission.prepare(tx, request.caller, self._settings, statement, parsed.command)
         if is_local:
-            self._node_statements.execute(tx, statement)
+            self._node_statements.execute(tx, request.caller, statement)
             statement = get_statement(tx, statement.id)
         if repeatable is not None:
             idempotency.remember(tx, owner, repeatable.key, repeatable.body_hash, statement.id)
@@ -314,7 +318,7 @@ class Statements:
     def get(self, caller: Caller, statement_id: str) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
         with self._database.read() as tx:
-            return get_owned_statement(tx, caller.owner, statement_id)
+            return get_permitted(tx, caller, statement_id)
 
     def get_with_rows(
         self, caller: Caller, statement_id: str, *, max_bytes: int
@@ -327,12 +331,7 @@ class Statements:
         with self._database.read() as tx:
             record = statements.get_with_rows(tx, statement_id, max_bytes=max_bytes)
         statement, data = record or (None, None)
-        return check_owner(statement, caller.owner, statement_id), data
-
-    def get_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
-        """Return the statements of all owners with these ids that exist, by id."""
-        with self._database.read() as tx:
-            return statements.get_all(tx, statement_ids)
+        return check_permitted(caller, statement, statement_id), data
 
     def submit_to_usable(
         self, caller: Caller, spec: StatementSpec, *, session: str | None, catalog: str | None
@@ -345,7 +344,7 @@ class Statements:
             session: Id or name of the session to use, if it is usable.
         """
         with self._database.read() as tx:
-            usable = find_usable_session(tx, caller.owner, session, catalog)
+            usable = find_usable_session(tx, caller, session, catalog)
         try:
             return self.submit(caller, spec, session=usable, catalog=catalog, reusable=True)
         except (SessionNotFound, SessionEnded):
@@ -381,13 +380,14 @@ class Statements:
             latest = self.get(caller, statement_id)
             return latest if latest.state in STATEMENT.terminal else None
 
-        self.await_end(latest)
+        self.await_end(caller, latest)
         subscribe = partial(self._wake_ups.on_statement_end, statement_id)
         self._long_polls.wait_in_thread(subscribe, check, seconds=seconds, rereads=Rereads.RARE)
         return latest
 
-    def await_end(self, statement: Statement) -> None:
+    def await_end(self, caller: Caller, statement: Statement) -> None:
         """Ask for wake-ups of other processes. Call this before the state is read again."""
+        check_permitted(caller, statement, statement.id)
         known = (self._database.process, SEVERAL)
         if not self._database.is_shared or statement.awaited_by in known:
             return
@@ -419,12 +419,12 @@ class Statements:
             InvalidRequest: `over` is given without a view, or is too short for it.
         """
         over_seconds = _over_seconds(view, over)
-        sees_all = view is not None and Role.ADMIN in caller.roles
+        owner = caller.owner if view is None else visible_owner(caller, Shared.STATEMENTS)
         with self._database.read() as tx:
-            session_id = None if session is None else resolve_session(tx, caller.owner, session)
+            session_id = None if session is None else resolve_session(tx, caller, session)
             return statements.page(
                 tx,
-                owner=None if sees_all else caller.owner,
+                owner=owner,
                 session=session_id,
                 states=states,
                 view=view,
@@ -434,17 +434,31 @@ class Statements:
                 limit=limit,
             )
 
-    def find_session_names(self, listed: Sequence[Statement]) -> dict[str, str]:
-        """Return the names of the sessions of statements, by id of the session."""
+    def find_session_names(self, caller: Caller, listed: Sequence[Statement]) -> dict[str, str]:
+        """Return the names of the sessions of listed statements, by id of the session."""
         with self._database.read() as tx:
-            return sessions.find_names(tx, {statement.session_id for statement in listed})
+            visible = self._select_visible(caller, listed)
+            return sessions.find_names(tx, {statement.session_id for statement in visible})
+
+    def find_wait_reasons(
+        self, caller: Caller, listed: Sequence[Statement]
+    ) -> dict[str, tuple[int | None, WaitingFor | None]]:
+        """Return the positions of listed statements in their queues, and why they wait, by id.
+
+        A statement that does not wait is not in the result. See `WaitReasons.find_all`.
+        """
+        visible = filter(can_wait, self._select_visible(caller, listed))
+        return self._wait_reasons.find_all(list(visible))
+
+    @staticmethod
+    def _select_visible(caller: Caller, listed: Sequence[Statement]) -> list[Statement]:
+        sees_all = may(caller, Action.READ, Shared.STATEMENTS)
+        return [each for each in listed if sees_all or may(caller, Action.READ, each)]
 
     def cancel(self, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
         """Request a cancel and return the statement. Raise as `request_cancel` does."""
         with self._database.write("statement.cancel") as tx:
-            statement = get_owned_statement(tx, caller.owner, statement_id)
-            request_cancel(tx, statement, actor=caller.owner, force=force)
-            return get_statement(tx, statement_id)
+            return request_cancel(tx, caller, statement_id, force=force)
 
     def find_flight_offer(
         self, caller: Caller, statement: Statement, *, is_local: bool
@@ -454,7 +468,7 @@ class Statements:
         Args:
             is_local: Whether the client is on the host of this node.
         """
-        check_owner(statement, caller.owner, statement.id)
+        check_permitted(caller, statement, statement.id)
         return self._held_results.find_offer(statement, is_local=is_local)
 
     def read_page(self, caller: Caller, statement_id: str, selection: RowRange) -> ResultPage:
@@ -485,7 +499,7 @@ class Statements:
             NodeUnreachable: If only a node that does not respond reaches the driver.
             InvalidResult: If the driver has written a result that is not valid.
         """
-        check_owner(statement, caller.owner, statement.id)
+        check_permitted(caller, statement, statement.id)
         if statement.state not in STATEMENT.terminal:
             raise ResultNotReady(
                 f"Statement {statement.id} is {statement.state} and has no result yet."
@@ -502,7 +516,7 @@ class Statements:
 
     def find_location(self, caller: Caller, statement: Statement) -> str | None:
         """Return the location at which the current attempt writes rows; None if there is none."""
-        check_owner(statement, caller.owner, statement.id)
+        check_permitted(caller, statement, statement.id)
         with self._database.read() as tx:
             return results.location_of(tx, statement.id)
 
@@ -516,7 +530,7 @@ class Statements:
         owner, kind, reusable = request.caller.owner, request.spec.kind, request.reusable
         spec = SessionSpec(catalog=request.catalog)
         if request.session is not None:
-            session_id = resolve_session(tx, owner, request.session)
+            session_id = resolve_session(tx, request.caller, request.session)
             if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
                 return session_id, False
             session = sessions.get(tx, session_id)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace.config.settings import Settings
+from headrace.control.caller import Caller
+from headrace.control.policy import Action, may
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
@@ -31,21 +33,22 @@ _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
 
-def find_query(tx: Tx, owner: str, name: str) -> StreamQuery:
-    """Return a query of an owner: by its id, its name, or `scope.name`.
+def find_query(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> StreamQuery:
+    """Return a query on which the caller may act: by its id, its name, or `scope.name`.
 
     A name means the live query with this name, or the newest that has ended. Raise StreamNotFound
-    if the owner has no such query.
+    if there is no such query.
     """
-    query = stream_queries.get(tx, name) if looks_like_id(name) else _find_by_name(tx, owner, name)
-    if query is None or query.owner != owner:
+    is_id = looks_like_id(name)
+    query = stream_queries.get(tx, name) if is_id else _find_by_name(tx, caller.owner, name)
+    if query is None or not may(caller, action, query):
         raise StreamNotFound(f"The streaming query {name[:_SHOWN]!r} does not exist.")
     return query
 
 
-def lock_query(tx: Tx, owner: str, name: str) -> StreamQuery:
-    """Return a query as `find_query` does, with locks on its session and on the query."""
-    found = find_query(tx, owner, name)
+def lock_query(tx: Tx, caller: Caller, name: str) -> StreamQuery:
+    """Return a query that the caller may change, with locks on its session and on the query."""
+    found = find_query(tx, caller, name, Action.CHANGE)
     sessions.lock(tx, found.session_id)
     locked = stream_queries.lock(tx, found.id)
     assert locked is not None
@@ -68,18 +71,18 @@ def _rank(query: StreamQuery) -> tuple[bool, bool, str]:
 _ACCEPTING = SESSION.live - {SessionState.CLOSING}
 
 
-def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction) -> StreamQuery:
-    """Apply an action to a query of an owner. Return the query, or its next attempt.
+def act(tx: Tx, settings: Settings, caller: Caller, name: str, action: StreamAction) -> StreamQuery:
+    """Apply an action to a query of the caller. Return the query, or its next attempt.
 
     An action that is in force already changes nothing (model/stream_action.py).
 
     Raises:
-        StreamNotFound: The owner has no such query.
+        StreamNotFound: The caller has no such query.
         StreamStateConflict: The state of the query does not allow the action.
         StreamNameExists, CheckpointInUse: For a restart, another query is live with the name or the
             checkpoint.
     """
-    query = lock_query(tx, owner, name)
+    query = lock_query(tx, caller, name)
     answer = answer_action(query, action)
     if answer is Answer.IN_FORCE:
         return query
@@ -91,14 +94,14 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
         _check_job(query)
         session_id = _choose_session(tx, settings, query)
-        query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
-        return find_query(tx, owner, query_id)
-    _ACTIONS[action](tx, query, actor=owner)
+        query_id = stream_transitions.restart(tx, query, session_id, actor=caller.owner)
+        return find_query(tx, caller, query_id)
+    _ACTIONS[action](tx, query, actor=caller.owner)
     current = stream_queries.get(tx, query.id)
     assert current is not None
     if action is StreamAction.RESTART and current.state in STREAM.terminal:
         # No driver had to stop the query: the next attempt has begun, with the same name.
-        current = stream_queries.find(tx, owner, query.scope, query.name) or current
+        current = stream_queries.find(tx, query.owner, query.scope, query.name) or current
     return current
 
 

@@ -37,7 +37,7 @@ class Streams:
         Raise StreamNotFound if there is none.
         """
         with self._database.read() as tx:
-            query = find_query(tx, caller.owner, name)
+            query = find_query(tx, caller, name)
             return _status(query, stream_progress.read(tx, query.id))
 
     def page(
@@ -59,7 +59,7 @@ class Streams:
     def act(self, caller: Caller, name: str, action: StreamAction) -> QueryStatus:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""
         with self._database.write("stream.act") as tx:
-            query = act(tx, self._settings, caller.owner, name, action)
+            query = act(tx, self._settings, caller, name, action)
             return _status(query, stream_progress.read(tx, query.id))
 
 

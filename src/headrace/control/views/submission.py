@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.config.settings import Settings
+from headrace.control.caller import Caller
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.submission import QueryPlaces
 from headrace.control.views.lookup import lock_view
@@ -71,7 +72,9 @@ def read_interval(text: str, command: CreateMaterializedView) -> float | None:
     return interval.total_seconds()
 
 
-def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command | None) -> None:
+def prepare(
+    tx: Tx, caller: Caller, settings: Settings, statement: Statement, command: Command | None
+) -> None:
     """Check a statement that was just stored, and reserve the view that it refreshes.
 
     Raises:
@@ -81,7 +84,7 @@ def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command |
             itself could not start.
     """
     if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.REFRESH:
-        view = lock_view(tx, statement.owner, command.name)
+        view = lock_view(tx, caller, command.name)
         if view.query_id is not None:
             raise InvalidStatement(
                 f"The materialized view {view.qualified_name} refreshes itself by the streaming"

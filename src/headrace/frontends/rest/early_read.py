@@ -60,7 +60,7 @@ class EarlyRead:
         """
         if self.statement.state in STATEMENT.terminal or not (self._is_early or seconds):
             return False
-        await self._statements.await_end(self.statement)
+        await self._statements.await_end(self._caller, self.statement)
         await self._wait(seconds)
         return not self._has_ended and self._rows is not None and self._rows.has_parts
 

@@ -39,11 +39,14 @@ class EventFilter(NamedTuple):
 
     entity: str | None = None
     entity_id: str | None = None
+    owner: str | None = None
 
     def matches(self, frame: Frame) -> bool:
         """Return whether a stream with this filter sends an event."""
-        return (self.entity is None or frame.entity == self.entity) and (
-            self.entity_id is None or frame.entity_id == self.entity_id
+        return (
+            (self.entity is None or frame.entity == self.entity)
+            and (self.entity_id is None or frame.entity_id == self.entity_id)
+            and (self.owner is None or frame.owner == self.owner)
         )
 
 
@@ -56,6 +59,7 @@ class Frame(NamedTuple):
     position: EventPosition
     entity: str
     entity_id: str
+    owner: str | None
     content: bytes
 
 
@@ -63,7 +67,7 @@ def encode_frame(event: Event) -> Frame:
     """Return the server-sent event of an event."""
     text = event_body(event).model_dump_json(by_alias=True)
     content = ServerSentEvent(data=text, event=event.entity, id=event.cursor).encode()
-    return Frame(event.position, event.entity, event.entity_id, content)
+    return Frame(event.position, event.entity, event.entity_id, event.owner, content)
 
 
 class EventStream:
@@ -198,7 +202,13 @@ class EventReads(Protocol):
         """Return the cursor of the last event that readers can see."""
 
     def read(
-        self, *, after: str | None, entity: str | None, entity_id: str | None, limit: int
+        self,
+        *,
+        after: str | None,
+        entity: str | None,
+        entity_id: str | None,
+        owner: str | None,
+        limit: int,
     ) -> list[Event]:
         """Return at most `limit` events after a cursor, oldest first."""
 
@@ -409,7 +419,7 @@ def _read_page(log: EventReads, after: EventPosition, only: EventFilter) -> _Pag
 def _read_frames(
     log: EventReads, after: EventPosition, only: EventFilter, limit: int
 ) -> list[Frame]:
-    events = log.read(after=after.cursor, entity=only.entity, entity_id=only.entity_id, limit=limit)
+    events = log.read(after=after.cursor, limit=limit, **only._asdict())
     return [encode_frame(event) for event in events]
 
 

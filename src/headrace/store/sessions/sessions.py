@@ -113,9 +113,7 @@ _GET = _SELECT.where(sessions.c.id == bindparam("session"))
 _ID_OF_NAME = select(sessions.c.id).where(
     sessions.c.owner == bindparam("caller"), sessions.c.name == bindparam("called"), _LIVE
 )
-_ID_IF_OWNED = select(sessions.c.id).where(
-    sessions.c.owner == bindparam("caller"), sessions.c.id == bindparam("session")
-)
+_OWNER = select(sessions.c.owner).where(sessions.c.id == bindparam("session"))
 _drivers = (
     select(sessions.c.owner, func.count().label("number"))
     .where(_LIVE, sessions.c.lease_until.is_not(None))
@@ -173,9 +171,10 @@ def id_of_name(tx: Tx, owner: str, name: str) -> str | None:
     return session_id
 
 
-def is_owned(tx: Tx, owner: str, session_id: str) -> bool:
-    """Return whether the session exists and belongs to this owner."""
-    return tx.execute(_ID_IF_OWNED, {"caller": owner, "session": session_id}).scalar() is not None
+def owner_of(tx: Tx, session_id: str) -> str | None:
+    """Return the owner of a session, or None if the session does not exist."""
+    owner: str | None = tx.execute(_OWNER, {"session": session_id}).scalar()
+    return owner
 
 
 def page(

@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse
 
 from headrace.frontends.http.api_route import ApiRoute, Limit, json_response
+from headrace.frontends.http.auth import Authenticated
 from headrace.frontends.http.context import node_of
 from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
 from headrace.frontends.rest.schemas import EventPage
@@ -29,6 +30,7 @@ _NOW = "now"
 )
 async def list_events(
     request: Request,
+    caller: Authenticated,
     after: Annotated[
         str | None,
         Query(
@@ -57,14 +59,16 @@ async def list_events(
     is_stream = "text/event-stream" in accept
     cursor = (last_event_id if is_stream else None) or after
     if cursor == _NOW:
-        cursor = await run_in_threadpool(node.events.last)
+        cursor = await run_in_threadpool(node.events.last, caller)
 
     kind = None if entity is None else str(entity)
     if is_stream:
         feed = event_feed_of(request)
-        stream = await feed.open(cursor, EventFilter(kind, entity_id))
+        stream = await feed.open(
+            cursor, EventFilter(kind, entity_id, node.events.visible_owner(caller))
+        )
         return EventSourceResponse(feed.follow(stream))
-    read = partial(node.events.read, entity=kind, entity_id=entity_id)
+    read = partial(node.events.read, caller, entity=kind, entity_id=entity_id)
     events = await run_in_threadpool(read, after=cursor, limit=limit + 1)
     page = events[:limit]
     next_ = page[-1].cursor if len(events) > limit else None

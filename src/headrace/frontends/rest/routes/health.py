@@ -7,6 +7,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from headrace import __version__
+from headrace.frontends.http.auth import Authenticated
 from headrace.frontends.http.context import node_of
 from headrace.frontends.http.readiness import readiness_of
 from headrace.frontends.rest.schemas import ResponseModel
@@ -30,9 +31,11 @@ class Health(ResponseModel):
     response_class=PlainTextResponse,
     response_description="The metrics.",
 )
-def read_metrics(request: Request) -> Response:
+def read_metrics(request: Request, caller: Authenticated) -> Response:
     """Return the metrics of the node and of the store in Prometheus's text format."""
-    return Response(generate_latest(node_of(request).metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(
+        generate_latest(node_of(request).metrics(caller)), media_type=CONTENT_TYPE_PLAIN_0_0_4
+    )
 
 
 @router.get("/health")

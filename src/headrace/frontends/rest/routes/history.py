@@ -65,7 +65,7 @@ def purge_history(request: Request, caller: Authenticated, body: PurgeRequest) -
     """
     history = node_of(request).history
     if body.dry_run:
-        purge = history.count(body.older_than)
+        purge = history.count(caller, body.older_than)
     else:
         purge = history.purge(caller, body.older_than)
     counts = {name: purge.counts.get(name, 0) for name in PurgeBody.model_fields}

@@ -98,9 +98,9 @@ NodeRef = Annotated[str, Path(max_length=100, description="Id of the node.")]
 
 
 @router.get("", response_model=NodePage)
-def list_nodes(request: Request) -> Response:
+def list_nodes(request: Request, caller: Authenticated) -> Response:
     """List every node that the store knows."""
-    items = [node_body(node) for node in node_of(request).nodes.list_nodes()]
+    items = [node_body(node) for node in node_of(request).nodes.list_nodes(caller)]
     return json_response(NodePage(items=items, next=None))
 
 

@@ -142,10 +142,10 @@ def list_statements(
         view=view,
         over=over,
     )
-    names = statements.find_session_names(page.items)
+    names = statements.find_session_names(caller, page.items)
     reasons = {}
     if view in {StatementView.WAITING, StatementView.RUNNING}:
-        reasons = statements.wait_reasons.find_all(list(filter(can_wait, page.items)))
+        reasons = statements.find_wait_reasons(caller, page.items)
     items = []
     for statement in page.items:
         position, reason = reasons.get(statement.id, (None, None))
@@ -175,8 +175,9 @@ async def show_statement(
     statement = await node_of(request).async_statements.wait(caller, statement_id, seconds)
     position, reason = None, None
     if can_wait(statement):
-        find_reason = node_of(request).statements.wait_reasons.find
-        position, reason = await run_in_threadpool(find_reason, statement)
+        find_reasons = node_of(request).statements.find_wait_reasons
+        reasons = await run_in_threadpool(find_reasons, caller, [statement])
+        position, reason = reasons.get(statement.id, (None, None))
     body = statement_body(statement, trace=trace, queue_position=position, waiting_for=reason)
     if statement.result is not None and statement.result.holder is not None:
         body = await run_in_threadpool(_add_flight_offer, request, caller, statement, body)
