@@ -348,13 +348,13 @@ def _options(provider: StreamSource | StreamSink) -> str:
 
 def metrics_page(node: Node) -> str:
     """Return the page of the metrics of a node."""
-    rows = []
+    rows, metrics = [], node.metrics(node.identify(node.token))
     # A metric without samples has the names of its labels only.
-    collectors = node.metrics._collector_to_names.items()  # noqa: SLF001 - there is no other way
+    collectors = metrics._collector_to_names.items()  # noqa: SLF001 - there is no other way
     label_names = {
         names[0]: getattr(collector, "_labelnames", ()) for collector, names in collectors if names
     }
-    for metric in sorted(node.metrics.collect(), key=lambda metric: metric.name):
+    for metric in sorted(metrics.collect(), key=lambda metric: metric.name):
         samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         known = getattr(metric, "_labelnames", None) or label_names.get(metric.name, ())
         labels: dict[str, set[str]] = {name: set() for name in known}

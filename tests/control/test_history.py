@@ -355,7 +355,7 @@ def test_a_purge_deletes_what_its_dry_run_has_counted(store: Database, tmp_path:
     _close(store, recent)
     purge = _make_purge(store, tmp_path)
 
-    counted = purge.count(timedelta(days=7))
+    counted = purge.count(CALLER, timedelta(days=7))
     assert _ids(store, statements_table) > {live, kept, with_result}
     deleted = purge.purge(CALLER, timedelta(days=7))
 
@@ -366,7 +366,7 @@ def test_a_purge_deletes_what_its_dry_run_has_counted(store: Database, tmp_path:
     assert not deleted.more
     assert _ids(store, statements_table) == {live, kept}
     assert _ids(store, sessions_table) == {recent, lease.session_id}
-    assert set(purge.count(timedelta(days=7)).counts.values()) == {0}
+    assert set(purge.count(CALLER, timedelta(days=7)).counts.values()) == {0}
 
 
 def test_a_purge_stops_when_its_time_is_over_and_continues_with_the_next(
@@ -423,7 +423,7 @@ def test_the_last_queries_of_a_job_stay_as_long_as_the_job(store: Database, tmp_
         tx.execute(insert(jobs_table).values(**times), row)
     _age(store, 8)
     purge = _make_purge(store, tmp_path)
-    assert purge.count(timedelta(days=7)).counts["streams"] == 1
+    assert purge.count(CALLER, timedelta(days=7)).counts["streams"] == 1
     purge.purge(CALLER, timedelta(days=7))
     assert _ids(store, stream_queries_table) == {"sq_2", "sq_3"}
 
@@ -431,6 +431,6 @@ def test_the_last_queries_of_a_job_stay_as_long_as_the_job(store: Database, tmp_
 def test_a_purge_of_everything_is_refused(store: Database, tmp_path: Path) -> None:
     purge = _make_purge(store, tmp_path)
     with pytest.raises(InvalidRequest, match="above 0"):
-        purge.count(timedelta())
+        purge.count(CALLER, timedelta())
     with pytest.raises(InvalidRequest, match="above 0"):
         purge.purge(CALLER, timedelta())
