@@ -51,7 +51,7 @@ def test_only_an_administrator_changes_what_belongs_to_the_store(target: Shared)
     assert refusal.value.status == 403
 
 
-def test_nobody_may_do_what_the_policy_does_not_list() -> None:
+def test_an_action_that_the_policy_does_not_list_is_never_allowed() -> None:
     everything = Caller("root", frozenset(Role))
     assert not may(everything, Action.CHANGE, Shared.METRICS)
 

@@ -37,7 +37,7 @@ class Owned(Protocol):
 
     @property
     def owner(self) -> str | None:
-        """Name of the owner; None: nobody owns the object."""
+        """Name of the owner; None: the object has no owner."""
 
 
 class OwnedBy(NamedTuple):
@@ -68,7 +68,7 @@ _ROLES: dict[tuple[Action, Shared], frozenset[Role]] = {
     (Action.READ, Shared.HISTORY): _ADMINS,
     (Action.CHANGE, Shared.HISTORY): _ADMINS,
 }
-"""The roles of which a caller needs one. Nobody may do what is not here.
+"""The roles of which a caller needs one. An action that is not here is never allowed.
 
 To read STATEMENTS or EVENTS is to read those of all owners.
 """
