@@ -17,9 +17,9 @@ from headrace.cli.support.options import parse_pairs
 from headrace.cli.support.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
 from headrace.driver.writes import detect, dml
-from headrace.model.lifecycle import StreamState
+from headrace.model.lifecycle import StreamAction, StreamState
 from headrace.model.statement import WaitCode
-from headrace.model.stream_action import Answer, StreamAction, answer_action
+from headrace.model.stream_action import Answer, answer_action
 from headrace.model.stream_query import EndReason, StreamQuery, Wanted
 
 ROOT = Path(__file__).parents[1]

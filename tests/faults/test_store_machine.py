@@ -21,7 +21,7 @@ from tests.faults.store_rows import expected_rows, read_rows
 from tests.support.store import LOST, OWNER, set_present_since
 
 from headrace.control.sessions.ending import close_session, fail_session, finish_close
-from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
 from headrace.store import nodes
@@ -244,7 +244,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def _a_statement_to_report(self, choice: Any, session: ModelSession) -> ModelStatement:
         """Choose mostly from the session's live statements, sometimes from any session's."""
         all_ = [statement for each in self.sessions for statement in each.statements]
-        likely = session.in_states(IN_FLIGHT) + session.in_states(STATEMENT.live)
+        likely = session.in_states(STATEMENT.in_flight) + session.in_states(STATEMENT.live)
         statement: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
         return statement
 

@@ -29,9 +29,9 @@ from tests.model_explorer.store import MemoryStore
 from headrace.control.streams.actions import act
 from headrace.errors import LeaseLost, StreamStateConflict
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import StreamAction
 from headrace.model.messages import Ended, Goodbye, Message
 from headrace.model.session import DriverLease
-from headrace.model.stream_action import StreamAction
 from headrace.store.database import Tx
 
 Action = tuple[str, Callable[[], None]]

@@ -143,9 +143,7 @@ def _delete_jobs(database: Database, seconds: float) -> dict[str, int]:
 
 def _delete_node_history(database: Database, seconds: float) -> dict[str, int]:
     with database.write("retention.node_events") as tx:
-        return history.delete_registrations(tx, seconds, _BATCH) | history.delete_node_events(
-            tx, seconds, _BATCH
-        )
+        return history.delete_of_nodes(tx, seconds, _BATCH)
 
 
 _Deletion = Callable[[Database, float], dict[str, int]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import delete, exists, insert, inspect, select
 
 from headrace.model.catalog import CatalogRecord
+from headrace.model.lifecycle import SESSION
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.nodes import page_live
-from headrace.store.sessions.sessions import LEASED_STATES
 from headrace.store.tables import (
     jobs,
     materialized_views,
@@ -65,7 +65,7 @@ def find_dependents(tx: Tx) -> list[str]:
 def find_users(tx: Tx, node_id: str) -> list[str]:
     """Return the other live nodes, and the sessions whose drivers have a valid lease."""
     live = select(sessions.c.id).where(
-        sessions.c.state.in_(LEASED_STATES), sessions.c.lease_until > clock()
+        sessions.c.state.in_(sorted(SESSION.leased)), sessions.c.lease_until > clock()
     )
     others = [f"node {node.id}" for node in page_live(tx) if node.id != node_id]
     drivers = tx.execute(live.order_by(sessions.c.id).limit(_MAX_LISTED)).scalars().all()

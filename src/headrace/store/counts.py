@@ -12,7 +12,6 @@ from headrace.model.lifecycle import (
     SESSION,
     STATEMENT,
     STREAM,
-    SessionState,
     StatementState,
     StreamState,
 )
@@ -30,7 +29,6 @@ from headrace.store.tables import (
 
 _FAILED_SECONDS = 3600.0
 _DELETION_SECONDS = 600.0
-_WITH_DRIVER = sorted({SessionState.STARTING, SessionState.RUNNING, SessionState.RECOVERING})
 
 
 def live_statements(tx: Tx) -> dict[str, int]:
@@ -69,7 +67,7 @@ def overdue_sessions(tx: Tx) -> int:
         tx,
         sessions,
         sessions.c.ended_at.is_(None),
-        sessions.c.state.in_(_WITH_DRIVER),
+        sessions.c.state.in_(sorted(SESSION.with_driver)),
         sessions.c.lease_until < clock(),
     )
 

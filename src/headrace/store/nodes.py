@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, exists, func, insert, or_, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from headrace.model.lifecycle import NODE, NodeState, StatementState
+from headrace.model.lifecycle import NODE, STATEMENT, NodeState
 from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease
 from headrace.model.statement import JOB_WRITE
@@ -284,9 +284,6 @@ def addresses(tx: Tx) -> list[str]:
     return [node.address for node in live]
 
 
-_IN_FLIGHT = (StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING)
-
-
 def may_continue_without(
     tx: Tx, lost: DriverLease, *, orphan_seconds: float, end_seconds: float
 ) -> bool:
@@ -300,7 +297,7 @@ def may_continue_without(
     has_ended_itself = sessions.c.last_update_time < clock(-orphan_seconds - end_seconds)
     writing_statement = exists().where(
         statements.c.session_id == sessions.c.id,
-        statements.c.state.in_(_IN_FLIGHT),
+        statements.c.state.in_(sorted(STATEMENT.in_flight)),
         or_(statements.c.is_query.is_(False), statements.c.command == JOB_WRITE),
     )
     # A driver also works on transactions of other sessions, which it recovers.

@@ -17,7 +17,7 @@ from sqlalchemy import ScalarSelect, Select, and_, false, func, insert, or_, sel
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy, TooManyTransactions
-from headrace.model.lifecycle import IN_FLIGHT, TRANSACTION, StatementState, TransactionState
+from headrace.model.lifecycle import STATEMENT, TRANSACTION, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction, TransactionSummary
 from headrace.store import events
@@ -31,7 +31,6 @@ GONE_SECONDS = 15.0
 """Time that a driver process has to exit after its session has ended."""
 _MAX_PER_EPOCH = 100
 """Largest number of transactions that one driver begins for one statement."""
-_BEGINNING = IN_FLIGHT - {StatementState.CANCELLING}
 """States in which a statement can begin a table."""
 _ENTITY = "transaction"
 _NO_EPOCH = 0
@@ -101,7 +100,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
     """
     lease = DriverLease(new.session_id, new.epoch)
     statement = lock_owned_statement(tx, new.statement_id, lease)
-    if statement is None or statement.is_query or statement.state not in _BEGINNING:
+    if statement is None or statement.is_query or statement.state not in STATEMENT.executing:
         return False
     journalled = get(tx, new.id) or live(tx, new.statement_id)
     if journalled is not None:

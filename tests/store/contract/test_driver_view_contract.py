@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.store import new_statement, running_session
 
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.store.database import Database
 from headrace.store.sessions import lease_renewals
 
@@ -31,6 +31,5 @@ def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> 
         busy = lease_renewals.load_driver_view(tx, lease.session_id)
     assert busy is not None
     assert busy.has_waiting
-    assert busy.in_flight == [
-        (statement_id, state) for state, statement_id in by_state.items() if state in IN_FLIGHT
-    ]
+    in_flight = STATEMENT.in_flight
+    assert busy.in_flight == [(id_, state) for state, id_ in by_state.items() if state in in_flight]

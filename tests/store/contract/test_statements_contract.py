@@ -19,7 +19,7 @@ from tests.support.store import (
 
 from headrace.errors import SessionEnded, SessionNotFound, StatementNotFound
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import (
@@ -391,7 +391,7 @@ def test_a_cancel_request_changes_the_state(
     with store.read() as tx:
         view = lease_renewals.load_driver_view(tx, session_id)
     assert view is not None
-    assert view.in_flight == ([(statement_id, target)] if target in IN_FLIGHT else [])
+    assert view.in_flight == ([(statement_id, target)] if target in STATEMENT.in_flight else [])
 
 
 def test_ending_all_statements_of_a_session_ends_the_live_ones(store: Database) -> None:

@@ -143,5 +143,6 @@ def _find_session(client: Client, id_: str) -> Json | None:
 
 def has_session_ended(session: Json) -> bool:
     """Return whether a session accepts no more statements."""
-    state = SessionState(session["state"])
-    return state in SESSION.terminal or state is SessionState.CLOSING
+    # A state that only newer nodes know is no end.
+    state = session["state"]
+    return state in SESSION.terminal or state == SessionState.CLOSING

@@ -21,8 +21,8 @@ _OUTAGE_SECONDS = 300.0
 
 
 def has_ended(statement: Json) -> bool:
-    """Return whether a statement is in a terminal state."""
-    return StatementState(statement["state"]) in STATEMENT.terminal
+    """Return whether a statement has ended, perhaps in a state that only newer nodes know."""
+    return statement["state"] in STATEMENT.terminal or statement.get("ended_at") is not None
 
 
 def follow_statement(
@@ -82,8 +82,8 @@ def cancel_interrupted(client: Client, statement: Json, terminal: Terminal) -> b
         terminal.errors.print_error(error)
         print_attach_hint(statement, terminal)
         return False
-    state = StatementState(statement["state"])
-    if state is StatementState.CANCELLED:
+    state = statement["state"]
+    if state == StatementState.CANCELLED:
         terminal.warn(f"Cancelled {statement['id']}.")
     else:
         terminal.warn(f"{statement['id']} ended as {state} before the cancel took effect.")

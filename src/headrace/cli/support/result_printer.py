@@ -18,12 +18,8 @@ from headrace.grammar.script import describe_verb
 from headrace.model.lifecycle import StatementState
 from headrace.text.printable import describe_count
 
-_EXIT_CODES = {
-    StatementState.SUCCESS: 0,
-    StatementState.FAILED: EXIT_FAILED,
-    StatementState.CANCELLED: EXIT_FAILED,
-    StatementState.TIMEOUT: EXIT_TIMEOUT,
-}
+_EXIT_CODES = {StatementState.SUCCESS.value: 0, StatementState.TIMEOUT.value: EXIT_TIMEOUT}
+"""Exit codes of the ends that are no failures."""
 _SAMPLE_ROWS = 1000
 """Rows from which a table derives its column widths."""
 
@@ -37,7 +33,7 @@ def exit_code(statement: Json) -> int:
     # SessionKind is not imported: it would bring pydantic into every command.
     if statement.get("kind") == "local" and statement.get("error"):
         return exit_code_of(statement["error"]["code"])
-    return _EXIT_CODES[StatementState(statement["state"])]
+    return _EXIT_CODES.get(statement["state"], EXIT_FAILED)
 
 
 class ResultPrinter:

@@ -40,7 +40,7 @@ from headrace.errors import (
     LinkVersionUnsupported,
     Unauthorized,
 )
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.messages import (
     LINK_VERSION,
     Acknowledged,
@@ -248,7 +248,7 @@ class DriverLinkService:
             )
             if locked is None:
                 load_owned_view(tx, lease)
-            elif message.has_effects and locked.state in IN_FLIGHT:
+            elif message.has_effects and locked.state in STATEMENT.in_flight:
                 statement_transitions.note_effects(tx, statement_id)
                 applied = True
         return Acknowledged(applied=applied)

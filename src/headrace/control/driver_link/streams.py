@@ -13,7 +13,7 @@ from headrace.errors import InvalidRequest, InvalidStatement
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateStreamAs
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT
+from headrace.model.lifecycle import STATEMENT
 from headrace.model.messages import FindMarked, FoundStreams, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
@@ -54,7 +54,10 @@ def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Fail
 
     Return the failure of the statement if another statement has just taken the name.
     """
-    if locked.command not in {CREATE_STREAM, CREATE_SINK} or locked.state not in IN_FLIGHT:
+    if (
+        locked.command not in {CREATE_STREAM, CREATE_SINK}
+        or locked.state not in STATEMENT.in_flight
+    ):
         return None
     statement = statements.get(tx, statement_id)
     assert statement is not None

@@ -21,7 +21,7 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT, MaterializedViewState, StatementState
+from headrace.model.lifecycle import STATEMENT, MaterializedViewState, StatementState
 from headrace.model.materialized_view import (
     IntentAction,
     MaterializedView,
@@ -57,7 +57,7 @@ class ViewWrites:
             with self._database.write("link.begin_generation") as tx:
                 state = lock_owned_state(tx, message.statement_id, lease)
                 statement = statements.get(tx, message.statement_id)
-                if state not in IN_FLIGHT - {StatementState.CANCELLING} or statement is None:
+                if state not in STATEMENT.executing or statement is None:
                     load_owned_view(tx, lease)
                     return Generation()
                 view = self._find_or_insert(tx, lease, statement, message.new)

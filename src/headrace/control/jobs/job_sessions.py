@@ -19,7 +19,6 @@ from headrace.store.streams import stream_queries
 from headrace.text.durations import seconds_of
 
 _OWN_HINT = "Close that session, or give the job another `session`."
-_ACCEPTING = SESSION.live - {SessionState.CLOSING}
 _TASKS_AT_ONCE = 4
 """Parallelism of the session of jobs: a long copy does not delay the other tasks."""
 
@@ -69,7 +68,7 @@ def open_session(tx: Tx, settings: Settings, owner: str, wanted: JobSession) -> 
         return None
     sessions.lock(tx, present.id)
     locked = sessions.get(tx, present.id)
-    if locked is None or locked.state not in _ACCEPTING:
+    if locked is None or locked.state not in SESSION.accepting:
         # Another node has closed the session meanwhile.
         return None
     if locked.spec == wanted.spec:

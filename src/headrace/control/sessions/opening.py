@@ -9,7 +9,7 @@ from headrace.control.caller import Caller
 from headrace.control.limits import check_sessions
 from headrace.control.policy import Action, OwnedBy, may
 from headrace.errors import SessionNotFound
-from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.lifecycle import SESSION
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
 from headrace.model.text import looks_like_id, new_id
 from headrace.store.database import Tx
@@ -30,7 +30,6 @@ def new_pool_session(settings: Settings, owner: str) -> NewSession:
     )
 
 
-_ACCEPTING = SESSION.live - {SessionState.CLOSING}
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
@@ -71,7 +70,7 @@ def find_usable_session(
         session = get_session(tx, resolve_session(tx, caller, name_or_id))
     except SessionNotFound:
         return None
-    is_usable = session.state in _ACCEPTING and session.spec.catalog == catalog
+    is_usable = session.state in SESSION.accepting and session.spec.catalog == catalog
     return session.id if is_usable else None
 
 

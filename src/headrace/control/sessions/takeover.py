@@ -28,7 +28,7 @@ from headrace.errors import (
     LaunchFailed,
 )
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import SessionState
+from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
 from headrace.store import nodes
 from headrace.store.database import Tx
@@ -45,7 +45,6 @@ _THREADS = 8
 _EXIT_SECONDS = 10.0
 """Time that a driver of a closed session has to exit after its goodbye. Then it is killed."""
 _FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 1.0
-_STARTING = {SessionState.STARTING, SessionState.RECOVERING}
 
 
 class Takeovers:
@@ -211,7 +210,7 @@ class Takeovers:
         lease is extended.
         """
         lease = DriverLease(session.id, session.epoch)
-        is_starting = session.state in _STARTING
+        is_starting = session.state in SESSION.launching
         reason = "its start was not finished" if is_starting else "it did not renew its lease"
         start_timed_out = is_starting
         try:

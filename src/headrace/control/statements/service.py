@@ -45,7 +45,7 @@ from headrace.errors import (
 from headrace.files.places import check_has_no_password, is_below
 from headrace.grammar.materialized_views import MaterializedViewStatement, ViewAction
 from headrace.grammar.parse import Command, ParsedStatement, parse
-from headrace.grammar.stream_statements import QueryAction, QueryStatement, SaveStream
+from headrace.grammar.stream_statements import QueryStatement, SaveStream
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
@@ -84,7 +84,7 @@ def lock_sessions(tx: Tx, caller: Caller, command: Command | None, session_id: s
 def _find_affected(tx: Tx, caller: Caller, command: Command | None) -> StreamQuery | None:
     """Return the query that a statement of the caller changes, or None."""
     try:
-        if isinstance(command, QueryStatement) and command.action is not QueryAction.SHOW:
+        if isinstance(command, QueryStatement) and command.action is not None:
             return find_query(tx, caller, ".".join(command.query))
         if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.DROP:
             return find_refresh_query(tx, find_view(tx, caller, command.name))

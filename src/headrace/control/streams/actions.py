@@ -10,11 +10,10 @@ from headrace.control.caller import Caller
 from headrace.control.policy import Action, may
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
-from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
+from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_action import (
     Answer,
-    StreamAction,
     answer_action,
     describe_conflict,
     suggest_action,
@@ -66,9 +65,6 @@ def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
 
 def _rank(query: StreamQuery) -> tuple[bool, bool, str]:
     return query.state not in STREAM.terminal, query.scope == ADHOC_SCOPE, query.id
-
-
-_ACCEPTING = SESSION.live - {SessionState.CLOSING}
 
 
 def act(tx: Tx, settings: Settings, caller: Caller, name: str, action: StreamAction) -> StreamQuery:
@@ -170,7 +166,7 @@ def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:
             f"The session of the query {query.qualified_name} is deleted. Submit the statement"
             " again."
         )
-    if session.state in _ACCEPTING:
+    if session.state in SESSION.accepting:
         return session.id
     new = NewSession(
         id=new_id("se"),

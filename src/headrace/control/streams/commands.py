@@ -16,7 +16,6 @@ from headrace.grammar.stream_statements import (
     DefinedKind,
     DropDefinition,
     ListedEntity,
-    QueryAction,
     QueryStatement,
     SaveStream,
     ShowDefinitions,
@@ -24,7 +23,6 @@ from headrace.grammar.stream_statements import (
 from headrace.model.failure import Failure
 from headrace.model.result import ResultReport
 from headrace.model.statement import Statement
-from headrace.model.stream_action import StreamAction
 from headrace.model.stream_query import ADHOC_SCOPE, Definition, DefinitionKind, StreamQuery
 from headrace.results.node_result import make_text_result
 from headrace.store.database import Tx
@@ -75,9 +73,9 @@ def _execute_on_query(
     tx: Tx, settings: Settings, caller: Caller, command: QueryStatement
 ) -> ResultReport:
     name = ".".join(command.query)
-    if command.action is QueryAction.SHOW:
+    if command.action is None:
         return _show_query(find_query(tx, caller, name))
-    query = act(tx, settings, caller, name, StreamAction(command.action.lower()))
+    query = act(tx, settings, caller, name, command.action)
     return make_text_result(["query", "id", "state"], [[query.name, query.id, query.state]])
 
 

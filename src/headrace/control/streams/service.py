@@ -8,7 +8,7 @@ from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.streams.actions import act, find_query
 from headrace.grammar.masking import mask_statement
-from headrace.model.stream_action import StreamAction
+from headrace.model.lifecycle import StreamAction
 from headrace.model.stream_query import QueryProgress, StreamQuery
 from headrace.store.streams import stream_progress, stream_queries
 

@@ -168,15 +168,12 @@ _DEFAULT_CATALOG = "spark_catalog"
 # OpenSearch's API writes SUCCESS and FAILED in capitals. It has no state between waiting and
 # running, and none for a cancel that is in progress.
 _STATUS = {
-    StatementState.WAITING: "waiting",
     StatementState.LAUNCHED: "waiting",
-    StatementState.RUNNING: "running",
     StatementState.CANCELLING: "running",
     StatementState.SUCCESS: "SUCCESS",
     StatementState.FAILED: "FAILED",
-    StatementState.TIMEOUT: "timeout",
-    StatementState.CANCELLED: "cancelled",
 }
+"""States with another name in OpenSearch's API."""
 
 
 class AsyncQueryRequest(RequestModel):
@@ -257,7 +254,7 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
     if statement.state is StatementState.SUCCESS:
         reads = node.async_statements.select_reads(statement)
         return await reads.run(_result_response, node, caller, statement, reads)
-    result = {"status": _STATUS[statement.state]}
+    result = {"status": _STATUS.get(statement.state, statement.state)}
     if statement.failure is not None:
         result["error"] = statement.failure.text
     return Response(json.dumps(result), media_type="application/json")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Float, and_, bindparam, case, exists, select, update
 
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.sessions.sessions import HAS_LIVE, LEASED_STATES
+from headrace.store.sessions.sessions import HAS_LIVE
 from headrace.store.tables import sessions, statements
 
 # Every driver runs this statement every few seconds.
@@ -25,7 +25,7 @@ _RENEW = (
     _RENEWAL.where(
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),
-        sessions.c.state.in_(LEASED_STATES),
+        sessions.c.state.in_(sorted(SESSION.leased)),
     )
     .values(streams=bindparam("running_streams"))
     .returning(sessions.c.state)
@@ -61,7 +61,7 @@ def renew_all(tx: Tx, leases: Sequence[DriverLease], seconds: float) -> list[Dri
     """
     query = select(sessions.c.id, sessions.c.epoch).where(
         sessions.c.id.in_([lease.session_id for lease in leases]),
-        sessions.c.state.in_(LEASED_STATES),
+        sessions.c.state.in_(sorted(SESSION.leased)),
     )
     rows = tx.execute(query.with_for_update(skip_locked=True))
     found = {(row.id, row.epoch) for row in rows}
@@ -92,7 +92,9 @@ _VIEW = (
         statements.c.state,
         statements.c.ordinal,
     )
-    .outerjoin_from(sessions, statements, and_(*_LIVE, statements.c.state.in_(sorted(IN_FLIGHT))))
+    .outerjoin_from(
+        sessions, statements, and_(*_LIVE, statements.c.state.in_(sorted(STATEMENT.in_flight)))
+    )
     .where(sessions.c.id == bindparam("session"))
 )
 

@@ -91,7 +91,6 @@ _INTERNAL = {
     *("link_process", "flight_host", "flight_secret"),
 }
 _LIVE = sessions.c.ended_at.is_(None)
-LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
 """States in which a session can have a lease."""
 _REASONS = {
     SessionState.DEAD: GoneReason.SESSION_CLOSED,

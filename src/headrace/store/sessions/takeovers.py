@@ -14,7 +14,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, case, exists, or_, select, update
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState, TransactionState
+from headrace.model.lifecycle import (
+    SESSION,
+    STATEMENT,
+    SessionState,
+    StatementState,
+    TransactionState,
+)
 from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, FencedDriver, FlightAccess, Session
 from headrace.model.statement import RETRIED
@@ -23,7 +29,7 @@ from headrace.store import events, nodes
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions.sessions import LEASED_STATES, add_hook_calls, fetch, select_leased
+from headrace.store.sessions.sessions import add_hook_calls, fetch, select_leased
 from headrace.store.statements import results
 from headrace.store.statements.limits import has_other_work
 from headrace.store.statements.statement_transitions import (
@@ -38,8 +44,6 @@ from headrace.store.transactions import live as find_live_transaction
 
 _ENTITY = "session"
 _ID_BATCH = 500
-_STARTING = [SessionState.STARTING, SessionState.RECOVERING]
-_LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
 def overdue(tx: Tx, limit: int, *, node: str, seconds: float, offset: int = 0) -> list[Session]:
@@ -96,7 +100,7 @@ def unobserved_starts(tx: Tx, node: str, limit: int, *, slow_seconds: float) -> 
     is_own = sessions.c.launched_by == node
     is_slow = seconds_since(sessions.c.last_update_time) > slow_seconds
     query = select_leased().where(
-        sessions.c.state.in_(_STARTING),
+        sessions.c.state.in_(sorted(SESSION.launching)),
         sessions.c.handle.is_not(None),
         sessions.c.fenced_driver.is_(None),
         or_(~observed, and_(is_own, is_slow)),
@@ -112,7 +116,7 @@ def take_over_start(tx: Tx, lease: DriverLease, *, node: str, host: dict[str, An
     """
     unobserved = (
         *_has_epoch(lease),
-        sessions.c.state.in_(_STARTING),
+        sessions.c.state.in_(sorted(SESSION.launching)),
         sessions.c.fenced_driver.is_(None),
         ~nodes.has_served_since(sessions.c.launched_by, sessions.c.last_update_time),
     )
@@ -203,7 +207,7 @@ def _lock_driven(
     """
     query = select(sessions.c.state, sessions.c.handle, sessions.c.streams).where(
         *_has_epoch(lease),
-        sessions.c.state.in_(LEASED_STATES),
+        sessions.c.state.in_(sorted(SESSION.leased)),
         sessions.c.lease_until.is_not(None),
         sessions.c.fenced_driver.is_(None),
         *conditions,
@@ -281,7 +285,7 @@ def claim_launch(
     """
     needs_driver = (
         sessions.c.id == session_id,
-        sessions.c.state.in_(_LAUNCHABLE),
+        sessions.c.state.in_(sorted(SESSION.launching | {SESSION.initial})),
         sessions.c.lease_until.is_(None),
         sessions.c.fenced_driver.is_(None),
     )
@@ -343,7 +347,7 @@ def find_ended_launches(
 def _is_overdue() -> ColumnElement[bool]:
     """Return the condition that the lease of a session has expired, or that of its launch."""
     is_abandoned_launch = and_(
-        sessions.c.state.in_(_STARTING),
+        sessions.c.state.in_(sorted(SESSION.launching)),
         sessions.c.handle.is_(None),
         sessions.c.fenced_driver.is_(None),
         sessions.c.launched_by.is_not(None),
@@ -442,7 +446,7 @@ def resolve_lost(
         .where(
             statements.c.session_id == session_id,
             statements.c.ended_at.is_(None),
-            statements.c.state.in_(sorted(IN_FLIGHT)),
+            statements.c.state.in_(sorted(STATEMENT.in_flight)),
         )
         .order_by(statements.c.ordinal)
         .with_for_update()

@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
@@ -82,7 +82,7 @@ _ROWS: Mapping[Counted, tuple[Table, tuple[ColumnElement[bool], ...]]] = {
 }
 _IN_FLIGHT = (
     select(statements.c.owner, func.count().label("number"))
-    .where(statements.c.ended_at.is_(None), statements.c.state.in_(sorted(IN_FLIGHT)))
+    .where(statements.c.ended_at.is_(None), statements.c.state.in_(sorted(STATEMENT.in_flight)))
     .group_by(statements.c.owner)
 )
 _other = statements.alias("other")
@@ -92,7 +92,7 @@ _number_in_flight = (
     .where(
         _other.c.session_id == sessions.c.id,
         _other.c.ended_at.is_(None),
-        _other.c.state.in_(sorted(IN_FLIGHT)),
+        _other.c.state.in_(sorted(STATEMENT.in_flight)),
     )
     .correlate(sessions)
     .scalar_subquery()
@@ -286,7 +286,7 @@ def _others_in_flight(session_id: ColumnElement[str], statement_id: ColumnElemen
     return exists().where(
         other.c.session_id == session_id,
         other.c.ended_at.is_(None),
-        other.c.state.in_(sorted(IN_FLIGHT)),
+        other.c.state.in_(sorted(STATEMENT.in_flight)),
         other.c.id != statement_id,
     )
 

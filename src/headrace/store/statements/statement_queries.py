@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.store.clock import clock
 from headrace.store.tables import sessions, statements
@@ -123,7 +123,7 @@ def claim_oldest() -> ReturningUpdate[Any]:
     in_flight = (
         other.c.session_id == bindparam("session"),
         other.c.ended_at.is_(None),
-        other.c.state.in_(sorted(IN_FLIGHT)),
+        other.c.state.in_(sorted(STATEMENT.in_flight)),
     )
     nothing_in_flight = ~exists().where(*in_flight)
     only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))

@@ -12,7 +12,7 @@ from sqlalchemy import RowMapping, bindparam, select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState
+from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Progress, Statement, StatementEnd
@@ -36,7 +36,6 @@ _ENTITY = "statement"
 _LIVE = statements.c.ended_at.is_(None)
 
 # A driver makes these changes itself, so they do not wake it.
-_MADE_BY_DRIVER = {StatementState.LAUNCHED, StatementState.RUNNING}
 
 _IN_DOUBT = (
     "The commit of its table is in doubt. The next driver on that catalog finishes the table or"
@@ -179,7 +178,7 @@ def _concerns_driver(target: StatementState, statement: LockedStatement) -> bool
     if target in STATEMENT.terminal:
         # A poll that is woken for nothing competes with the response to the client.
         return statement.may_be_followed
-    return target not in _MADE_BY_DRIVER
+    return target not in STATEMENT.executing
 
 
 def _lock_for(
@@ -402,7 +401,7 @@ _SAVE = (
         statements.c.id == bindparam("statement"),
         statements.c.session_id == bindparam("session"),
         statements.c.epoch == bindparam("lease_epoch"),
-        statements.c.state.in_(sorted(IN_FLIGHT)),
+        statements.c.state.in_(sorted(STATEMENT.in_flight)),
     )
     .values(progress=bindparam("reported"))
 )

@@ -20,13 +20,7 @@ from sqlalchemy import (
 )
 
 from headrace.errors import QueueFull, SessionEnded, SessionNotFound, StatementNotFound
-from headrace.model.lifecycle import (
-    IN_FLIGHT,
-    SESSION,
-    STATEMENT,
-    SessionState,
-    StatementState,
-)
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
 from headrace.store.clock import Instant, clock, seconds_between
@@ -51,7 +45,6 @@ _LIVE = statements.c.ended_at.is_(None)
 _ROWS = "inline_rows"
 """Name of the column with the rows of an inline result."""
 _WITHOUT_POLLS = {SessionState.NOT_STARTED, SessionState.STARTING}
-_ACCEPTING = sorted(SESSION.live - {SessionState.CLOSING})
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
 _SELECT = select(
@@ -78,7 +71,7 @@ _NEXT_ORDINAL = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
-        sessions.c.state.in_(_ACCEPTING),
+        sessions.c.state.in_(sorted(SESSION.accepting)),
         # A batch session accepts one statement.
         or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
     )
@@ -89,7 +82,7 @@ _NEXT_ORDINAL = (
 _IN_FLIGHT = select(statements.c.ordinal, statements.c.id).where(
     statements.c.session_id == bindparam("session"),
     _LIVE,
-    statements.c.state.in_(sorted(IN_FLIGHT)),
+    statements.c.state.in_(sorted(STATEMENT.in_flight)),
 )
 _RUNNING_SINCE = func.coalesce(statements.c.started_at, statements.c.launched_at, type_=Instant())
 _INSTANTS: dict[StatementView, ColumnElement[Any]] = {
@@ -150,7 +143,7 @@ def _next_ordinal(tx: Tx, session_id: str) -> int:
     session = tx.execute(query).one_or_none()
     if session is None:
         raise SessionNotFound(f"There is no session {session_id}.")
-    if session.state in _ACCEPTING:
+    if session.state in SESSION.accepting:
         raise SessionEnded(
             f"Session {session_id} is a batch session and has had its one statement.",
             hint="Submit the statement without a session, or to an interactive one.",
@@ -241,7 +234,7 @@ def _choose_view(
         is_waiting = statements.c.state == literal_column(f"'{StatementState.WAITING}'")
         return [_LIVE, is_waiting, statements.c.waiting_since <= since]
     if view is StatementView.RUNNING:
-        return [_LIVE, statements.c.state.in_(sorted(IN_FLIGHT)), since >= _RUNNING_SINCE]
+        return [_LIVE, statements.c.state.in_(sorted(STATEMENT.in_flight)), since >= _RUNNING_SINCE]
     ran = seconds_between(statements.c.started_at, statements.c.ended_at)
     return [SLOW[tx.dialect], ran >= over_seconds]
 

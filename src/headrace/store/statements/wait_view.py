@@ -13,19 +13,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
 
-from headrace.model.lifecycle import (
-    IN_FLIGHT,
-    SessionState,
-    StatementState,
-    TransactionState,
-)
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState, TransactionState
 from headrace.store.database import Tx
 from headrace.store.table_writes import IS_HELD
 from headrace.store.tables import sessions, statements, table_writes, transactions
 
 _other = statements.alias("other")
 _IN_SESSION = (_other.c.session_id == statements.c.session_id, _other.c.ended_at.is_(None))
-_IS_IN_FLIGHT = _other.c.state.in_(sorted(IN_FLIGHT))
+_IS_IN_FLIGHT = _other.c.state.in_(sorted(STATEMENT.in_flight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,5 +206,5 @@ _LOCKS = select(
 ).where(
     statements.c.id.in_(bindparam("writing", expanding=True)),
     statements.c.ended_at.is_(None),
-    statements.c.state.in_([StatementState.LAUNCHED, StatementState.RUNNING]),
+    statements.c.state.in_(sorted(STATEMENT.executing)),
 )

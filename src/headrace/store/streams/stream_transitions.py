@@ -36,11 +36,10 @@ from headrace.store.jobs import jobs
 from headrace.store.streams import stream_queries
 from headrace.store.tables import stream_queries as table
 
-_STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}
 """States in which a driver works on the query, or will."""
-_REPORTED = _STARTED | {StreamState.STOPPED, StreamState.FAILED}
+_REPORTED = STREAM.started | {StreamState.STOPPED, StreamState.FAILED}
 """States that a driver can report."""
-_ANSWERED = _STARTED | {StreamState.STOPPING}
+_ANSWERED = STREAM.started | {StreamState.STOPPING}
 """States in which the store waits for reports of a driver."""
 
 
@@ -236,7 +235,7 @@ def end_all(tx: Tx, session_id: str, *, actor: str, failure: Failure | None = No
         failure: Why the session failed. The queries that a driver worked on fail with it.
     """
     for query in stream_queries.fetch(tx, stream_queries.select_live(session_id)):
-        if query.state not in _STARTED:
+        if query.state not in STREAM.started:
             _end_stopped(tx, query, actor=actor)
         elif failure is not None:
             _fail(tx, query, failure, actor=actor)
@@ -260,11 +259,12 @@ def end_with_statement(
     query = stream_queries.of_statement(tx, statement_id)
     if query is None:
         return
-    if query.state in _STARTED and state is not StatementState.CANCELLED and failure is not None:
+    is_cancelled = state is StatementState.CANCELLED
+    if query.state in STREAM.started and not is_cancelled and failure is not None:
         is_clean = failure.code not in _FAILURES_OF_NODES
         _fail(tx, query, failure, actor=actor, is_clean=is_clean)
         return
-    if query.state in _STARTED:
+    if query.state in STREAM.started:
         query = _change(tx, query, StreamState.STOPPING, actor=actor)
     reason = query.end_reason or EndReason.STATEMENT_ENDED
     _change(

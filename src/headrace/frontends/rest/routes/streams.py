@@ -30,8 +30,7 @@ from headrace.frontends.rest.schemas import (
     page_of,
 )
 from headrace.frontends.rest.serializers import error_body
-from headrace.model.lifecycle import StreamState
-from headrace.model.stream_action import StreamAction
+from headrace.model.lifecycle import StreamAction, StreamState
 from headrace.model.stream_query import EndReason, Wanted
 
 StreamRef = Annotated[
