@@ -23,6 +23,11 @@ class Lifecycle(Generic[S]):
     initial: S
     transitions: Mapping[S, frozenset[S]]
 
+    @property
+    def entity(self) -> str:
+        """Name of the entity in events."""
+        return self.name.replace(" ", "_")
+
     @cached_property
     def terminal(self) -> frozenset[S]:
         """States that no state follows."""

@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import RowMapping, case, exists, insert, or_, select, update
 
-from headrace.model.lifecycle import IntentState
+from headrace.model.lifecycle import CATALOG_INTENT, IntentState
 from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
 from headrace.model.messages import SinkIntent
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import PendingSink, StreamQuery
 from headrace.model.text import new_id
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.streams import stream_queries as queries
@@ -201,15 +201,16 @@ def _claim(
     )
     claimed: list[RowMapping] = []
     for row in tx.execute(query).mappings().all():
-        change = update(table).where(table.c.id == row["id"])
         values = {
-            "state": IntentState.CLAIMED,
             "session_id": lease.session_id,
             "epoch": lease.epoch,
             "attempts": row["attempts"] + 1,
+            "claim_until": clock(_CLAIM_SECONDS),
         }
-        tx.execute(change.values(values).values(claim_until=clock(_CLAIM_SECONDS)))
-        events.append(tx, _ENTITY, row["id"], row["state"], IntentState.CLAIMED, actor=lease.actor)
+        source, target = row["state"], IntentState.CLAIMED
+        transitions.move_locked(
+            tx, CATALOG_INTENT, table, row["id"], source, target, actor=lease.actor, values=values
+        )
         claimed.append(row)
     return claimed
 

@@ -18,7 +18,7 @@ from headrace.model.lifecycle import NODE, STATEMENT, NodeState
 from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease
 from headrace.model.statement import JOB_WRITE
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.streams.stream_queries import HAS_LIVE_QUERY
@@ -167,16 +167,12 @@ def transition(
     """Change the state of a node, if the lifecycle allows it. Return whether it was changed."""
     query = select(nodes.c.registration, nodes.c.state).where(nodes.c.id == node_id, _LIVE)
     node = tx.execute(query.with_for_update()).one_or_none()
-    if node is None or not NODE.allows(node.state, target):
+    if node is None:
         return False
-    change = update(nodes).where(
-        nodes.c.registration == node.registration, nodes.c.state == node.state
+    registration = nodes.c.registration == node.registration
+    return transitions.move(
+        tx, NODE, nodes, node_id, node.state, target, registration, actor=actor, detail=detail
     )
-    ended = {"ended_at": clock()} if target in NODE.terminal else {}
-    applied = tx.execute(change.values(state=target, **ended)).rowcount > 0
-    if applied:
-        events.append(tx, _ENTITY, node_id, node.state, target, actor=actor, detail=detail)
-    return applied
 
 
 def end_expired(tx: Tx, actor: str, seconds: float, *, patience: float) -> list[str]:

@@ -20,7 +20,7 @@ from headrace.errors import TableBusy, TooManyTransactions
 from headrace.model.lifecycle import STATEMENT, TRANSACTION, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction, TransactionSummary
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.records import count_within_budget, length_of
@@ -168,22 +168,28 @@ def advance(
         return True
     published = published and owned.staged.commits_natively
     stopped = statement in {None, StatementState.CANCELLING} and not published
-    cannot_commit = target is TransactionState.COMMITTING and stopped
-    if cannot_commit or not TRANSACTION.allows(source, target):
+    if target is TransactionState.COMMITTING and stopped:
         return False
-    values: dict[str, Any] = {"state": target, "staged": staged or owned.staged}
+    kept = staged or owned.staged
     if target in TRANSACTION.terminal:
-        values["ended_at"] = clock()
-        values["staged"] = owned.staged.model_copy(update={"record": {}})
+        kept = owned.staged.model_copy(update={"record": {}})
+    values = {"staged": kept}
     try:
-        tx.execute(update(transactions).where(transactions.c.id == transaction_id).values(values))
+        return transitions.move(
+            tx,
+            TRANSACTION,
+            transactions,
+            transaction_id,
+            source,
+            target,
+            actor=actor,
+            values=values,
+        )
     except IntegrityError as error:
         raise TableBusy(
             f"Another statement is publishing {owned.staged.target}, or a table at its LOCATION.",
             hint="Submit the statement again when the other one has ended.",
         ) from error
-    events.append(tx, _ENTITY, transaction_id, source, target, actor=actor)
-    return True
 
 
 def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:

@@ -21,7 +21,7 @@ from headrace.model.deployment import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import CHANGE, DEPLOYMENT, ChangeStep, DeploymentState
 from headrace.model.text import new_id
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import deployments, job_changes, jobs
@@ -76,17 +76,13 @@ def move_deployment(
     plan: DeploymentPlan | None = None,
 ) -> None:
     """Change the state of a locked deployment, with its event."""
-    if not DEPLOYMENT.allows(deployment.state, target):
-        raise ValueError(f"a deployment cannot go from {deployment.state} to {target}")
-    values: dict[str, Any] = {"state": target}
-    if plan is not None:
-        values["plan"] = plan
+    values: dict[str, Any] = {} if plan is None else {"plan": plan}
     if target is DeploymentState.APPLYING:
         values["applied_at"] = clock()
-    if target in DEPLOYMENT.terminal:
-        values["ended_at"] = clock()
-    tx.execute(update(deployments).where(deployments.c.id == deployment.id).values(values))
-    events.append(tx, _DEPLOYMENT, deployment.id, deployment.state, target, actor=actor)
+    source = deployment.state
+    transitions.move_locked(
+        tx, DEPLOYMENT, deployments, deployment.id, source, target, actor=actor, values=values
+    )
 
 
 def has_old_plan(tx: Tx, seconds: float) -> bool:
@@ -179,32 +175,28 @@ def step(
     Args:
         failure: Why the change failed. A later step keeps it.
     """
-    if not CHANGE.allows(change.step, target):
-        raise ValueError(f"a change cannot go from {change.step} to {target}")
-    values: dict[str, Any] = {"step": target, "record": record or change.record}
-    if failure is not None:
-        values["failure"] = failure
-    if target in CHANGE.terminal:
-        values["ended_at"] = clock()
-        free = update(jobs).where(jobs.c.id == change.job_id, jobs.c.change_id == change.id)
-        tx.execute(free.values(change_id=None))
-    row = update(job_changes).where(job_changes.c.id == change.id)
-    tx.execute(row.values(stepped_at=clock(), **values))
-    events.append(
+    changed = replace(
+        change, step=target, record=record or change.record, failure=failure or change.failure
+    )
+    values = {"record": changed.record, "failure": changed.failure, "stepped_at": clock()}
+    transitions.move_locked(
         tx,
-        _CHANGE,
+        CHANGE,
+        job_changes,
         change.id,
         change.step,
         target,
         actor=actor,
-        failure=failure,
+        values=values,
         detail={"job": change.name},
+        failure=failure,
+        column="step",
     )
     if target in CHANGE.terminal:
+        free = update(jobs).where(jobs.c.id == change.job_id, jobs.c.change_id == change.id)
+        tx.execute(free.values(change_id=None))
         _end_deployment(tx, change.deployment_id, actor=actor)
-    return replace(
-        change, **{key: values[key] for key in ("step", "record", "failure") if key in values}
-    )
+    return changed
 
 
 def _end_deployment(tx: Tx, deployment_id: str, *, actor: str) -> None:

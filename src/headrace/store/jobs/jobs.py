@@ -19,7 +19,7 @@ from headrace.model.job import JobDecision
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import JOB, JobState
 from headrace.model.text import new_id
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import job_tasks as table
@@ -125,16 +125,21 @@ def transition(
         failure: Why the job failed; None removes an earlier failure.
         deployed: What runs from now on; None: as before.
     """
-    if not JOB.allows(job.state, target):
-        raise ValueError(f"a job cannot go from {job.state} to {target}")
-    columns: dict[str, Any] = {"state": target, "failure": failure}
+    columns: dict[str, Any] = {"failure": failure, "updated_at": clock()}
+    columns["generation"] = job.generation + 1
     if deployed is not None:
         columns |= {"version_id": deployed.version_id, "run": deployed.run}
-    if target in JOB.terminal:
-        columns["ended_at"] = clock()
-    _save(tx, job, columns)
-    events.append(
-        tx, _ENTITY, job.id, job.state, target, actor=actor, detail=detail, failure=failure
+    transitions.move_locked(
+        tx,
+        JOB,
+        jobs,
+        job.id,
+        job.state,
+        target,
+        actor=actor,
+        values=columns,
+        detail=detail,
+        failure=failure,
     )
 
 
@@ -264,11 +269,6 @@ def set_outcome(
     values = {"outcome": outcome, "last_run": last_run, "from_state": from_state}
     known = {name: value for name, value in values.items() if value is not None}
     tx.execute(update(job_versions).where(job_versions.c.id == version_id).values(known))
-
-
-def _save(tx: Tx, job: Job, columns: dict[str, Any]) -> None:
-    change = update(jobs).where(jobs.c.id == job.id)
-    tx.execute(change.values(updated_at=clock(), generation=job.generation + 1, **columns))
 
 
 def _of_name(owner: str, name: str) -> Select[Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 
 from headrace.model.deployment import Savepoint
 from headrace.model.job import SavepointContent
 from headrace.model.lifecycle import SAVEPOINT, SavepointState
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import savepoints as table
@@ -89,13 +88,7 @@ def move(
     """Change the state of a savepoint, with its event. Return whether the lifecycle allows it."""
     query = select(table.c.state).where(table.c.id == savepoint_id).with_for_update()
     source = tx.execute(query).scalar_one_or_none()
-    if source is None or not SAVEPOINT.allows(source, target):
-        return False
-    values: dict[str, Any] = {"state": target}
-    if content is not None:
-        values["content"] = content
-    if target in SAVEPOINT.terminal:
-        values["ended_at"] = clock()
-    tx.execute(update(table).where(table.c.id == savepoint_id).values(values))
-    events.append(tx, _ENTITY, savepoint_id, source, target, actor=actor)
-    return True
+    values = {} if content is None else {"content": content}
+    return source is not None and transitions.move(
+        tx, SAVEPOINT, table, savepoint_id, source, target, actor=actor, values=values
+    )

@@ -14,7 +14,7 @@ from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, NewSession, Session, SessionKind, Snapshot
 from headrace.model.statement import PendingHookCall
-from headrace.store import events
+from headrace.store import events, transitions
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
@@ -311,28 +311,35 @@ def transition(
         Whether the change was applied.
     """
     source = _lock_state(tx, session_id, epoch)
-    if source is None or not SESSION.allows(source, target):
+    if source is None:
         return False
     values = _values_on_entry(target, lease_seconds)
     optional = {"failure": failure, "driver": driver, "lost": lost}
     values |= {name: value for name, value in optional.items() if value is not None}
-    change = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
-    applied = tx.execute(change.values(values)).rowcount > 0
+    applied = transitions.move(
+        tx,
+        SESSION,
+        sessions,
+        session_id,
+        source,
+        target,
+        actor=actor,
+        values=values,
+        detail=detail,
+        failure=failure,
+    )
     if applied and target in SESSION.terminal:
         discard_snapshot(tx, session_id)
         remove_hook_calls(tx, session_id)
         results.mark_held_gone(tx, session_id, _REASONS[target])
     if applied:
-        events.append(
-            tx, _ENTITY, session_id, source, target, actor=actor, detail=detail, failure=failure
-        )
         tx.wake(session_topic(session_id))
     return applied
 
 
 def _values_on_entry(target: SessionState, lease_seconds: float | None) -> dict[str, Any]:
     """Return the columns that change when a session enters a state."""
-    values: dict[str, Any] = {"state": target}
+    values: dict[str, Any] = {}
     if target is SessionState.RUNNING:
         values["started_at"] = func.coalesce(sessions.c.started_at, clock())
         values["last_update_time"] = clock()
@@ -340,7 +347,7 @@ def _values_on_entry(target: SessionState, lease_seconds: float | None) -> dict[
     if target is SessionState.CLOSING:
         values["closing_since"] = clock()
     if target in SESSION.terminal:
-        values.update(ended_at=clock(), lease_until=None, fenced_driver=None, flight_secret=None)
+        values.update(lease_until=None, fenced_driver=None, flight_secret=None)
     elif lease_seconds is not None:
         values["lease_until"] = clock(lease_seconds)
     return values

@@ -29,7 +29,7 @@ from headrace.model.stream_query import (
     describe_end,
 )
 from headrace.model.text import new_id
-from headrace.store import catalog_intents, events
+from headrace.store import catalog_intents, transitions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
@@ -452,27 +452,25 @@ def _change(
         values: Columns to set, for example those of a report.
         is_clean: Whether the query has left nothing in its sink. A report without failures says so.
     """
-    if not STREAM.allows(query.state, target):
-        raise ValueError(f"a query cannot go from {query.state} to {target}")
-    columns = {**(values or {}), "state": target}
+    columns = dict(values or {})
     if target is StreamState.RUNNING:
         columns["healthy_since"] = clock()
         if query.started_at is None:
             columns["started_at"] = clock()
     if target is not StreamState.BACKING_OFF:
         columns["retry_at"] = None
-    if target in STREAM.terminal:
-        columns["ended_at"] = clock()
-        if query.spec.sink in STAGING_SINKS and not (is_clean or columns.get("failures") == 0):
-            catalog_intents.insert_sink_intent(tx, query, actor=actor)
-    _save(tx, query, columns)
-    events.append(
+    may_have_staged = query.spec.sink in STAGING_SINKS and columns.get("failures") != 0
+    if target in STREAM.terminal and may_have_staged and not is_clean:
+        catalog_intents.insert_sink_intent(tx, query, actor=actor)
+    transitions.move_locked(
         tx,
-        stream_queries.ENTITY,
+        STREAM,
+        table,
         query.id,
         query.state,
         target,
         actor=actor,
+        values=columns,
         detail=detail,
         failure=failure,
     )
