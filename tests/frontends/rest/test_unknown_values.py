@@ -6,6 +6,11 @@ import pytest
 from sqlalchemy import text
 from tests.support.in_process_node import InProcessNode, StartNode
 
+from headrace.cli.shell.session import has_session_ended
+from headrace.cli.support.follow import has_ended
+from headrace.cli.support.progress import describe_progress
+from headrace.cli.support.result_printer import exit_code
+
 _VALUES = {
     "sessions": {"kind": "notebook"},
     "statements": {"kind": "notebook", "cancel_reason": "moved"},
@@ -48,3 +53,21 @@ def test_a_result_of_an_unknown_kind_is_left_to_another_node(
     response = own_node.http.get(f"/api/v1/statements/{statement}/result")
     assert (response.status_code, response.json()["code"]) == (503, "results_unavailable")
     assert "'tape'" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_every_reader_shows_an_unknown_state(own_node: InProcessNode, *, ended: bool) -> None:
+    statement_id = str(own_node.submit("SHOW STREAMS")["id"])
+    end = "ended_at" if ended else "NULL"
+    with own_node.database.write("test") as tx:
+        # A newer node has replaced the constraint.
+        tx.execute(text("PRAGMA ignore_check_constraints = ON"))
+        tx.execute(text(f"UPDATE statements SET state = 'archived', ended_at = {end}"))
+        tx.execute(text("PRAGMA ignore_check_constraints = OFF"))
+    shown = own_node.http.get(f"/api/v1/statements/{statement_id}").json()
+    [listed] = own_node.http.get("/api/v1/statements").json()["items"]
+    query = own_node.http.get(f"/_plugins/_async_query/{statement_id}").json()
+    assert (shown["state"], listed["state"], query["status"]) == ("archived",) * 3
+    assert (has_ended(shown), exit_code(shown)) == (ended, 1)
+    assert describe_progress(shown, "archived", 1.0).startswith("archived")
+    assert has_session_ended({"state": "archived"}) is False
