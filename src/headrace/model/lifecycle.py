@@ -223,7 +223,7 @@ class StreamLifecycle(Lifecycle[StreamState]):
     """The lifecycle of a streaming query, and what its states mean."""
 
     started: frozenset[StreamState]
-    """The query runs, or its next start is certain."""
+    """A driver works on the query, or will."""
 
 
 _SQ = StreamState

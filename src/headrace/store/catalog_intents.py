@@ -17,7 +17,7 @@ from headrace.model.messages import SinkIntent
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import PendingSink, StreamQuery
 from headrace.model.text import new_id
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.streams import stream_queries as queries
@@ -26,10 +26,12 @@ from headrace.store.tables import (
     sessions,
     stream_queries,
 )
+from headrace.store.transitions import Transitions
 
 SINKS = "sinks"
 """Identity that stands for the sinks of queries, which are in no catalog."""
 _ENTITY = "catalog_intent"
+_TRANSITIONS = Transitions(CATALOG_INTENT, table)
 _CLAIM_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
 _MAX_LISTED = 1000
@@ -208,8 +210,8 @@ def _claim(
             "claim_until": clock(_CLAIM_SECONDS),
         }
         source, target = row["state"], IntentState.CLAIMED
-        transitions.move_locked(
-            tx, CATALOG_INTENT, table, row["id"], source, target, actor=lease.actor, values=values
+        _TRANSITIONS.apply(
+            tx, row["id"], source, target, actor=lease.actor, values=values, is_locked=True
         )
         claimed.append(row)
     return claimed

@@ -18,14 +18,16 @@ from headrace.model.lifecycle import NODE, STATEMENT, NodeState
 from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease
 from headrace.model.statement import JOB_WRITE
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.streams.stream_queries import HAS_LIVE_QUERY
 from headrace.store.tables import backend_budgets as table
 from headrace.store.tables import nodes, sessions, statements, transactions
+from headrace.store.transitions import Transitions
 
 _ENTITY = "node"
+_TRANSITIONS = Transitions(NODE, nodes)
 _INTERNAL = {"registration", "event_process"}
 _LOCK = text(f"LOCK TABLE {nodes.name} IN SHARE ROW EXCLUSIVE MODE")
 _LIVE = nodes.c.ended_at.is_(None)
@@ -170,8 +172,8 @@ def transition(
     if node is None:
         return False
     registration = nodes.c.registration == node.registration
-    return transitions.move(
-        tx, NODE, nodes, node_id, node.state, target, registration, actor=actor, detail=detail
+    return _TRANSITIONS.apply(
+        tx, node_id, node.state, target, registration, actor=actor, detail=detail
     )
 
 

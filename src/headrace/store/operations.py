@@ -9,13 +9,15 @@ from sqlalchemy import ColumnElement, insert, or_, select, update
 from headrace.model.deployment import OperationLease
 from headrace.model.lifecycle import OPERATION, OperationState
 from headrace.model.text import new_id
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import OPERATIONS
 from headrace.store.tables import operations
+from headrace.store.transitions import Transitions
 
 _ENTITY = "operation"
+_TRANSITIONS = Transitions(OPERATION, operations)
 _LIVE = operations.c.ended_at.is_(None)
 
 
@@ -47,16 +49,15 @@ def claim(
     claimed = []
     for row in tx.execute(query.with_for_update(skip_locked=True)).mappings().all():
         lease = OperationLease(id=row["id"], node_id=node_id, epoch=row["epoch"] + 1)
-        transitions.move_locked(
+        _TRANSITIONS.apply(
             tx,
-            OPERATION,
-            operations,
             lease.id,
             row["state"],
             OperationState.CLAIMED,
             actor=node_id,
             values={"node_id": node_id, "epoch": lease.epoch, "lease_until": clock(seconds)},
             detail={"node": node_id, "epoch": lease.epoch},
+            is_locked=True,
         )
         claimed.append((lease, row["kind"], row["ref"]))
     return claimed
@@ -96,8 +97,8 @@ def release(tx: Tx, node_id: str) -> None:
 def finish(tx: Tx, lease: OperationLease) -> None:
     """End an operation. The transaction has renewed its lease."""
     source, target, values = OperationState.CLAIMED, OperationState.DONE, {"lease_until": None}
-    transitions.move_locked(
-        tx, OPERATION, operations, lease.id, source, target, actor=lease.node_id, values=values
+    _TRANSITIONS.apply(
+        tx, lease.id, source, target, actor=lease.node_id, values=values, is_locked=True
     )
 
 

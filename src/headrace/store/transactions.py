@@ -20,12 +20,13 @@ from headrace.errors import TableBusy, TooManyTransactions
 from headrace.model.lifecycle import STATEMENT, TRANSACTION, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction, TransactionSummary
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.records import count_within_budget, length_of
 from headrace.store.statements.locks import lock_owned_state, lock_owned_statement
 from headrace.store.tables import sessions, statements, transactions
+from headrace.store.transitions import Transitions
 
 GONE_SECONDS = 15.0
 """Time that a driver process has to exit after its session has ended."""
@@ -33,6 +34,7 @@ _MAX_PER_EPOCH = 100
 """Largest number of transactions that one driver begins for one statement."""
 """States in which a statement can begin a table."""
 _ENTITY = "transaction"
+_TRANSITIONS = Transitions(TRANSACTION, transactions)
 _NO_EPOCH = 0
 """Epoch of no driver: the transaction belongs to a session, and none of its drivers owns it."""
 _FIRST_RETRY_SECONDS = 5.0
@@ -175,16 +177,7 @@ def advance(
         kept = owned.staged.model_copy(update={"record": {}})
     values = {"staged": kept}
     try:
-        return transitions.move(
-            tx,
-            TRANSACTION,
-            transactions,
-            transaction_id,
-            source,
-            target,
-            actor=actor,
-            values=values,
-        )
+        return _TRANSITIONS.apply(tx, transaction_id, source, target, actor=actor, values=values)
     except IntegrityError as error:
         raise TableBusy(
             f"Another statement is publishing {owned.staged.target}, or a table at its LOCATION.",

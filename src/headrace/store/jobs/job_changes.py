@@ -21,12 +21,15 @@ from headrace.model.deployment import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import CHANGE, DEPLOYMENT, ChangeStep, DeploymentState
 from headrace.model.text import new_id
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import deployments, job_changes, jobs
+from headrace.store.transitions import Transitions
 
 _CHANGE, _DEPLOYMENT = "job_change", "deployment"
+_OF_CHANGES = Transitions(CHANGE, job_changes, column="step")
+_OF_DEPLOYMENTS = Transitions(DEPLOYMENT, deployments)
 _EXPIRED_AT_ONCE = 100
 _SELECT = select(job_changes)
 _SELECT_DEPLOYMENT = select(deployments)
@@ -80,8 +83,8 @@ def move_deployment(
     if target is DeploymentState.APPLYING:
         values["applied_at"] = clock()
     source = deployment.state
-    transitions.move_locked(
-        tx, DEPLOYMENT, deployments, deployment.id, source, target, actor=actor, values=values
+    _OF_DEPLOYMENTS.apply(
+        tx, deployment.id, source, target, actor=actor, values=values, is_locked=True
     )
 
 
@@ -179,10 +182,8 @@ def step(
         change, step=target, record=record or change.record, failure=failure or change.failure
     )
     values = {"record": changed.record, "failure": changed.failure, "stepped_at": clock()}
-    transitions.move_locked(
+    _OF_CHANGES.apply(
         tx,
-        CHANGE,
-        job_changes,
         change.id,
         change.step,
         target,
@@ -190,7 +191,7 @@ def step(
         values=values,
         detail={"job": change.name},
         failure=failure,
-        column="step",
+        is_locked=True,
     )
     if target in CHANGE.terminal:
         free = update(jobs).where(jobs.c.id == change.job_id, jobs.c.change_id == change.id)

@@ -19,13 +19,15 @@ from headrace.model.job import JobDecision
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import JOB, JobState
 from headrace.model.text import new_id
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import job_tasks as table
 from headrace.store.tables import job_versions, jobs, savepoints
+from headrace.store.transitions import Transitions
 
 _ENTITY = "job"
+_TRANSITIONS = Transitions(JOB, jobs)
 _LIVE = jobs.c.ended_at.is_(None)
 _SELECT = select(*(column for column in jobs.c if column.name != "name_key"))
 _SELECT_VERSION = select(job_versions)
@@ -129,10 +131,8 @@ def transition(
     columns["generation"] = job.generation + 1
     if deployed is not None:
         columns |= {"version_id": deployed.version_id, "run": deployed.run}
-    transitions.move_locked(
+    _TRANSITIONS.apply(
         tx,
-        JOB,
-        jobs,
         job.id,
         job.state,
         target,
@@ -140,6 +140,7 @@ def transition(
         values=columns,
         detail=detail,
         failure=failure,
+        is_locked=True,
     )
 
 

@@ -9,12 +9,14 @@ from sqlalchemy import insert, select
 from headrace.model.deployment import Savepoint
 from headrace.model.job import SavepointContent
 from headrace.model.lifecycle import SAVEPOINT, SavepointState
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import savepoints as table
+from headrace.store.transitions import Transitions
 
 _ENTITY = "savepoint"
+_TRANSITIONS = Transitions(SAVEPOINT, table)
 
 
 def insert_savepoint(
@@ -89,6 +91,6 @@ def move(
     query = select(table.c.state).where(table.c.id == savepoint_id).with_for_update()
     source = tx.execute(query).scalar_one_or_none()
     values = {} if content is None else {"content": content}
-    return source is not None and transitions.move(
-        tx, SAVEPOINT, table, savepoint_id, source, target, actor=actor, values=values
+    return source is not None and _TRANSITIONS.apply(
+        tx, savepoint_id, source, target, actor=actor, values=values
     )

@@ -14,7 +14,7 @@ from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, NewSession, Session, SessionKind, Snapshot
 from headrace.model.statement import PendingHookCall
-from headrace.store import events, transitions
+from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
@@ -22,6 +22,7 @@ from headrace.store.records import record_to_columns, row_to_session, starts_wit
 from headrace.store.statements import results
 from headrace.store.streams.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
 from headrace.store.tables import OPEN_POOL, pending_hook_calls, sessions, snapshots, statements
+from headrace.store.transitions import Transitions
 
 
 def add_hook_calls(tx: Tx, session_id: str, statement_ids: Sequence[str]) -> None:
@@ -86,6 +87,7 @@ def discard_snapshot(tx: Tx, session_id: str) -> None:
 
 
 _ENTITY = "session"
+_TRANSITIONS = Transitions(SESSION, sessions)
 _INTERNAL = {
     *("next_ordinal", "token_hash", "results_location", "closing_since", "streams_generation"),
     *("link_process", "flight_host", "flight_secret"),
@@ -316,17 +318,8 @@ def transition(
     values = _values_on_entry(target, lease_seconds)
     optional = {"failure": failure, "driver": driver, "lost": lost}
     values |= {name: value for name, value in optional.items() if value is not None}
-    applied = transitions.move(
-        tx,
-        SESSION,
-        sessions,
-        session_id,
-        source,
-        target,
-        actor=actor,
-        values=values,
-        detail=detail,
-        failure=failure,
+    applied = _TRANSITIONS.apply(
+        tx, session_id, source, target, actor=actor, values=values, detail=detail, failure=failure
     )
     if applied and target in SESSION.terminal:
         discard_snapshot(tx, session_id)

@@ -29,14 +29,15 @@ from headrace.model.stream_query import (
     describe_end,
 )
 from headrace.model.text import new_id
-from headrace.store import catalog_intents, transitions
+from headrace.store import catalog_intents
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.streams import stream_queries
 from headrace.store.tables import stream_queries as table
+from headrace.store.transitions import Transitions
 
-"""States in which a driver works on the query, or will."""
+_TRANSITIONS = Transitions(STREAM, table)
 _REPORTED = STREAM.started | {StreamState.STOPPED, StreamState.FAILED}
 """States that a driver can report."""
 _ANSWERED = STREAM.started | {StreamState.STOPPING}
@@ -462,10 +463,8 @@ def _change(
     may_have_staged = query.spec.sink in STAGING_SINKS and columns.get("failures") != 0
     if target in STREAM.terminal and may_have_staged and not is_clean:
         catalog_intents.insert_sink_intent(tx, query, actor=actor)
-    transitions.move_locked(
+    _TRANSITIONS.apply(
         tx,
-        STREAM,
-        table,
         query.id,
         query.state,
         target,
@@ -473,6 +472,7 @@ def _change(
         values=columns,
         detail=detail,
         failure=failure,
+        is_locked=True,
     )
     return replace(query, state=target, last_batch=columns.get("last_batch", query.last_batch))
 
