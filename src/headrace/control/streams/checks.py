@@ -96,7 +96,7 @@ def check_create_stream(text: str, command: CreateStream) -> None:
 def check_create_sink(text: str, command: CreateSink) -> None:
     """Raise InvalidStatement unless a query can write to the sink."""
     check_locations(text, command.options)
-    if command.name.lower() in SINKS:
+    if find_sink(command.name).is_listed:
         raise _error(text, command.name, f"{command.name} is the name of a provider.")
     provider = _find_provider(text, command.provider)
     sink = ChosenSink(

@@ -16,15 +16,8 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.failures import InvalidStream, describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
-from headrace.driver.streams.jdbc_sink import with_driver
-from headrace.driver.streams.sinks import (
-    Target,
-    choose_mode,
-    encode_for_kafka,
-    find_table,
-    find_target,
-    prepare_rows,
-)
+from headrace.driver.streams.sink_writer import choose_mode
+from headrace.driver.streams.sinks import open_sink, prepare_rows
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.grammar.stream_statements import SaveStream
@@ -36,47 +29,20 @@ def check_batch(frame: DataFrame, spec: QuerySpec, command: SaveStream) -> DataF
 
     Raises InvalidStream and AnalysisException.
     """
-    target = find_target(spec, command)
-    if target.provider == "memory":
+    sink = open_sink(spec, command)
+    provider = sink.target.provider
+    if not sink.takes_batches:
         raise InvalidStream(
-            "The sink memory takes streams only, and the rows of the job are no stream. Write them"
-            " to a table: TO TABLE t"
+            f"The sink {provider} takes streams only, and the rows of the job are no stream."
+            " Write them to a table: TO TABLE t"
         )
-    mode = choose_mode(command, target.provider)
+    mode = choose_mode(command, provider)
     if mode is not OutputMode.APPEND:
         raise InvalidStream(
             f"OUTPUT MODE {mode} needs a stream, and the rows of the job are none. They are written"
             " once: leave out the output mode."
         )
-    return prepare_rows(frame, target)
-
-
-def write_batch(rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> None:
-    """Append rows, as `check_batch` returns them, to the sink of a query.
-
-    Raises InvalidStream and the errors of Spark.
-    """
-    target = find_target(desired.spec, command)
-    provider = target.provider
-    if provider in {"table", "iceberg"}:
-        table = find_table(rows.sparkSession, command, target)
-        table.append(table.prepare(rows, target.partitioned_on))
-        return
-    options = dict(target.options)
-    if provider == "kafka":
-        rows, options = encode_for_kafka(rows, options)
-    if provider == "jdbc":
-        options = with_driver(options)
-    _save(rows, desired.spec, target, options)
-
-
-def _save(rows: DataFrame, spec: QuerySpec, target: Target, options: dict[str, str]) -> None:
-    writer = rows.write.format(target.provider).mode("append").options(**options)
-    if target.partitioned_on:
-        writer = writer.partitionBy(*target.partitioned_on)
-    if spec.path is not None:
-        writer = writer.option("path", spec.path)
-    writer.save()
+    return prepare_rows(frame, sink)
 
 
 _POOL = "headrace-streams"
@@ -167,7 +133,7 @@ class BatchRun:
         use_stream_pool(session)
         session.sparkContext.addJobTag(self.run_id)
         try:
-            write_batch(self._rows, self._desired, self._command)
+            open_sink(self._desired.spec, self._command).append(self._rows)
         finally:
             session.sparkContext.removeJobTag(self.run_id)
         if marker is not None:

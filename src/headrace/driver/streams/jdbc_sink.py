@@ -15,16 +15,19 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.file_sink import find_last_planned
+from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, make_writer
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.grammar.stream_statements import SaveStream
@@ -132,17 +135,6 @@ class StagingTables:
             if match is not None and rows.getString("TABLE_TYPE").endswith("TABLE"):
                 epochs.add(int(match[1]))
         return sorted(epochs)
-
-
-def drop_all_staging(session: SparkSession, options: Mapping[str, str], query_id: str) -> None:
-    """Drop the staging tables of all drivers of a query that has ended. Raises Py4JJavaError.
-
-    Args:
-        options: Options of the sink.
-    """
-    options = with_driver(options)
-    with Connections(session, options).open() as connection:
-        StagingTables(options["dbtable"], query_id).drop_all(connection)
 
 
 LEDGER = "headrace_ledger"
@@ -266,3 +258,52 @@ class JdbcSink:
 
     def _save(self, rows: DataFrame, table: str, mode: str) -> None:
         rows.write.format("jdbc").options(**{**self._options, "dbtable": table}).mode(mode).save()
+
+
+class JdbcSinkWriter(SinkWriter):
+    """Writes each batch and its number in one transaction of a database."""
+
+    def check(self, rows: DataFrame) -> None:
+        _check_driver(rows.sparkSession, with_driver(self.target.options))
+
+    def encode(self, rows: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+        return rows, with_driver(self.target.options)
+
+    def prepare(self, rows: DataFrame, run: SinkRun) -> Callable[[], StreamingQuery]:
+        session, writer = rows.sparkSession, make_writer(rows, run)
+
+        def start() -> StreamingQuery:
+            planned = find_last_planned(session, run.desired.spec)
+            sink = JdbcSink(self.target.options, run.desired, run.epoch, planned=planned)
+            sink.clear(session)
+            query = writer.foreachBatch(run.errors.watch(sink.write)).start()
+            sink.bind(query.id)
+            return query
+
+        return start
+
+    def clear(self, session: SparkSession, query_id: str) -> None:
+        """Drop the staging tables of all drivers of the query. Raises Py4JJavaError."""
+        options = with_driver(self.target.options)
+        with Connections(session, options).open() as connection:
+            StagingTables(options["dbtable"], query_id).drop_all(connection)
+
+
+def _check_driver(session: SparkSession, options: Mapping[str, str]) -> None:
+    """Raise InvalidStream if the session lacks the class of a database's driver.
+
+    Args:
+        options: Options of the sink, see `with_driver`.
+    """
+    try:
+        Connections(session, options)
+    except Py4JJavaError as error:
+        database = ":".join(options["url"].split(":")[:2])
+        needed = options.get("driver")
+        reason = f"the class {needed} is missing" if needed else "no driver accepts the URL"
+        advice = "" if needed else " Name the class of the driver with the option driver."
+        raise InvalidStream(
+            f"The session cannot write to {database}, because {reason}.{advice} Add the jar of the"
+            " database's driver to spark.jars, or its package to spark.jars.packages, in the"
+            " configuration of the profile or of a new session."
+        ) from error

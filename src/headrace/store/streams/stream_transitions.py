@@ -17,7 +17,7 @@ from headrace.errors import DriverLost, SessionClosed, SessionFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STREAM, StatementState, StreamState
 from headrace.model.session import DriverLease
-from headrace.model.stream_providers import STAGING_SINKS
+from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     CLAIMED_REASONS,
@@ -460,7 +460,7 @@ def _change(
             columns["started_at"] = clock()
     if target is not StreamState.BACKING_OFF:
         columns["retry_at"] = None
-    may_have_staged = query.spec.sink in STAGING_SINKS and columns.get("failures") != 0
+    may_have_staged = find_sink(query.spec.sink).stages_batches and columns.get("failures") != 0
     if target in STREAM.terminal and may_have_staged and not is_clean:
         catalog_intents.insert_sink_intent(tx, query, actor=actor)
     _TRANSITIONS.apply(
