@@ -102,5 +102,5 @@ def test_a_query_reads_the_source_and_writes_to_the_sink_of_a_package(
     save = f"SAVE STREAM ticking TO spool TRIGGER ONCE OPTIONS ('folder' = '{out}')"
     finish(start(save, STREAM))
 
-    lines = [line for file in (out / "0").glob("*.json") for line in file.open()]
+    lines = [line for file in (out / "0").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["tick"] for line in lines) == [0, 1, 2]
