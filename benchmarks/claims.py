@@ -12,10 +12,10 @@ import psycopg
 from tests.support.postgres import running_server
 
 from benchmarks.measure import Sample, interleaved
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers
 from headrace.store.statements import statement_transitions, statements

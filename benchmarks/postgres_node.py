@@ -18,10 +18,10 @@ from benchmarks.measure import Sample
 from benchmarks.peers.headrace_node import MAX_WAITING, NodeClient, node_process
 from headrace.control.sessions.launch_request import hash_token
 from headrace.driver.link import POLL_SECONDS
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.messages import LINK_PREFIX, Poll
 from headrace.model.session import DriverLease, NewSession
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers
 

@@ -18,6 +18,7 @@ from headrace.control.context import NodeContext
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.retention import Retention
 from headrace.errors import InvalidRequest, InvalidSetting
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import (
@@ -27,7 +28,6 @@ from headrace.model.stream_query import (
     QueryProgress,
     QuerySpec,
 )
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import events, nodes, transactions
 from headrace.store.clock import clock

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.control.policy import (
@@ -101,8 +101,9 @@ def test_a_service_hides_the_objects_of_others(node: InProcessNode) -> None:
 
 
 def test_events_and_views_show_a_user_its_own_and_an_administrator_all(
-    node: InProcessNode,
+    start_node: StartNode,
 ) -> None:
+    node = start_node()
     first = node.node.events.last(USER)
     own = node.node.statements.submit(USER, StatementSpec(text="SELECT 1"))
     node.node.statements.submit(OTHER, StatementSpec(text="SELECT 1"))

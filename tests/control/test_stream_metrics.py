@@ -11,9 +11,9 @@ from tests.support.store import running_session
 
 from headrace.control import metrics
 from headrace.control.metrics import StoreMetrics
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import NewStreamQuery, QueryProgress, QueryReport, QuerySpec
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.streams import stream_progress, stream_queries, stream_transitions
 

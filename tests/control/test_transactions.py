@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import text
 from tests.support.in_process_node import StartNode
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged
 
 

@@ -8,10 +8,10 @@ from tests.support.store import INLINE, LOST, OWNER, set_present_since
 
 from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.errors import SessionEnded
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database

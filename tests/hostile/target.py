@@ -18,9 +18,9 @@ from tests.support.node_client import NodeClient
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Bootstrap
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged, TableWrite
 
 ROOT = Path(__file__).parents[2]

@@ -20,8 +20,8 @@ from tests.hostile.forgeries import Forger
 from tests.hostile.target import Target
 
 from headrace.frontends.drivers.link import CALLS
+from headrace.model.ids import new_id
 from headrace.model.messages import LINK_PREFIX
-from headrace.model.text import new_id
 
 REFUSALS = {400, 401, 404, 409, 413}
 EXAMPLES = 40

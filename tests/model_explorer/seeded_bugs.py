@@ -22,9 +22,9 @@ from tests.model_explorer.scenarios import (
     Scenario,
 )
 
-from headrace.store import transactions
 from headrace.store.statements import locks, statement_transitions
 from headrace.store.streams import stream_transitions, views
+from headrace.store.transitions import Transitions
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ SEEDED_BUGS = (
     ),
     SeededBug(
         "a repeated step takes a table transaction back",
-        transactions.advance,
-        "if cannot_commit or not TRANSACTION.allows(source, target):",
-        "if cannot_commit:",
+        Transitions.apply,
+        "is_allowed = self.lifecycle.allows(source, target)",
+        "is_allowed = True",
         TABLE_REPORTS,
         "a repeated report changed transactions.state from",
     ),

@@ -18,8 +18,8 @@ from pyarrow import flight
 from tests.support.made_results import spark_schema
 
 from headrace.errors import InvalidResult, ResultsUnavailable
+from headrace.model.ids import new_id
 from headrace.model.result import Disposition, ResultHolder, ResultInfo
-from headrace.model.text import new_id
 from headrace.results.flight_tickets import MAX_BODY_BYTES
 from headrace.results.held_rows import HeldRows
 from headrace.results.layout import build_stored_schema

@@ -20,9 +20,9 @@ from tests.support.store import INLINE, new_session, new_statement, running_sess
 from tests.support.waiting import wait_until
 
 from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.statements import statement_transitions, statements
 

@@ -18,11 +18,11 @@ from tests.support.shared_services import shared
 
 from headrace.errors import DriverLost
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STATEMENT, Lifecycle, S, SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store import nodes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx

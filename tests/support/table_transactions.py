@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.support.store import LOST, new_statement, running_session
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import transactions
 from headrace.store.database import Database

@@ -14,6 +14,7 @@ from tests.support.journal import JournalLink
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.hooks import Hooks, StatementFacts
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.materialized_view import (
     CatalogIntent,
     IntentAction,
@@ -31,7 +32,6 @@ from headrace.model.messages import (
 )
 from headrace.model.result import ResultRequest
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
-from headrace.model.text import new_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,6 +9,7 @@ from typing import Any
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.materialized_view import (
     CatalogIntent,
@@ -25,7 +26,6 @@ from headrace.model.messages import (
     Intents,
     NewView,
 )
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged
 
 _numbers = count()

@@ -6,7 +6,7 @@ from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.policy import Shared, visible_owner
 from headrace.model.event import Event
-from headrace.model.text import looks_like_id
+from headrace.model.ids import looks_like_id
 from headrace.store import events
 
 

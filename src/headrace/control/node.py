@@ -63,9 +63,9 @@ from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import AwaitedEnds, WakeUps
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable, Unauthorized
 from headrace.files.private_files import write_private
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
-from headrace.model.text import new_id
 from headrace.store import nodes
 from headrace.store.database import Database, Tx
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.errors import TransactionNotFound
+from headrace.model.ids import looks_like_id
 from headrace.model.stream_query import PendingSink
-from headrace.model.text import looks_like_id
 from headrace.model.transaction import TransactionSummary
 from headrace.store import catalog_intents, transactions
 from headrace.store.database import Tx

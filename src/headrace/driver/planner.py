@@ -38,9 +38,9 @@ from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError
+from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 from headrace.model.session_options import CTAS_ATOMICITY, WRITES_ATOMICITY, Atomicity
-from headrace.model.text import new_id
 
 
 def plan_write(

@@ -10,7 +10,6 @@ import math
 import re
 from typing import Annotated, Any
 
-import uuid_utils
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 MAX_INTEGER = 2**31 - 1
@@ -121,16 +120,3 @@ JsonObject = Annotated[
     dict[str, JsonValue], Field(max_length=100_000), AfterValidator(check_finite)
 ]
 """A JSON object without NaN and infinity. A node limits its values with those of the message."""
-
-
-_PATTERN = re.compile(r"(st|se|tx|no|sq|de|mv|ci|jb|jv|jc|dp|sp|op)_[0-9a-f]{32}")
-
-
-def new_id(prefix: str) -> str:
-    """Return a new id, for example `st_019…`."""
-    return f"{prefix}_{uuid_utils.uuid7().hex}"
-
-
-def looks_like_id(text: str) -> bool:
-    """Return whether a text has the form of an id. Session names must not have it."""
-    return _PATTERN.fullmatch(text) is not None

@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import RowMapping, case, exists, insert, or_, select, update
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import CATALOG_INTENT, IntentState
 from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
 from headrace.model.messages import SinkIntent
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import PendingSink, StreamQuery
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx

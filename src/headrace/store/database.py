@@ -35,7 +35,7 @@ from headrace.store.notifications import EVENTS, Notifications
 from headrace.text.times import describe_duration
 
 if TYPE_CHECKING:
-    from headrace.store.notifications import Listener
+    from headrace.store.listener import Listener
 
 
 _LONGEST_SERIES = 8
@@ -425,7 +425,7 @@ class Database:
     def listen(self) -> None:
         """Receive the wake-ups of other nodes until `close`. A SQLite store has no other nodes."""
         if self._address is not None and self._listener is None:
-            from headrace.store.notifications import Listener  # noqa: PLC0415 - as in `open`
+            from headrace.store.listener import Listener  # noqa: PLC0415 - as in `open`
 
             self._listener = Listener(self._address, self.process, self.notifications)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, insert, or_, select, update
 
 from headrace.model.deployment import OperationLease
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import OPERATION, OperationState
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx

@@ -6,9 +6,9 @@ import httpx
 import pytest
 from tests.support.in_process_node import InProcessNode
 
+from headrace.model.ids import new_id
 from headrace.model.messages import MarkedQuery
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.model.text import new_id
 from headrace.store.streams import stream_queries
 
 

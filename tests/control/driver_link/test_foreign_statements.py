@@ -11,9 +11,9 @@ import pytest
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.statement import Progress
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged
 from headrace.store import transactions
 from headrace.store.statements import statements

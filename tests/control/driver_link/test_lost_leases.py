@@ -16,10 +16,10 @@ from headrace.control.driver_link import table_journal
 from headrace.errors import LeaseLost
 from headrace.frontends.drivers.link import CALLS
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import LINK_PREFIX, Poll
 from headrace.model.session import DriverLease
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged, TableWrite
 
 pytestmark = pytest.mark.finding("S2")

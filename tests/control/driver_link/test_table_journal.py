@@ -8,9 +8,9 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import JournalEntry
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged
 
 CTAS = "CREATE TABLE t AS SELECT 1 AS a"

@@ -14,10 +14,10 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
 from headrace.control.driver_link import assignments
+from headrace.model.ids import new_id
 from headrace.model.messages import Orders
 from headrace.model.session import DriverLease
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import takeovers
 from headrace.store.statements import statement_transitions, statements

@@ -11,9 +11,9 @@ from headrace.config.home import HomeLayout
 from headrace.control.host.home_ownership import IdleShutdown
 from headrace.files.file_locks import lock_file
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.statements import statement_transitions
 from headrace.store.streams import stream_queries, stream_transitions

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode
 
+from headrace.model.ids import new_id
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.model.text import new_id
 from headrace.store.jobs import jobs
 from headrace.store.streams import stream_queries
 from headrace.store.tables import jobs as jobs_table

@@ -7,8 +7,8 @@ from sqlalchemy import event
 from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction
+from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
-from headrace.model.text import new_id
 from headrace.store.jobs import job_changes, jobs
 
 _OWNER = "anonymous"

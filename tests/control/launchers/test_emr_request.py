@@ -19,8 +19,8 @@ from headrace.control.launchers.emr_serverless import (
 )
 from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
+from headrace.model.ids import new_id
 from headrace.model.messages import Bootstrap
-from headrace.model.text import new_id
 
 ARTIFACTS = RemoteArtifacts(
     entry="s3://b/drivers/1/entry.py",

@@ -13,8 +13,8 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.scripted_driver import ScriptedLauncher
 from tests.support.waiting import wait_until
 
+from headrace.model.ids import new_id
 from headrace.model.session import NewSession, SessionSpec
-from headrace.model.text import new_id
 from headrace.store import nodes
 from headrace.store.database import Database, Tx
 from headrace.store.sessions import sessions

@@ -11,9 +11,9 @@ from tests.support.waiting import wait_until
 from headrace.control.jobs.tasks import submit_task
 from headrace.control.launchers.base import DriverStatus, Handle
 from headrace.errors import DriverOnOtherHost
+from headrace.model.ids import new_id
 from headrace.model.job_messages import WriteManifests
 from headrace.model.lifecycle import TransactionState
-from headrace.model.text import new_id
 from headrace.model.transaction import Staged
 from headrace.store import nodes
 from headrace.store.clock import clock

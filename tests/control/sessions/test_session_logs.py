@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 from headrace.control.sessions.session_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
-from headrace.model.text import new_id
+from headrace.model.ids import new_id
 
 _QUICK = {"duration": "1s", "renew": "100ms", "sweep": "50ms"}
 

@@ -20,9 +20,9 @@ from tests.support.waiting import wait_until
 from headrace.control.context import NodeContext
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, SessionSpec
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers, warm_sessions
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 from tests.support.in_process_node import InProcessNode
 
+from headrace.model.ids import new_id
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
-from headrace.model.text import new_id
 from headrace.store.streams import stream_queries, stream_transitions
 
 

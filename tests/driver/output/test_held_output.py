@@ -11,8 +11,8 @@ from tests.support.results import Writer, read_rows
 
 from headrace.driver.output import write_result
 from headrace.driver.output.held_results import HeldResults
+from headrace.model.ids import new_id
 from headrace.model.result import Disposition, ResultHolder, ResultInfo, ResultReport
-from headrace.model.text import new_id
 from headrace.results.held_rows import HeldRows
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.output.write import OutputOptions
 from headrace.errors import ChunkNotFound, InvalidResult, ResultsUnavailable
+from headrace.model.ids import new_id
 from headrace.model.result import Disposition, ResultHolder, ResultInfo
-from headrace.model.text import new_id
 from headrace.results.flight_tickets import READ_CHUNK, make_token, read_token
 from headrace.results.held_rows import HeldRows
 from headrace.results.layout import build_client_schema, build_stored_schema

@@ -10,9 +10,9 @@ from tests.support.ctas import Crash, crash_before, fetch_rows, journal_entry
 from tests.support.view_link import ViewLink
 
 from headrace.errors import CatalogError, InvalidMaterializedView
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.materialized_view import IntentAction, SwitchedView
-from headrace.model.text import new_id
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
 

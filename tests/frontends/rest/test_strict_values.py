@@ -10,7 +10,7 @@ import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace.frontends.http import strict_json
-from headrace.model.text import new_id
+from headrace.model.ids import new_id
 
 pytestmark = pytest.mark.finding("S15")
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy import JSON, select, type_coerce, update
 from tests.support.store import INLINE, new_session, new_statement, running_session
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import (
     Disposition,
@@ -20,7 +21,6 @@ from headrace.model.result import (
 )
 from headrace.model.session import DriverLease, FlightAccess
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx

@@ -7,9 +7,9 @@ import pytest
 from headrace.errors import JobNameTaken
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, Job, JobAction
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
-from headrace.model.text import new_id
 from headrace.store import history, operations
 from headrace.store.database import Database, Tx
 from headrace.store.jobs import job_changes, jobs, savepoints

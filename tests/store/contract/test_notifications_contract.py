@@ -15,10 +15,10 @@ from tests.support.store import new_session, new_statement, running_session, wai
 from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store import events, nodes
 from headrace.store.database import Database
 from headrace.store.notifications import (

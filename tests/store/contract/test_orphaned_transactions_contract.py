@@ -11,9 +11,9 @@ from tests.support.table_transactions import STAGED, Creation
 
 from headrace.errors import TooManyTransactions
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.text import new_id
 from headrace.model.transaction import TransactionSummary
 from headrace.store import events, transactions
 from headrace.store.clock import clock

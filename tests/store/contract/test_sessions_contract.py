@@ -16,9 +16,9 @@ from tests.support.store import (
 )
 
 from headrace.errors import SessionNameExists
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionSpec
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.database import Database
 from headrace.store.sessions import lease_renewals, sessions, takeovers

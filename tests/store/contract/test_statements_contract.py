@@ -19,6 +19,7 @@ from tests.support.store import (
 
 from headrace.errors import SessionEnded, SessionNotFound, StatementNotFound
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import NewSession, SessionKind
@@ -29,7 +30,6 @@ from headrace.model.statement import (
     StatementSpec,
     StatementView,
 )
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Database

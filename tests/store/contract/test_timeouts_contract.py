@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import update
 from tests.support.store import new_statement, running_session
 
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
 from headrace.model.statement import CancelReason
-from headrace.model.text import new_id
 from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database

@@ -10,9 +10,9 @@ import pytest
 from tests.support.store import new_session, running_session
 
 from headrace.errors import SessionNameExists
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, NewSession, SessionKind, SessionSpec
-from headrace.model.text import new_id
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers, warm_sessions
 

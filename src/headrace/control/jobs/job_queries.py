@@ -9,10 +9,10 @@ from headrace.config.sections import JobSettings
 from headrace.control.jobs.places import JobPlaces, identity_of
 from headrace.model.deployment import Job, JobQuery, JobVersion, WrittenOutput
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
 from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.stream_query import EndReason, NewStreamQuery, QuerySpec, StreamQuery, Wanted
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.streams import stream_queries, stream_transitions

@@ -9,9 +9,9 @@ from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionConflict
 from headrace.model.deployment import Job, JobSession, JobVersion
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind, SessionSpec
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.statements import statements

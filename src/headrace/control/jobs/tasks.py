@@ -9,6 +9,7 @@ from headrace.control.jobs.job_sessions import open_check_session
 from headrace.control.jobs.places import JobPlaces, write_manifest_text
 from headrace.model.deployment import ChangeRecord, Job, JobAction, JobChange, JobVersion
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.job_messages import (
     CheckedJob,
     CheckedJobs,
@@ -24,7 +25,6 @@ from headrace.model.job_messages import (
 )
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import JOB_TASK, JOB_WRITE, NewStatement, StatementSpec
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs, savepoints
 from headrace.store.statements import statements

@@ -9,9 +9,9 @@ from headrace.control.caller import Caller
 from headrace.control.limits import check_sessions
 from headrace.control.policy import Action, OwnedBy, may
 from headrace.errors import SessionNotFound
+from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
-from headrace.model.text import looks_like_id, new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, warm_sessions
 from headrace.store.statements import limits

@@ -13,6 +13,7 @@ from headrace.control.policy import Action, Shared, require
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
+from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.request_fields import SessionFields
 from headrace.model.session import (
@@ -22,7 +23,6 @@ from headrace.model.session import (
     SessionSpec,
     is_session_name,
 )
-from headrace.model.text import looks_like_id, new_id
 from headrace.store.sessions import sessions
 
 

@@ -16,9 +16,9 @@ import time
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import close_session
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, Session, SessionSpec
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, warm_sessions
 

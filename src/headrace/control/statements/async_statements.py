@@ -17,9 +17,9 @@ from headrace.control.statements.service import RepeatableRequest, Statements
 from headrace.control.wake_ups import AwaitedEnds, WakeUps
 from headrace.control.worker_pool import Reads, ResultReads
 from headrace.errors import AlreadyEnded, HeadraceError
+from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.statement import Statement, StatementSpec
-from headrace.model.text import looks_like_id, new_id
 from headrace.store.database import Database
 from headrace.store.statements import statements
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.control.caller import Caller
 from headrace.control.policy import Action, may
 from headrace.errors import StatementNotFound
+from headrace.model.ids import looks_like_id
 from headrace.model.statement import Statement
-from headrace.model.text import looks_like_id
 from headrace.store.database import Tx
 from headrace.store.statements import statements
 

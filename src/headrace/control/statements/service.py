@@ -46,6 +46,7 @@ from headrace.files.places import check_has_no_password, is_below
 from headrace.grammar.materialized_views import MaterializedViewStatement, ViewAction
 from headrace.grammar.parse import Command, ParsedStatement, parse
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
@@ -60,7 +61,6 @@ from headrace.model.statement import (
     WaitingFor,
 )
 from headrace.model.stream_query import StreamQuery
-from headrace.model.text import new_id
 from headrace.results.reader import RowRange, Rows, find_next_offset, open_rows
 from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL

@@ -10,6 +10,7 @@ from headrace.control.caller import Caller
 from headrace.control.policy import Action, may
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_action import (
@@ -19,7 +20,6 @@ from headrace.model.stream_action import (
     suggest_action,
 )
 from headrace.model.stream_query import ADHOC_SCOPE, EndReason, StreamQuery
-from headrace.model.text import looks_like_id, new_id
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import sessions

@@ -27,11 +27,11 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
+from headrace.model.ids import new_id
 from headrace.model.session import Session, SessionView, Snapshot
 from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import ADHOC_SCOPE, DefinitionKind, NewStreamQuery, QuerySpec
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.streams import definitions, stream_queries

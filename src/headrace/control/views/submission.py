@@ -17,10 +17,10 @@ from headrace.grammar.materialized_views import (
 )
 from headrace.grammar.parse import Command
 from headrace.grammar.text import find_position
+from headrace.model.ids import new_id
 from headrace.model.materialized_view import AUTO_REFRESH_SINK, MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec, RefreshedView
-from headrace.model.text import new_id
 from headrace.store.database import Tx
 from headrace.store.streams import stream_queries, views
 from headrace.text.durations import parse_duration

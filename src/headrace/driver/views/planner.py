@@ -34,6 +34,7 @@ from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
+from headrace.model.ids import new_id
 from headrace.model.materialized_view import RowStorage, ViewRows, generation_name
 from headrace.model.messages import (
     Assignment,
@@ -41,7 +42,6 @@ from headrace.model.messages import (
     NewView,
 )
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
-from headrace.model.text import new_id
 
 VIEW_STATEMENTS = frozenset({CREATE_VIEW, REFRESH_VIEW})
 _BUSY_SECONDS = 1.0

@@ -19,8 +19,8 @@ from headrace.model.deployment import (
     JobChange,
 )
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import CHANGE, DEPLOYMENT, ChangeStep, DeploymentState
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx

@@ -15,10 +15,10 @@ from sqlalchemy.exc import IntegrityError
 from headrace.errors import JobNameTaken
 from headrace.model.deployment import Job, JobVersion, VersionOrigin, VersionSpec
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import JOB, JobState
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx

@@ -9,8 +9,8 @@ from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import DefinitionExists
+from headrace.model.ids import new_id
 from headrace.model.stream_query import Definition, DefinitionKind
-from headrace.model.text import new_id
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx

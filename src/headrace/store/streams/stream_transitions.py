@@ -15,6 +15,7 @@ from sqlalchemy import update
 
 from headrace.errors import DriverLost, SessionClosed, SessionFailed
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import STREAM, StatementState, StreamState
 from headrace.model.session import DriverLease
 from headrace.model.stream_providers import find_sink
@@ -28,7 +29,6 @@ from headrace.model.stream_query import (
     Wanted,
     describe_end,
 )
-from headrace.model.text import new_id
 from headrace.store import catalog_intents
 from headrace.store.clock import clock
 from headrace.store.database import Tx

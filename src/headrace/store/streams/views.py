@@ -14,9 +14,9 @@ from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import MaterializedViewExists
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import MATERIALIZED_VIEW, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView, ViewRows
-from headrace.model.text import new_id
 from headrace.store import events, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx

@@ -584,7 +584,10 @@ def _create_table_writes() -> None:
         sa.PrimaryKeyConstraint("number", name="table_writes_key"),
         sqlite_autoincrement=True,
     )
-    op.create_index("table_writes_by_location", "table_writes", ["location"])
+    # An entry of a B-tree has at most 2,704 bytes, and a location can be longer.
+    op.create_index(
+        "table_writes_by_location", "table_writes", ["location"], postgresql_using="hash"
+    )
     op.create_index("table_writes_by_statement", "table_writes", ["statement_id"])
 
 

@@ -1,0 +1,19 @@
+"""Identifiers: a prefix for the entity and a UUIDv7 in hex, so that ids sort by creation time."""
+
+from __future__ import annotations
+
+import re
+
+import uuid_utils
+
+_PATTERN = re.compile(r"(st|se|tx|no|sq|de|mv|ci|jb|jv|jc|dp|sp|op)_[0-9a-f]{32}")
+
+
+def new_id(prefix: str) -> str:
+    """Return a new id, for example `st_019…`."""
+    return f"{prefix}_{uuid_utils.uuid7().hex}"
+
+
+def looks_like_id(text: str) -> bool:
+    """Return whether a text has the form of an id. Session names must not have it."""
+    return _PATTERN.fullmatch(text) is not None
