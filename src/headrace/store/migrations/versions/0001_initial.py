@@ -608,7 +608,12 @@ def _create_store_catalog() -> None:
 def _create_snapshots() -> None:
     op.create_table(
         "snapshots",
-        sa.Column("session_id", _ID, sa.ForeignKey("sessions.id"), nullable=False),
+        sa.Column(
+            "session_id",
+            _ID,
+            sa.ForeignKey("sessions.id", name="snapshots_session_id_exists"),
+            nullable=False,
+        ),
         sa.Column("snapshot", sa.JSON, nullable=False),
         sa.Column("taken_at", _INSTANT, nullable=False),
         sa.PrimaryKeyConstraint("session_id", name="snapshots_key"),
@@ -619,7 +624,12 @@ def _create_statements() -> None:
     op.create_table(
         "statements",
         sa.Column("id", _ID, nullable=False),
-        sa.Column("session_id", _ID, sa.ForeignKey("sessions.id"), nullable=False),
+        sa.Column(
+            "session_id",
+            _ID,
+            sa.ForeignKey("sessions.id", name="statements_session_id_exists"),
+            nullable=False,
+        ),
         sa.Column("ordinal", sa.Integer, nullable=False),
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
@@ -688,8 +698,18 @@ def _create_statements() -> None:
 def _create_pending_hook_calls() -> None:
     op.create_table(
         "pending_hook_calls",
-        sa.Column("statement_id", _ID, sa.ForeignKey("statements.id"), nullable=False),
-        sa.Column("session_id", _ID, sa.ForeignKey("sessions.id"), nullable=False),
+        sa.Column(
+            "statement_id",
+            _ID,
+            sa.ForeignKey("statements.id", name="pending_hook_calls_statement_id_exists"),
+            nullable=False,
+        ),
+        sa.Column(
+            "session_id",
+            _ID,
+            sa.ForeignKey("sessions.id", name="pending_hook_calls_session_id_exists"),
+            nullable=False,
+        ),
         sa.PrimaryKeyConstraint("statement_id", name="pending_hook_calls_key"),
     )
     op.create_index("pending_hook_calls_by_session", "pending_hook_calls", ["session_id"])
@@ -698,7 +718,12 @@ def _create_pending_hook_calls() -> None:
 def _create_results() -> None:
     op.create_table(
         "results",
-        sa.Column("statement_id", _ID, sa.ForeignKey("statements.id"), nullable=False),
+        sa.Column(
+            "statement_id",
+            _ID,
+            sa.ForeignKey("statements.id", name="results_statement_id_exists"),
+            nullable=False,
+        ),
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("disposition", sa.String(16), nullable=False),
         sa.Column("spark_schema", sa.JSON, nullable=False),
@@ -725,8 +750,18 @@ def _create_transactions() -> None:
     op.create_table(
         "transactions",
         sa.Column("id", _ID, nullable=False),
-        sa.Column("statement_id", _ID, sa.ForeignKey("statements.id"), nullable=False),
-        sa.Column("session_id", _ID, sa.ForeignKey("sessions.id"), nullable=False),
+        sa.Column(
+            "statement_id",
+            _ID,
+            sa.ForeignKey("statements.id", name="transactions_statement_id_exists"),
+            nullable=False,
+        ),
+        sa.Column(
+            "session_id",
+            _ID,
+            sa.ForeignKey("sessions.id", name="transactions_session_id_exists"),
+            nullable=False,
+        ),
         sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("catalog", sa.Text, nullable=False),
