@@ -50,7 +50,7 @@ test:
 	@scripts/setup-prometheus
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m headrace.control.host.class_archive
-	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
+	.venv/bin/pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 chaos:
 	@scripts/setup test

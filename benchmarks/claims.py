@@ -16,8 +16,9 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 
 FEW, MANY = 1_000, 1_000_000
 ACTOR = "bench"

@@ -14,8 +14,8 @@ import psutil
 from benchmarks.measure import Sample, interleaved
 from benchmarks.peers.processes import environment
 from headrace.client.http import Client
-from headrace.home import HomeLayout
-from headrace.node_file import read_node_file
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import read_node_file
 
 BARE = "a bare PySpark process"
 KEPT_HOME = "`headrace sql`, a home that was used before"

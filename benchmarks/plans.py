@@ -10,15 +10,14 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import Sample
+from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
-from headrace.control.jobs.drafts import read_drafts
+from headrace.control.jobs.drafts import PlanRequest, SourceText, read_drafts
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.jobs.requests import PlanRequest, SourceText
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import JobState
-from headrace.settings import Settings
-from headrace.store import job_changes, jobs
 from headrace.store.database import Database
+from headrace.store.jobs import job_changes, jobs
 
 JOBS = 1000
 _OWNER = "bench"

@@ -22,8 +22,8 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.messages import LINK_PREFIX, Poll
 from headrace.model.session import DriverLease, NewSession
-from headrace.store import sessions, takeovers
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
 
 SESSIONS = 1_000
 _STATEMENTS = 16

@@ -12,9 +12,9 @@ import reference_introductions as introductions
 from pydantic import BaseModel
 from reference_text import NONE, attribute_docs, class_definitions, code, sentence, table
 
-from headrace.api.http.openapi import COMMON_ERRORS
-from headrace.api.http.schemas import MAX_INTEGER
-from headrace.durations import DURATION_FORMAT, LONGEST_DURATION, format_duration
+from headrace.frontends.openapi import COMMON_ERRORS
+from headrace.frontends.rest.schemas import MAX_INTEGER
+from headrace.text.durations import DURATION_FORMAT, LONGEST_DURATION, format_duration
 
 Json = dict[str, Any]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = [
     "tests.support.run_cleanup",
+    "tests.support.group_times",
     "tests.support.store",
     "tests.support.in_process_node",
 ]

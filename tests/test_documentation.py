@@ -13,14 +13,14 @@ import click
 import pytest
 
 from headrace.cli.main import headrace
-from headrace.cli.options import parse_pairs
-from headrace.cli.session_option import SessionOption
+from headrace.cli.support.options import parse_pairs
+from headrace.cli.support.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
 from headrace.driver.writes import detect, dml
-from headrace.model.lifecycle import StreamState
-from headrace.model.stream_action import Answer, StreamAction, answer_action
+from headrace.model.lifecycle import StreamAction, StreamState
+from headrace.model.statement import WaitCode
+from headrace.model.stream_action import Answer, answer_action
 from headrace.model.stream_query import EndReason, StreamQuery, Wanted
-from headrace.model.waiting_for import WaitCode
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

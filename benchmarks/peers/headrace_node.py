@@ -142,7 +142,7 @@ def node_process(
     node_file = home / "node.json"
     try:
         with process_group(
-            [sys.executable, "-m", "headrace.api", "--port", "0", "--no-auth"], home, env
+            [sys.executable, "-m", "headrace.frontends", "--port", "0", "--no-auth"], home, env
         ) as process:
             wait_for(node_file.exists, process, "the node")
             yield NodeClient(json.loads(node_file.read_text())["address"], process.pid), process

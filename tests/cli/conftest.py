@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 from tests.cli.scripted_node import ScriptedNode
 
-from headrace.cli import discovery
 from headrace.cli.main import headrace as program
+from headrace.cli.support import discovery
 
 COMMAND = [sys.executable, "-m", "headrace.cli"]
 CompletedCommand = subprocess.CompletedProcess[str]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.support.other_user import give_to_other_user
 
-from headrace import settings, settings_sections
-from headrace.cli import config, discovery
-from headrace.cli.config import load_config
+from headrace.cli.support import config, discovery
+from headrace.cli.support.config import load_config
+from headrace.config import sections, settings
 from headrace.errors import InvalidSetting
 
 
@@ -22,7 +22,7 @@ def test_keys_and_defaults_equal_those_of_the_node_settings() -> None:
     for key in ("server", "token", "format"):
         assert fields[key].default is None
     assert fields["home"].default == config.DEFAULT_HOME
-    assert f"http://127.0.0.1:{settings_sections.DEFAULT_PORT}" == discovery.DEFAULT_ADDRESS
+    assert f"http://127.0.0.1:{sections.DEFAULT_PORT}" == discovery.DEFAULT_ADDRESS
 
 
 def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:

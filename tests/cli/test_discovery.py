@@ -12,11 +12,11 @@ from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 from tests.support.other_user import give_to_other_user
 
-from headrace.cli import discovery
-from headrace.cli.config import ClientConfig
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.node_file import NodeFile
+from headrace.cli.support import discovery
+from headrace.cli.support.config import ClientConfig
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import NodeFile
+from headrace.files.file_locks import lock_file
 
 LIST = ["session", "list", "--format", "json"]
 

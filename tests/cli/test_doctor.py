@@ -10,7 +10,7 @@ from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
 from headrace.cli import doctor
-from headrace.extras import install_command
+from headrace.config.extras import install_command
 
 
 def test_a_working_installation_passes_all_checks(

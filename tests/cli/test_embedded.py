@@ -13,8 +13,8 @@ import pytest
 from tests.cli.conftest import COMMAND, CompletedCommand
 from tests.support.waiting import wait_until
 
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
+from headrace.files.file_locks import lock_file
 
 LIST = [*COMMAND, "session", "list", "--server", "embedded", "--format", "json"]
 

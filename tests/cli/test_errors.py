@@ -5,9 +5,9 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.errors import ErrorPrinter, format_excerpt
 from headrace.cli.output.text import display_width
-from headrace.cli.script import Source, split_sources
+from headrace.cli.support.errors import ErrorPrinter, format_excerpt
+from headrace.cli.support.script import Source, split_sources
 from headrace.errors import HeadraceError, InvalidText, Position
 
 

@@ -14,7 +14,7 @@ from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.cli.scripted_node import ScriptedNode
 
 from headrace.cli.output.text import display_width
-from headrace.cli.readable import shorten_ids
+from headrace.cli.support.readable import shorten_ids
 
 pytestmark = pytest.mark.finding("U7")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.options import parse_pairs, parse_parameters, parse_seconds
+from headrace.cli.support.options import parse_pairs, parse_parameters, parse_seconds
 from headrace.errors import InvalidRequest
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
-from headrace.cli import follow
+from headrace.cli.support import follow
 
 
 def test_a_submit_that_is_repeated_runs_once(node: ScriptedNode, headrace: RunHeadrace) -> None:

@@ -13,9 +13,9 @@ from tests.cli.scripted_node import ScriptedNode
 from tests.cli.test_discovery import describe_node, node_of_home
 from tests.support.other_user import give_to_other_user
 
-from headrace.cli.config import ClientConfig
-from headrace.cli.parent_home import find_parent_home
-from headrace.home import HomeLayout
+from headrace.cli.support.config import ClientConfig
+from headrace.cli.support.discovery import find_parent_home
+from headrace.config.home import HomeLayout
 
 pytestmark = pytest.mark.finding("U15")
 

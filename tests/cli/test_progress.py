@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.progress import describe_progress
+from headrace.cli.support.progress import describe_progress
 
 
 @pytest.mark.finding("U14")

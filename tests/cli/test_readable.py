@@ -11,17 +11,17 @@ from typing import Any, get_args
 
 import pytest
 
-import headrace.api.http
 import headrace.cli
-from headrace.api.http.schemas import ResponseModel
-from headrace.cli.home_processes import describe_processes
-from headrace.cli.listing import ListColumn, _make_column
-from headrace.cli.readable import (
+import headrace.frontends.rest
+from headrace.cli.support.home_processes import describe_processes
+from headrace.cli.support.listing import ListColumn, _make_column
+from headrace.cli.support.readable import (
     describe_session,
     format_age_of,
     format_remaining,
     is_time_field,
 )
+from headrace.frontends.rest.schemas import ResponseModel
 
 LENGTH = r"(\d+ s|\d+ min( \d+ s)?|\d+ h( \d+ min)?|\d+ d( \d+ h)?)"
 """A length of time in a list."""
@@ -84,7 +84,7 @@ def test_every_list_shows_times_in_one_format() -> None:
 
 
 def test_all_instants_of_the_api_are_shown_as_times() -> None:
-    list(import_all(headrace.api.http))
+    list(import_all(headrace.frontends.rest))
     instants = {
         name
         for model in ResponseModel.__subclasses__()

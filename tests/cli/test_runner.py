@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.runner import RunOptions, needs_session, runs_in_pool
-from headrace.cli.script import Source, split_sources
+from headrace.cli.support.runner import RunOptions, needs_session, runs_in_pool
+from headrace.cli.support.script import Source, split_sources
 
 
 @pytest.mark.parametrize(

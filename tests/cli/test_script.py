@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.script import Source, read_sources, split_sources
+from headrace.cli.support.script import Source, read_sources, split_sources
 from headrace.errors import EmptyStatement, InvalidRequest, InvalidText
 
 

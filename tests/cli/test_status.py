@@ -6,7 +6,7 @@ import pytest
 from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
-from headrace.cli import discovery
+from headrace.cli.support import discovery
 
 
 @pytest.mark.finding("U1")

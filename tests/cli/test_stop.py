@@ -22,14 +22,14 @@ from tests.support.small_driver import write_small_driver
 from tests.support.store import running_session
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
 from headrace.control import host_shutdown
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
 from headrace.control.launchers.process_group import ProcessGroup
-from headrace.control.sessions import driver_ends
+from headrace.control.sessions import takeover
 from headrace.errors import LaunchFailed
-from headrace.home import HomeLayout
-from headrace.store import sessions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
 
 _SESSION = f"se_{'0' * 32}"
 _SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -168,7 +168,7 @@ def test_a_process_that_does_not_end_is_named(
 def test_a_driver_has_ended_although_its_backend_does_not_answer(
     tmp_path: Path, stray_driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_ends, "_CLOSE_SECONDS", 0.0)
+    monkeypatch.setattr(takeover, "_CLOSE_SECONDS", 0.0)
     settings = make_settings(tmp_path, lease={"duration": "1s", "renew": "500ms"})
     with closing(Database.open(settings.store_url)) as store:
         store.migrate()

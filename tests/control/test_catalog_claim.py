@@ -12,14 +12,14 @@ from tests.support.in_process_node import make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
 from tests.support.waiting import wait_until
 
+from headrace.config.settings import Settings
 from headrace.control.catalog_claim import identify_catalog
 from headrace.control.host import process_identity
 from headrace.control.node import Node
-from headrace.control.sessions.local_parts import LocalParts
+from headrace.control.sessions.early_launch import LocalParts
 from headrace.errors import CatalogMismatch
 from headrace.model.catalog import CatalogRecord
 from headrace.model.lifecycle import NodeState
-from headrace.settings import Settings
 from headrace.store import catalog_record, nodes
 from headrace.store.database import Database
 

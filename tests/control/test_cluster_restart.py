@@ -9,7 +9,7 @@ from tests.support.in_process_node import make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
 from tests.support.waiting import wait_until
 
-from headrace.settings import Settings
+from headrace.config.settings import Settings
 
 _SESSIONS = 30
 _POLLS = 5

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
-from headrace.conf_policy import ConfPolicy, find_refusal, list_rules
+from headrace.config.conf_policy import ConfPolicy, find_refusal, list_rules
 from headrace.control.caller import ANONYMOUS, Caller
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.support.store import new_statement, running_session
 
+from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
 from headrace.control.expiry import Expiry
 from headrace.model.lifecycle import StatementState
-from headrace.settings import Settings
-from headrace.store import statements
 from headrace.store.database import Database
+from headrace.store.statements import statements
 
 
 @pytest.mark.parametrize(

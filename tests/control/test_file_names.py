@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.control.file_names import to_file_name
+from headrace.control.places import to_file_name
 
 NAMES = st.one_of(st.text(min_size=1), st.sampled_from([".", "..", "a/b", "%2E", "../x"]))
 

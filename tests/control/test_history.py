@@ -11,48 +11,43 @@ from sqlalchemy import Table, func, insert, select, update
 from tests.support.in_process_node import make_settings
 from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
 
+from headrace.config.settings import load
 from headrace.control import history as history_module
-from headrace.control.caller import Caller
+from headrace.control.caller import Caller, Role
 from headrace.control.context import NodeContext
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.retention import Retention
 from headrace.errors import InvalidRequest, InvalidSetting
-from headrace.model.definition import Definition, DefinitionKind
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.stream_query import NewStreamQuery, QueryProgress, QuerySpec
-from headrace.model.transaction import Staged, Transaction
-from headrace.settings import load
-from headrace.store import (
-    definitions,
-    events,
-    idempotency,
-    nodes,
-    pending_hook_calls,
-    results,
-    sessions,
-    statement_transitions,
-    stream_progress,
-    stream_queries,
-    stream_transitions,
-    transactions,
+from headrace.model.stream_query import (
+    Definition,
+    DefinitionKind,
+    NewStreamQuery,
+    QueryProgress,
+    QuerySpec,
 )
+from headrace.model.transaction import Staged, Transaction
+from headrace.store import events, nodes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.job_tables import jobs as jobs_table
-from headrace.store.stream_tables import definitions as definitions_table
-from headrace.store.stream_tables import stream_progress as stream_progress_table
-from headrace.store.stream_tables import stream_queries as stream_queries_table
+from headrace.store.sessions import sessions
+from headrace.store.statements import idempotency, results, statement_transitions
+from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
+from headrace.store.tables import definitions as definitions_table
 from headrace.store.tables import events as events_table
 from headrace.store.tables import idempotency as idempotency_table
+from headrace.store.tables import jobs as jobs_table
 from headrace.store.tables import nodes as nodes_table
 from headrace.store.tables import sessions as sessions_table
 from headrace.store.tables import statements as statements_table
+from headrace.store.tables import stream_progress as stream_progress_table
+from headrace.store.tables import stream_queries as stream_queries_table
 from headrace.store.tables import transactions as transactions_table
 
 DAY = 24 * 3600.0
-CALLER = Caller(OWNER)
+CALLER = Caller(OWNER, frozenset({Role.ADMIN}))
 STAGED = Staged(kind="session", catalog="c", identity="here", target="`d`.`t`", record={})
 
 
@@ -165,7 +160,7 @@ def test_recent_and_live_rows_and_rows_that_others_need_are_kept(
     # The next driver must still call its hooks.
     with_hook = new_statement(store, lease.session_id, StatementState.FAILED)
     with store.write("test") as tx:
-        pending_hook_calls.add(tx, lease.session_id, [with_hook])
+        sessions.add_hook_calls(tx, lease.session_id, [with_hook])
     kept |= {with_result, in_doubt, with_hook}
     old_session = new_session(store)
     new_statement(store, old_session, StatementState.FAILED)
@@ -185,7 +180,7 @@ def test_recent_and_live_rows_and_rows_that_others_need_are_kept(
     _advance(store, lease, table, TransactionState.ABORTING, TransactionState.ABORTED)
     with store.write("test") as tx:
         results.mark_gone(tx, with_result)
-        pending_hook_calls.remove(tx, lease.session_id)
+        sessions.remove_hook_calls(tx, lease.session_id)
     _history(store, tmp_path).run()
     assert _ids(store, statements_table) == kept - {with_result, in_doubt, with_hook}
 
@@ -360,7 +355,7 @@ def test_a_purge_deletes_what_its_dry_run_has_counted(store: Database, tmp_path:
     _close(store, recent)
     purge = _make_purge(store, tmp_path)
 
-    counted = purge.count(timedelta(days=7))
+    counted = purge.count(CALLER, timedelta(days=7))
     assert _ids(store, statements_table) > {live, kept, with_result}
     deleted = purge.purge(CALLER, timedelta(days=7))
 
@@ -371,7 +366,7 @@ def test_a_purge_deletes_what_its_dry_run_has_counted(store: Database, tmp_path:
     assert not deleted.more
     assert _ids(store, statements_table) == {live, kept}
     assert _ids(store, sessions_table) == {recent, lease.session_id}
-    assert set(purge.count(timedelta(days=7)).counts.values()) == {0}
+    assert set(purge.count(CALLER, timedelta(days=7)).counts.values()) == {0}
 
 
 def test_a_purge_stops_when_its_time_is_over_and_continues_with_the_next(
@@ -428,7 +423,7 @@ def test_the_last_queries_of_a_job_stay_as_long_as_the_job(store: Database, tmp_
         tx.execute(insert(jobs_table).values(**times), row)
     _age(store, 8)
     purge = _make_purge(store, tmp_path)
-    assert purge.count(timedelta(days=7)).counts["streams"] == 1
+    assert purge.count(CALLER, timedelta(days=7)).counts["streams"] == 1
     purge.purge(CALLER, timedelta(days=7))
     assert _ids(store, stream_queries_table) == {"sq_2", "sq_3"}
 
@@ -436,6 +431,6 @@ def test_the_last_queries_of_a_job_stay_as_long_as_the_job(store: Database, tmp_
 def test_a_purge_of_everything_is_refused(store: Database, tmp_path: Path) -> None:
     purge = _make_purge(store, tmp_path)
     with pytest.raises(InvalidRequest, match="above 0"):
-        purge.count(timedelta())
+        purge.count(CALLER, timedelta())
     with pytest.raises(InvalidRequest, match="above 0"):
         purge.purge(CALLER, timedelta())

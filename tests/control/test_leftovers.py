@@ -15,11 +15,11 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
 from headrace.control import periodic_tasks, retention
-from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.launchers.bootstrap_files import TemporaryFolders
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
-from headrace.home import HomeLayout
 from headrace.store.clock import clock
 from headrace.store.tables import results, statements
 

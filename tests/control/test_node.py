@@ -10,9 +10,9 @@ import pytest
 from tests.support.in_process_node import make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
 
+from headrace.config.settings import Settings
 from headrace.control.node import Node
 from headrace.errors import StoreUnavailable
-from headrace.settings import Settings
 from headrace.store import nodes
 
 

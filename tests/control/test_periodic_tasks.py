@@ -12,12 +12,12 @@ import pytest
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
+from headrace.config.settings import Settings
 from headrace.control import periodic_tasks
 from headrace.control.context import NodeContext
 from headrace.control.expiry import Expiry
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.errors import NodeNotReady, StoreUnavailable
-from headrace.settings import Settings
 from headrace.store.database import Database
 
 

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 from headrace.control.retention import Retention
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
-from headrace.store import results
+from headrace.store.statements import results
 
 pytestmark = pytest.mark.finding("S4")
 

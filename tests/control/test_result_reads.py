@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from headrace.control.result_reads import _SESSION_READS, ResultReads, _HeldReads
+from headrace.control.worker_pool import _SESSION_READS, ResultReads, _HeldReads
 from headrace.errors import ResultsUnavailable
 from headrace.model.result import ResultHolder
 from headrace.model.statement import Statement

@@ -14,8 +14,8 @@ from headrace.control.metrics import StoreMetrics
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import NewStreamQuery, QueryProgress, QueryReport, QuerySpec
-from headrace.store import stream_progress, stream_queries, stream_transitions
 from headrace.store.database import Database
+from headrace.store.streams import stream_progress, stream_queries, stream_transitions
 
 PREFIX = "headrace_stream_"
 

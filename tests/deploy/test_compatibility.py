@@ -16,7 +16,7 @@ PLAN = PlanSummary(
     operators=["Aggregate keys=a functions=count(1)"],
     columns=[("a", "int"), ("n", "bigint")],
 )
-KAFKA = SinkSummary(provider="kafka", topic="t", output_mode="UPDATE")
+KAFKA = SinkSummary(provider="kafka", output_mode="UPDATE")
 FILES = SinkSummary(provider="parquet", path="/a", output_mode="APPEND")
 TABLE = SinkSummary(provider="table", table="db.t", output_mode="APPEND")
 NOOP = SinkSummary(provider="noop", output_mode="APPEND")
@@ -74,7 +74,7 @@ def test_other_columns_need_a_sink_that_takes_them(sink: SinkSummary, is_taken: 
 @pytest.mark.parametrize(
     ("old", "new", "is_compatible"),
     [
-        (KAFKA, replace(KAFKA, topic="u"), True),
+        (KAFKA, replace(KAFKA, table="u"), True),
         (FILES, replace(KAFKA, output_mode="APPEND"), True),
         (replace(KAFKA, output_mode="APPEND"), FILES, False),
         (FILES, replace(FILES, path="/b"), False),

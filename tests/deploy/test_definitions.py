@@ -13,9 +13,8 @@ from headrace.deploy.definitions import (
     load_definitions,
 )
 from headrace.deploy.manifest import JobManifest
-from headrace.deploy.problems import MAX_EXPANDED
+from headrace.deploy.problems import MAX_EXPANDED, SourceText
 from headrace.deploy.query_places import find_query_place
-from headrace.deploy.source_text import SourceText
 from headrace.grammar.text import position_at
 
 FILE = """

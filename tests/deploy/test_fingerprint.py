@@ -12,7 +12,7 @@ from tests.deploy.strategies import layouts, tokens
 from headrace.deploy.definitions import NeededDefinitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
 from headrace.deploy.manifest import JobManifest
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import SourceText
 
 SQL = "SELECT a FROM s"
 CODE = "def f():\n    return 1  # one\n\nexecution_output = f()\n"

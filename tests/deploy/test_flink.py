@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.deploy.load import LoadedManifests, load_manifests
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import SourceText
 from headrace.model.retry_policy import read_retry_policy
 
 SEED_SQL = """---

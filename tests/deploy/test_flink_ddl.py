@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.deploy.flink_ddl import explain_flink_ddl
+from headrace.deploy.flink import explain_flink_ddl
 
 SEED = """create table `kafka`.`some-flink-table-name` (
   `column_a` STRING,

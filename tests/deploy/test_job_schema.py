@@ -14,8 +14,7 @@ from headrace.deploy.load import load_manifests
 from headrace.deploy.manifest import MANIFEST_KEYS, JobManifest
 from headrace.deploy.manifest_text import list_written
 from headrace.deploy.manifest_validation import to_plain
-from headrace.deploy.problems import Findings
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import Findings, SourceText
 from headrace.deploy.yaml_document import read_documents
 
 SCHEMA = build_job_schema()

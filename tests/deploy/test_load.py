@@ -8,8 +8,7 @@ import pytest
 
 from headrace.deploy.load import LoadedManifests, load_manifests
 from headrace.deploy.manifest import JobKind
-from headrace.deploy.problems import MAX_EXPANDED, MAX_PROBLEMS, ManifestProblem
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import MAX_EXPANDED, MAX_PROBLEMS, ManifestProblem, SourceText
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.model.job import OnQueryChange
 

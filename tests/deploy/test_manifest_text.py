@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from tests.deploy.strategies import descriptions, manifests
 
 from headrace.deploy.load import LoadedManifest, load_manifests
-from headrace.deploy.manifest import JobManifest
-from headrace.deploy.manifest_meta import ManifestMeta
+from headrace.deploy.manifest import JobManifest, ManifestMeta
 from headrace.deploy.manifest_text import list_written, write_manifest
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import SourceText
 from headrace.model.session_options import is_own_key
 
 META = ManifestMeta.of_version(

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.deploy.load import load_manifests
+from headrace.deploy.problems import SourceText
 from headrace.deploy.query_places import find_query_place
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.variables import replace_variables
 from headrace.errors import Position
 from headrace.grammar.text import offset_at, position_at
-from headrace.variables import replace_variables
 
 QUERIES = {
     "block": "sql: |\n  SELECT a,\n    b\n  FROM t\n",

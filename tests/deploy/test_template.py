@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.deploy.load import merge_template
 from headrace.deploy.manifest_validation import to_plain
 from headrace.deploy.problems import Findings
-from headrace.deploy.template import merge_template
 from headrace.deploy.yaml_document import read_documents
 from headrace.deploy.yaml_values import YamlMapping
 

@@ -58,10 +58,10 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def driver_spark(spark: SparkSession) -> Spark:
     """Wrap the session as the driver does, without the start of another one."""
-    from headrace.conf_policy import ConfPolicy
+    from headrace.config.conf_policy import ConfPolicy
     from headrace.control.conf import list_conf_rules
-    from headrace.driver.jvm_process import ChildJvm
-    from headrace.driver.setting_rules import SettingRules
+    from headrace.driver.conf_overrides import SettingRules
+    from headrace.driver.jvm_start import ChildJvm
     from headrace.driver.spark import Spark
     from headrace.driver.writes.commit_protocol import CommitProtocol
 

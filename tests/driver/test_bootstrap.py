@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import build_bootstrap, read_handoff
 from headrace.driver.bootstrap_file import read_addresses, take_bootstrap
+from headrace.driver.process import build_bootstrap, read_handoff
+from headrace.files import locations
+from headrace.files.private_files import write_private
 from headrace.model.messages import Bootstrap
-from headrace.private_files import write_private
-from headrace.storage import handoff
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_no_addresses_without_a_readable_file(tmp_path: Path) -> None:
 
 def test_reading_a_handoff_object_deletes_it(tmp_path: Path, bootstrap: Bootstrap) -> None:
     content = bootstrap.model_dump_json().encode()
-    location = handoff.write_handoff(str(tmp_path), "headrace-se_1-1", content)
+    location = locations.write_handoff(str(tmp_path), "headrace-se_1-1", content)
     without_token, token = read_handoff(location)
     assert (without_token.token, token) == (None, "key-of-the-driver")
     assert not Path(location).exists()

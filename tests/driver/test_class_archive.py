@@ -12,7 +12,7 @@ from tests.support.short_lived_java import archive_of_the_tests
 
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import find_java
-from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.launchers.bootstrap_files import TemporaryFolders
 
 pytestmark = pytest.mark.spark
 

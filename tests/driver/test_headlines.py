@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.driver.headlines import find_headline
+from headrace.driver.failures import find_headline
 
 PROXY = "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
 WORKER = "An exception was thrown from the Python worker. Please see the stack trace below.\n"

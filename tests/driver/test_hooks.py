@@ -17,7 +17,7 @@ from headrace.driver.hooks import (
 )
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.pending_hook_call import PendingHookCall
+from headrace.model.statement import PendingHookCall
 
 FACTS = StatementFacts(id="st_1", session_id="se_1", text="SELECT 1", attempt=1)
 

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from headrace.driver.java_source import compile_java
+from headrace.driver.py4j_bridge import compile_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

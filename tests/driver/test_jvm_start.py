@@ -11,8 +11,8 @@ import pytest
 from headrace.driver.jvm_start import JvmStart, remove_connection
 from headrace.driver.spark import Spark, SparkUnavailable
 from headrace.errors import DriverLost
+from headrace.files.spark_files import properties_file
 from headrace.model.messages import Bootstrap
-from headrace.spark_properties import properties_file
 
 CONF = {"spark.app.name": "a", "spark.my.password": "secret-value", "not.spark": "x"}
 ANSWER = """

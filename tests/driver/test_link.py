@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import build_bootstrap
 from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
+from headrace.driver.process import build_bootstrap
 from headrace.errors import LeaseLost
+from headrace.files.private_files import write_private
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Bootstrap, Ended, Hello
 from headrace.model.result import Disposition, ResultReport
-from headrace.private_files import write_private
 
 STATEMENT = "st_" + "1" * 32
 

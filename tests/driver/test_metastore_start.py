@@ -8,7 +8,7 @@ import pytest
 from tests.support.journal import BOOTSTRAP
 from tests.support.waiting import wait_until
 
-from headrace.driver.metastore_start import MetastoreStart
+from headrace.driver.jvm_start import MetastoreStart
 from headrace.model.messages import Assignment
 from headrace.model.result import ResultRequest
 

@@ -12,8 +12,8 @@ from headrace.driver.execute import Execution
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Acknowledged, Assignment, Ended
 from headrace.model.result import ResultRequest
+from headrace.model.session import Snapshot
 from headrace.model.session_options import CONF_OPTIONS, CTAS_ATOMICITY
-from headrace.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

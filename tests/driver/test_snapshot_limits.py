@@ -6,7 +6,7 @@ import pytest
 
 from headrace.driver.state import limits
 from headrace.driver.state.limits import TOTAL_LIMIT, limit_snapshot
-from headrace.model.snapshot import EntryForm, Snapshot, SnapshotEntry
+from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 
 pytestmark = pytest.mark.finding("S8")
 MIB = 1024 * 1024

@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

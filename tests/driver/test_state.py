@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
-from headrace.model.snapshot import Snapshot
+from headrace.model.session import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

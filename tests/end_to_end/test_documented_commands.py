@@ -16,7 +16,7 @@ from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
 
 from headrace import __version__
-from headrace.home import cache_folder
+from headrace.config.home import cache_folder
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import psutil
 import pytest
 from tests.support.node import ENDED, NodeProcess
 from tests.support.postgres import PostgresServer, running_server
+from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -70,6 +72,59 @@ def test_a_statement_survives_the_restart_of_its_node(own_node: NodeProcess) -> 
     assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == 1
 
 
+def kill_driver(node: NodeProcess, session: str, epoch: int) -> None:
+    """Kill the processes of the driver of an epoch, when its JVM has started."""
+    # The names of all files of a driver begin with the name of its launch.
+    name = f"headrace-{session}-{epoch}."
+    commands: dict[psutil.Process, list[str]] = {}
+
+    def has_started() -> bool:
+        commands.clear()
+        for process in processes_of(node.home):
+            with contextlib.suppress(psutil.Error):
+                command = process.cmdline()
+                if name in " ".join(command):
+                    commands[process] = command
+        return any("java" in Path(command[0]).name for command in commands.values())
+
+    wait_until(has_started, seconds=60, what=f"the JVM of epoch {epoch} starts", every=0.1)
+    end(set(commands))
+
+
+def test_a_start_that_is_killed_with_its_node_is_repeated_and_its_session_continues(
+    own_node: NodeProcess,
+) -> None:
+    node = own_node
+    session = node.session()
+    node.wait_running(session)
+    assert node.run("SET my.k = 7", session)["state"] == "success"
+    kill_driver(node, session, 1)
+    query = node.submit("SELECT 1", session)["id"]
+    # A takeover and a launch each raise the epoch.
+    wait_until(lambda: node.describe_session(session)["epoch"] == 3, what="the next start")
+    node.kill()
+    kill_driver(node, session, 3)
+    node.start()
+    # The start timeout is two minutes: the next start does not wait for it.
+    wait_until(
+        lambda: node.describe_session(session)["epoch"] == 5,
+        seconds=60,
+        what="the dead start is found, and the next one begins",
+    )
+    ended = node.statement(query, wait_timeout="60s")
+    while ended["state"] not in ENDED:
+        ended = node.statement(query, wait_timeout="60s")
+
+    assert ended["state"] == "success", ended
+    assert node.result(query)["rows"] == [[1]]
+    assert node.rows("SELECT '${my.k}'", session) == [["7"]]
+    described = node.describe_session(session)
+    assert (described["state"], described["epoch"], described["lost"]) == ("running", 5, [])
+    details = [event["detail"] for event in node.events(session)]
+    # One running driver was lost, and one start has failed.
+    assert [detail["epoch"] for detail in details if "reason" in detail] == [1, 3]
+
+
 def test_a_session_that_cannot_start_reports_the_reason(node: NodeProcess) -> None:
     session = node.session(conf={"spark.master": "no-such-master"})
     statement = node.submit("SELECT 1", session)
@@ -119,7 +174,7 @@ def test_a_result_is_kept_when_the_store_is_down_while_its_statement_ends(
 
 def test_a_second_node_of_the_same_home_is_refused(node: NodeProcess) -> None:
     second = subprocess.run(
-        [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(node.home)],
+        [sys.executable, "-m", "headrace.frontends", "--port", "0", "--home", str(node.home)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -133,7 +188,15 @@ def test_a_second_node_of_the_same_home_is_refused(node: NodeProcess) -> None:
 def test_a_node_on_a_port_in_use_is_refused(node: NodeProcess, tmp_path: Path) -> None:
     port = node.address.rpartition(":")[2]
     second = subprocess.run(
-        [sys.executable, "-m", "headrace.api", "--port", port, "--home", str(tmp_path / "other")],
+        [
+            sys.executable,
+            "-m",
+            "headrace.frontends",
+            "--port",
+            port,
+            "--home",
+            str(tmp_path / "other"),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

@@ -19,7 +19,7 @@ from tests.support.node import NodeProcess
 from tests.support.processes import processes_of
 from tests.support.waiting import wait_until
 
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
 
 pytestmark = pytest.mark.spark
 

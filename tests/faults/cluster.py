@@ -22,10 +22,10 @@ from tests.support.node import bearer
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
 from headrace.control.host.metastore import Metastore
-from headrace.home import HomeLayout
 from headrace.model.transaction import MANAGED_CATALOG_KEY
-from headrace.store.waiting_statements import CHUNK
+from headrace.store.statements.statement_queue import CHUNK
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
 LEASE_SECONDS = 3.0
@@ -217,7 +217,7 @@ class ChaosNode:
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
         file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "headrace.api", "--home", str(self.home)]
+        command = [sys.executable, "-m", "headrace.frontends", "--home", str(self.home)]
         if self.host is not None:
             command = [*self.host.enter(), *command]
         with (self.home / "node.log").open("ab") as log:

@@ -17,7 +17,7 @@ from tests.support.processes import end
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import SESSION
-from headrace.store.waiting_statements import CHUNK
+from headrace.store.statements.statement_queue import CHUNK
 
 _RESTFUL = {"dead", "failed", "running"}
 _ENDS_OF_ACTIONS = {

@@ -13,8 +13,8 @@ from tests.faults.invariants import Rows
 from tests.faults.lane import ChaosLane
 from tests.support.waiting import wait_until
 
-from headrace.control.sessions.kept_logs import kept_log_name
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
+from headrace.control.sessions.session_logs import kept_log_name
 from headrace.model.lifecycle import SESSION
 
 _LAUNCH = re.compile(r"headrace-(se_[0-9a-f]{32})-")

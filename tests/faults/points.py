@@ -14,6 +14,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import headrace
@@ -39,6 +40,7 @@ class Point:
         return self.module.startswith("headrace.driver")
 
 
+@cache
 def read_points() -> list[Point]:
     """Return all fault points, in the order of the code."""
     link_methods = _read_link_methods()

@@ -9,10 +9,19 @@ from sqlalchemy import Connection, NullPool, create_engine, make_url, select
 from tests.faults.invariants import Rows
 
 from headrace.model.lifecycle import SessionState
-from headrace.store.job_tables import deployments, jobs, operations, savepoints
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import events, results, sessions, statements, transactions
-from headrace.store.view_tables import catalog_intents
+from headrace.store.tables import (
+    catalog_intents,
+    deployments,
+    events,
+    jobs,
+    operations,
+    results,
+    savepoints,
+    sessions,
+    statements,
+    stream_queries,
+    transactions,
+)
 
 
 def read_snapshot(store_url: str) -> Rows:

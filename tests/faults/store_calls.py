@@ -12,16 +12,11 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import (
-    lost_statements,
-    nodes,
-    sessions,
-    statement_transitions,
-    statements,
-    takeovers,
-)
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 from headrace.store.tables import sessions as sessions_table
 
 LONG = 1000.0
@@ -117,7 +112,7 @@ class Calls:
             elif fails:
                 assert fail_session(tx, session.id, LOST, actor="no_1") == session.fail()
             else:
-                lost_statements.resolve(
+                takeovers.resolve_lost(
                     tx, session.id, actor="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS
                 )
                 session.resolve_lost_statements()

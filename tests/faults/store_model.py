@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason
 
@@ -65,7 +65,7 @@ class ModelStatement:
             self.forced = self.forced or force
         elif self.state is StatementState.WAITING:
             self.state, self.reason, self.forced = StatementState.CANCELLED, reason, force
-        elif self.state in IN_FLIGHT:
+        elif self.state in STATEMENT.in_flight:
             self.state, self.reason, self.forced = StatementState.CANCELLING, reason, force
         return self.state
 
@@ -163,7 +163,7 @@ class ModelSession:
         waiting = self.in_states(frozenset({StatementState.WAITING}))
         if epoch != self.epoch or self.state is not SessionState.RUNNING or not waiting:
             return None
-        statement, in_flight = waiting[0], self.in_states(IN_FLIGHT)
+        statement, in_flight = waiting[0], self.in_states(STATEMENT.in_flight)
         only_queries = statement.is_query and all(other.is_query for other in in_flight)
         beside_queries = only_queries and len(in_flight) < self.parallelism
         if statement.local or (in_flight and not beside_queries):
@@ -211,7 +211,7 @@ class ModelSession:
         return True
 
     def resolve_lost_statements(self) -> None:
-        for statement in self.in_states(IN_FLIGHT):
+        for statement in self.in_states(STATEMENT.in_flight):
             statement.resolve_loss()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.faults.invariants import Rows
 from tests.faults.leftovers import find_files_of_ended_drivers, find_killed_attempts
 
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
 
 _RUNNING, _DEAD = f"se_{'1' * 32}", f"se_{'2' * 32}"
 

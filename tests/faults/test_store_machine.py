@@ -21,12 +21,14 @@ from tests.faults.store_rows import expected_rows, read_rows
 from tests.support.store import LOST, OWNER, set_present_since
 
 from headrace.control.sessions.ending import close_session, fail_session, finish_close
-from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
-from headrace.store import lease_renewals, nodes, sessions, statement_transitions, takeovers
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statement_transitions
 
 _ALL = 1_000_000
 _ENDS = [
@@ -242,7 +244,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def _a_statement_to_report(self, choice: Any, session: ModelSession) -> ModelStatement:
         """Choose mostly from the session's live statements, sometimes from any session's."""
         all_ = [statement for each in self.sessions for statement in each.statements]
-        likely = session.in_states(IN_FLIGHT) + session.in_states(STATEMENT.live)
+        likely = session.in_states(STATEMENT.in_flight) + session.in_states(STATEMENT.live)
         statement: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
         return statement
 

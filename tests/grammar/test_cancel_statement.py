@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import InvalidStatement, Position
-from headrace.grammar.cancel_statement import CancelStatement
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import CancelStatement, parse
 
 
 @pytest.mark.parametrize(

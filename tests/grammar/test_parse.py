@@ -15,8 +15,7 @@ from headrace.errors import (
     Position,
     StatementTooComplex,
 )
-from headrace.grammar.cancel_statement import CancelStatement
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import CancelStatement, parse
 from headrace.grammar.text import MAX_NESTING
 
 OWN = {

@@ -25,7 +25,6 @@ from headrace.grammar.stream_statements import (
     DefinedKind,
     DropDefinition,
     ListedEntity,
-    QueryAction,
     QueryStatement,
     SaveStream,
     ShowDefinitions,
@@ -36,6 +35,7 @@ from headrace.grammar.stream_statements import (
     parse_save_stream,
     parse_show_definitions,
 )
+from headrace.model.lifecycle import StreamAction
 
 _PARSERS = {
     CreateStream: parse_create_stream,
@@ -190,7 +190,7 @@ _statements = st.one_of(
         partitioned_on=_unique_names,
         options=_options,
     ),
-    st.builds(QueryStatement, st.sampled_from(QueryAction), _qualified),
+    st.builds(QueryStatement, st.one_of(st.none(), st.sampled_from(StreamAction)), _qualified),
     st.builds(ShowDefinitions, st.sampled_from(ListedEntity)),
     st.builds(DropDefinition, st.sampled_from(DefinedKind), _names),
 )

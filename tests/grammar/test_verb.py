@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.grammar.verb import describe_verb
+from headrace.grammar.script import describe_verb
 
 
 @pytest.mark.parametrize(

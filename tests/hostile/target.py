@@ -21,8 +21,7 @@ from tests.support.waiting import wait_until
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Bootstrap
-from headrace.model.table_write import TableWrite
-from headrace.model.transaction import Staged
+from headrace.model.transaction import Staged, TableWrite
 
 ROOT = Path(__file__).parents[2]
 CTAS = "CREATE TABLE t AS SELECT 1 AS a"

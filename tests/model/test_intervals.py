@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.intervals import format_calendar, format_day_time, format_year_month
+from headrace.model.instants import format_calendar, format_day_time, format_year_month
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.durations import LONGEST_DURATION
 from headrace.errors import InvalidSetting
-from headrace.model.option_values import count, duration
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session_options import (
     CONF_OPTIONS,
@@ -20,7 +18,10 @@ from headrace.model.session_options import (
     QUERY_OPTIONS,
     Option,
     check_conf_option,
+    count,
+    duration,
 )
+from headrace.text.durations import LONGEST_DURATION
 
 _ANY_TEXT = st.text(alphabet=string.printable + "\u017f\u212a\u0130\u0663", max_size=30)
 WRONG = ["", "bogus", "-1", "nan", "inf", "1_0", "٣", "auto;", "true\n", "50 s", "1.5s", "10"]

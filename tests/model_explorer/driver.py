@@ -17,8 +17,10 @@ from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.materialized_view import NameScope, RowStorage, ViewRows, generation_name
 from headrace.model.messages import (
     Assignment,
+    BeginGeneration,
     Ended,
     Hello,
+    NewView,
     Poll,
     Renew,
     Started,
@@ -26,7 +28,6 @@ from headrace.model.messages import (
 )
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged
-from headrace.model.view_messages import BeginGeneration, NewView
 
 SESSION = "se_" + "1" * 32
 STATEMENT = "st_" + "1" * 32

@@ -92,11 +92,13 @@ def _open_world(scenario: Scenario) -> Iterator[tuple[MemoryStore, LiveWorld]]:
     steps = Steps(store)
     termination = record_calls_after_sigterm() if scenario.faults_of("sigterm") else []
     live = LiveWorld(store, steps, kind=scenario.kind, termination=termination)
-    with open_nodes(store, steps, live) as nodes:
-        live.nodes = nodes
-        yield store, live
-    store.close()
-    logging.disable(level)
+    try:
+        with open_nodes(store, steps, live) as nodes:
+            live.nodes = nodes
+            yield store, live
+        store.close()
+    finally:
+        logging.disable(level)
 
 
 class _Search:

@@ -20,6 +20,7 @@ from tests.model_explorer.steps import Steps
 from tests.model_explorer.store import MemoryStore
 from tests.support.in_process_node import make_settings
 
+from headrace.config.profiles import Profile
 from headrace.control import periodic_tasks
 from headrace.control.backend_pools import BackendPools
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
@@ -27,10 +28,10 @@ from headrace.control.node import Node
 from headrace.control.sessions import launch_request
 from headrace.model.messages import LINK_VERSION
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
-from headrace.store import nodes, stream_transitions
-from headrace.store import views as store_views
+from headrace.store import nodes
 from headrace.store.database import Database
+from headrace.store.streams import stream_transitions
+from headrace.store.streams import views as store_views
 
 _TASKS = {"takeovers", "launches"}
 _CONSTANT = {"_interval", "_lease_seconds"}

@@ -14,7 +14,9 @@ from tests.model_explorer.store import Rows, tables_of
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.model.messages import (
     Acknowledged,
+    BeginGeneration,
     Ended,
+    Generation,
     Hello,
     Message,
     Poll,
@@ -25,7 +27,6 @@ from headrace.model.messages import (
     Transacted,
 )
 from headrace.model.session import DriverLease
-from headrace.model.view_messages import BeginGeneration, Generation
 
 # A late renewal is a renewal: it extends the lease of a driver that has not been superseded.
 _RENEWED = {"lease_until", "last_update_time", "last_used_at", "streams"}

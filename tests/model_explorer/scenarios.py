@@ -17,8 +17,11 @@ from headrace.model.job_messages import DeleteStates
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import CREATE_VIEW, JOB_TASK, NewStatement, StatementSpec
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery
-from headrace.store import job_tasks, sessions, statements, stream_queries, takeovers
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries
 
 _PRESENT_TICKS = 6
 WITH_MORE_TABLES = {*queries.KINDS, "view", "task"}
@@ -220,4 +223,4 @@ def _insert_work(tx: Tx, kind: str) -> None:
     )
     statements.insert(tx, new, actor="ada")
     if kind == "task":
-        job_tasks.insert_task(tx, STATEMENT, DeleteStates(directories=[]))
+        jobs.insert_task(tx, STATEMENT, DeleteStates(directories=[]))

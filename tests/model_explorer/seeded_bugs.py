@@ -22,7 +22,9 @@ from tests.model_explorer.scenarios import (
     Scenario,
 )
 
-from headrace.store import locks, statement_transitions, stream_reports, transactions, views
+from headrace.store.statements import locks, statement_transitions
+from headrace.store.streams import stream_transitions, views
+from headrace.store.transitions import Transitions
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class SeededBug:
 SEEDED_BUGS = (
     SeededBug(
         "R3: a driver that repeats its last report stops a paused query",
-        stream_reports.answers,
+        stream_transitions.answers,
         "if query.state not in _ANSWERED:",
         "if False:",
         OLDER_DRIVER_PAUSES,
@@ -55,7 +57,7 @@ SEEDED_BUGS = (
     ),
     SeededBug(
         "a late report takes a streaming query back to an earlier state",
-        stream_reports.is_new,
+        stream_transitions.is_new,
         "return report.sequence > (query.report_sequence or 0)",
         "return True",
         STREAM_REPORTS,
@@ -71,9 +73,9 @@ SEEDED_BUGS = (
     ),
     SeededBug(
         "a repeated step takes a table transaction back",
-        transactions.advance,
-        "if cannot_commit or not TRANSACTION.allows(source, target):",
-        "if cannot_commit:",
+        Transitions.apply,
+        "is_allowed = self.lifecycle.allows(source, target)",
+        "is_allowed = True",
         TABLE_REPORTS,
         "a repeated report changed transactions.state from",
     ),

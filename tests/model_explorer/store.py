@@ -9,11 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Table, create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from headrace.store import job_tables, stream_tables, view_tables  # noqa: F401 - they register
+from headrace.store import tables  # noqa: F401 - they register
 from headrace.store.clock import CLOCK_FUNCTION, Instant
-from headrace.store.database import Database, Tx
+from headrace.store.database import Database, Tx, WriterQueue
 from headrace.store.tables import events, metadata
-from headrace.store.writer_queue import WriterQueue
 
 Rows = tuple[tuple[tuple[Any, ...], ...], ...]
 """The rows of the captured tables, in the order of TABLES."""

@@ -26,12 +26,13 @@ from tests.model_explorer.state import TICK_SECONDS, DriverState, Operation, Wor
 from tests.model_explorer.steps import Steps
 from tests.model_explorer.store import MemoryStore
 
+from headrace.control.caller import Caller
 from headrace.control.streams.actions import act
 from headrace.errors import LeaseLost, StreamStateConflict
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import StreamAction
 from headrace.model.messages import Ended, Goodbye, Message
 from headrace.model.session import DriverLease
-from headrace.model.stream_action import StreamAction
 from headrace.store.database import Tx
 
 Action = tuple[str, Callable[[], None]]
@@ -312,7 +313,7 @@ class LiveWorld(Backend):
         """Make the request of a user. A conflict changes nothing."""
         settings = self.nodes[0].settings
         with suppress(StreamStateConflict), self.whole_transaction() as tx:
-            act(tx, settings, "ada", queries.NAME, action)
+            act(tx, settings, Caller("ada"), queries.NAME, action)
         self.state = self.state.spend(action)
 
     def _kill_driver(self, driver: DriverState) -> None:

@@ -22,8 +22,8 @@ from tests.support.ports import free_port, reserved_port
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 
-from headrace.api.http.body_limit import BODY_LIMIT
 from headrace.client.http import Client
+from headrace.frontends.http.body_limit import BODY_LIMIT
 
 pytestmark = [pytest.mark.postgres, pytest.mark.nginx]
 

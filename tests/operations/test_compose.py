@@ -18,9 +18,9 @@ from tests.support.deployed_settings import load_settings
 from tests.support.nginx import CONFIGURATION
 from tests.support.node import NodeProcess
 
-from headrace.api.http.connection_limits import _SHUTDOWN_SECONDS
 from headrace.control.placement import find_unshared
-from headrace.durations import parse_duration
+from headrace.frontends.http.connection_limits import _SHUTDOWN_SECONDS
+from headrace.text.durations import parse_duration
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "compose" / "compose.yaml"

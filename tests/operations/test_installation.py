@@ -174,7 +174,7 @@ def test_the_light_client_names_what_to_install(
 @pytest.mark.parametrize(
     ("module", "arguments", "fix"),
     [
-        ("headrace.api", [], "pip install '{wheel}[server]'"),
+        ("headrace.frontends", [], "pip install '{wheel}[server]'"),
         ("headrace.control.host.class_archive", [], "pip install '{wheel}[spark]'"),
         ("headrace.driver", [], "headrace serve"),
     ],

@@ -13,10 +13,10 @@ import pytest
 from ruamel.yaml import YAML
 from tests.support.deployed_settings import load_settings
 
-from headrace.api.http.allowed_hosts import AllowedHosts, HostAndPort
-from headrace.api.http.connection_limits import _SHUTDOWN_SECONDS
+from headrace.config.settings import Settings
 from headrace.control.placement import find_unshared
-from headrace.settings import Settings
+from headrace.frontends.http.allowed_hosts import AllowedHosts, HostAndPort
+from headrace.frontends.http.connection_limits import _SHUTDOWN_SECONDS
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MANIFESTS: dict[str, dict[str, Any]] = {

@@ -9,11 +9,11 @@ import pytest
 
 from headrace.control.launchers.base import launch_name
 from headrace.driver.ctas.base import make_staging_name
-from headrace.driver.streams.jdbc_staging import StagingTables
+from headrace.driver.streams.jdbc_sink import StagingTables
 from headrace.driver.writes.commit_protocol import staging_prefixes
 from headrace.model.result import make_location
 from headrace.model.session import DriverLease
-from headrace.model.table_write import writer_name
+from headrace.model.transaction import writer_name
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "lost-drivers.md").read_text()
@@ -49,7 +49,7 @@ def test_every_module_that_names_something_after_an_epoch_is_known() -> None:
     assert found == {
         "control/launchers/base.py",
         "driver/ctas/base.py",
-        "driver/streams/jdbc_staging.py",
+        "driver/streams/jdbc_sink.py",
         "model/result.py",
-        "model/table_write.py",
+        "model/transaction.py",
     }

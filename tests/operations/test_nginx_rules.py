@@ -19,12 +19,12 @@ import pytest
 from tests.support.nginx import CONFIGURATION, running_nginx
 from tests.support.ports import free_port
 
-from headrace.api.http.body_limit import BODY_LIMIT
-from headrace.api.http.schemas import LONGEST_WAIT
-from headrace.api.routes.statements import _CANCEL_SECONDS
-from headrace.durations import parse_duration
+from headrace.config.settings import HttpSettings
+from headrace.control.statements.async_statements import _CANCEL_SECONDS
+from headrace.frontends.http.body_limit import BODY_LIMIT
+from headrace.frontends.rest.schemas import LONGEST_WAIT
 from headrace.model.messages import LINK_PREFIX
-from headrace.settings import HttpSettings
+from headrace.text.durations import parse_duration
 
 pytestmark = pytest.mark.nginx
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.api.http.connection_limits import _SHUTDOWN_SECONDS
-from headrace.settings import ClusterSettings
+from headrace.config.settings import ClusterSettings
+from headrace.frontends.http.connection_limits import _SHUTDOWN_SECONDS
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 SYSTEM, USER = FOLDER / "headrace.service", FOLDER / "user" / "headrace.service"

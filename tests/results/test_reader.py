@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ChunkNotFound, InvalidResult, ResultGone
+from headrace.files.locations import delete
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile
 from headrace.results.batches import serialize_batches
@@ -22,7 +23,6 @@ from headrace.results.reader import (
     group_into_chunks,
     open_rows,
 )
-from headrace.storage.locations import delete
 
 _SPARK = {
     "type": "struct",

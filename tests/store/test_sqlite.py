@@ -23,8 +23,8 @@ from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import statement_transitions, statements
 from headrace.store.database import Database
+from headrace.store.statements import statement_transitions, statements
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
-from headrace.store.writer_queue import Precedence, WriterQueue
+from headrace.store.database import Precedence, WriterQueue
 
 
 def _start(target: Callable[[], None]) -> threading.Thread:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from headrace.settings import Settings, load
+from headrace.config.settings import Settings, load
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:

@@ -17,53 +17,61 @@ if TYPE_CHECKING:
 
 CLUSTERS = "clusters"
 """The only group that uses the standalone cluster and YARN."""
-_ATOMIC = "tests/end_to_end/test_atomic_tables.py::"
+_END_TO_END = "tests/end_to_end/"
+_ATOMIC = f"{_END_TO_END}test_atomic_tables.py::"
+_OF_THE_SHARED_NODE = (
+    *("atomic_tables", "concurrent_writes", "early_rows", "ends", "held_results", "hive_writes"),
+    *("interactive_shell", "lakes", "load", "main_job", "parallel", "pool_sessions", "scripts"),
+    *("process_hygiene", "time_zones", "tpch"),
+)
 _GROUPS = {
     "tests/control/launchers/": CLUSTERS,
-    "tests/end_to_end/test_backends.py": CLUSTERS,
-    "tests/end_to_end/test_recovery.py": "recovery",
-    "tests/end_to_end/test_outages.py": "outages",
-    "tests/operations/": "operations",
-    "tests/end_to_end/test_emr_serverless.py": "emr",
-    "tests/end_to_end/test_shell.py": "shell",
-    "tests/end_to_end/test_demo.py": "demo",
-    "tests/end_to_end/test_documented_commands.py": "documents",
+    f"{_END_TO_END}test_backends.py": CLUSTERS,
     f"{_ATOMIC}test_a_table_is_complete_after_drivers_died": "driver_deaths",
     f"{_ATOMIC}test_rows_are_written_once_after_drivers_died": "driver_deaths",
     f"{_ATOMIC}test_the_command_recover": "driver_deaths",
-    **{
-        f"tests/end_to_end/test_{subject}": "streams"
-        for subject in ("job", "materialized_views", "named_streams", "secrets", "seed_", "streams")
-    },
-    "tests/end_to_end/": "node",
-    "tests/faults/test_fast.py": "faults",
+    **{f"{_END_TO_END}test_{subject}.py": "node" for subject in _OF_THE_SHARED_NODE},
+    "tests/operations/": "operations",
+    # Two Spark sessions: one for the tests of tables, and one for the rest of the driver.
+    **{f"tests/driver/{folder}/": "tables" for folder in ("ctas", "writes", "views")},
     "tests/driver/": "driver",
 }
-"""Group by the start of a test's id. The first match counts; other tests are grouped by folder."""
+"""Group by the start of a test's id. The first match counts. Other tests are grouped by folder,
+those with nodes of their own by file."""
+_FILES = (_END_TO_END, "tests/faults/")
 _ORDER = [
     CLUSTERS,
-    "streams",
+    "tables",
     "driver",
     "node",
-    "faults",
-    "recovery",
+    "tests/faults/chaos_cluster/test_run.py",
+    f"{_END_TO_END}test_named_streams.py",
     "driver_deaths",
-    "tests/faults",
-    "outages",
-    "tests/faults/chaos_cluster",
-    "documents",
-    "tests",
+    f"{_END_TO_END}test_outages.py",
+    "tests/faults/test_job_faults.py",
+    f"{_END_TO_END}test_streams.py",
+    f"{_END_TO_END}test_recovery.py",
+    f"{_END_TO_END}test_materialized_views.py",
+    f"{_END_TO_END}test_jobs.py",
+    f"{_END_TO_END}test_documented_commands.py",
+    f"{_END_TO_END}test_secrets.py",
+    f"{_END_TO_END}test_job_commands.py",
+    f"{_END_TO_END}test_jobs_on_kafka.py",
+    "tests/frontends/rest",
+    "tests/hostile",
+    "tests/model_explorer",
     "operations",
-    "shell",
-    "emr",
+    "tests",
+    "tests/store/contract",
 ]
-"""The longest groups first, so that both processes end at the same time."""
+"""The longest groups first, so that all processes end at the same time."""
 
 
 def group_of(nodeid: str) -> str:
     """Return the name of a test's group."""
+    file = nodeid.partition("::")[0]
     groups = (group for prefix, group in _GROUPS.items() if nodeid.startswith(prefix))
-    return next(groups, nodeid.partition("::")[0].rpartition("/")[0])
+    return next(groups, file if file.startswith(_FILES) else file.rpartition("/")[0])
 
 
 def rank_of(nodeid: str) -> int:

@@ -12,16 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from tests.support.node_client import Json, NodeClient
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
-from headrace.api.app import create_app
-from headrace.api.http.connection_limits import LimitedConfig
-from headrace.api.server import connection_limits
+from headrace.config.settings import Settings
 from headrace.control.node import Node
-from headrace.settings import Settings
+from headrace.frontends.app import create_app
+from headrace.frontends.http.server import HttpServer
+from headrace.frontends.servers import Server, Servers
 from headrace.store import events
 from headrace.store.database import Database
 
@@ -123,24 +122,26 @@ def serve_node(
     *,
     others: Sequence[ScriptedLauncher] = (),
     embedded: bool = False,
+    more_servers: Callable[[Node], Sequence[Server]] = lambda _node: (),
 ) -> Iterator[InProcessNode]:
     """Start a node, serve it during the block, and stop it.
 
     Args:
         launcher: Launcher of the backend `local`; None: a new one.
         others: Launchers of other backends.
+        more_servers: Returns the servers of the node besides that of HTTP.
     """
     launcher = launcher or ScriptedLauncher()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         node = Node(settings, address=address, embedded=embedded, launchers=[launcher, *others])
-        app = create_app(node)
-        server = uvicorn.Server(LimitedConfig(app, connection_limits(settings.http)))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        http = HttpServer(create_app(node), settings.http, listener)
+        servers = Servers(node, [http, *more_servers(node)], loop_factory=http.loop_factory)
+        thread = threading.Thread(target=servers.run, daemon=True)
         node.start(request_stop=lambda: None)
         thread.start()
         try:
-            wait_until(lambda: server.started, what="the node listens")
+            assert servers.started.wait(10), "the node does not listen"
             node.announce()
             headers = {"Authorization": f"Bearer {node.token}"} if embedded else {}
             with httpx.Client(
@@ -148,8 +149,7 @@ def serve_node(
             ) as client:
                 yield InProcessNode(node, launcher, client)
         finally:
-            app.state.long_polls.release()
-            server.should_exit = True
+            servers.request_stop()
             for each in (launcher, *others):
                 each.close()
             thread.join(20)

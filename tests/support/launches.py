@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 from fsspec.core import url_to_fs
 
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import (
     DriverStatus,
     Handle,
@@ -20,7 +21,6 @@ from headrace.control.launchers.base import (
 )
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
 
 READY = "the test program is ready"
 TOKEN = "a-token-that-only-the-driver-may-read"

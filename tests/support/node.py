@@ -53,7 +53,7 @@ class NodeProcess(NodeClient):
         log_file.touch(mode=0o600)
         with log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [self._python, "-m", "headrace.api", "--port", "0", "--home", str(self.home)],
+                [self._python, "-m", "headrace.frontends", "--port", "0", "--home", str(self.home)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

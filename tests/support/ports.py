@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.file_locks import exclusive_lock
+from headrace.files.file_locks import exclusive_lock
 
 _FIRST, _LAST = 10_000, 32_767
 """The kernel gives connections ports from 32,768 on: it could give away a port of a server that

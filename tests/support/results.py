@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.driver.output import OutputOptions, write_result
 from headrace.model.result import Disposition, ResultInfo, ResultReport
+from headrace.results.manifest import check_report
 from headrace.results.reader import Rows, open_rows
-from headrace.results.report_check import check_report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from tests.support.scripted_driver import ScriptedDriver
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import DesiredQuery, QueryReport
-from headrace.store import stream_queries
+from headrace.store.streams import stream_queries
 
 _numbers = count()
 ERROR = Failure(code="execution_error", message="division by zero")

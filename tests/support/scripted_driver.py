@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar
 import httpx
 from tests.support.made_results import inline_result
 
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.errors import BackendUnreachable, LaunchFailed
-from headrace.model.checkpoint_messages import FindMarked, MarkedQuery
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
@@ -31,8 +31,10 @@ from headrace.model.messages import (
     ClearStaging,
     Ended,
     FailedRecovery,
+    FindMarked,
     Goodbye,
     Hello,
+    MarkedQuery,
     Message,
     Orders,
     OrphanedTransaction,
@@ -49,14 +51,11 @@ from headrace.model.messages import (
     Transacted,
     WriteLock,
 )
-from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
-from headrace.model.session import DriverLease
-from headrace.model.snapshot import Snapshot
+from headrace.model.session import DriverLease, Snapshot
+from headrace.model.statement import Progress
 from headrace.model.stream_query import DesiredQueries, QueryReport
-from headrace.model.table_write import OrphanedWrite, TableWrite
-from headrace.model.transaction import Staged
-from headrace.profiles import Profile
+from headrace.model.transaction import OrphanedWrite, Staged, TableWrite
 
 Answer = TypeVar("Answer", bound=Message)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headrace.config.home import cache_folder
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import find_java
-from headrace.home import cache_folder
 
 _VARIABLE = "JDK_JAVA_OPTIONS"
 # With the C1 compiler alone, the JVM reserves a code cache that Spark fills within minutes.

@@ -19,20 +19,15 @@ from tests.support.shared_services import shared
 from headrace.errors import DriverLost
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.lifecycle import SESSION, STATEMENT, Lifecycle, S, SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import (
-    nodes,
-    sessions,
-    statement_transitions,
-    statements,
-    tables,
-    takeovers,
-)
+from headrace.store import nodes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 from headrace.store.tables import metadata
 
 OWNER = "ada"
@@ -47,30 +42,21 @@ INLINE = ResultReport(
     data=b"\x00row",
 )
 
-# The transitions that lead from a new statement or session to each state.
-STATEMENT_PATHS = {
-    StatementState.WAITING: [],
-    StatementState.LAUNCHED: [StatementState.LAUNCHED],
-    StatementState.RUNNING: [StatementState.LAUNCHED, StatementState.RUNNING],
-    StatementState.CANCELLING: [StatementState.LAUNCHED, StatementState.CANCELLING],
-    StatementState.SUCCESS: [StatementState.SUCCESS],
-    StatementState.FAILED: [StatementState.FAILED],
-    StatementState.TIMEOUT: [StatementState.TIMEOUT],
-    StatementState.CANCELLED: [StatementState.CANCELLED],
-}
-SESSION_PATHS = {
-    SessionState.NOT_STARTED: [],
-    SessionState.STARTING: [SessionState.STARTING],
-    SessionState.RUNNING: [SessionState.STARTING, SessionState.RUNNING],
-    SessionState.RECOVERING: [
-        SessionState.STARTING,
-        SessionState.RUNNING,
-        SessionState.RECOVERING,
-    ],
-    SessionState.CLOSING: [SessionState.CLOSING],
-    SessionState.DEAD: [SessionState.CLOSING, SessionState.DEAD],
-    SessionState.FAILED: [SessionState.FAILED],
-}
+
+def _find_paths(lifecycle: Lifecycle[S]) -> dict[S, list[S]]:
+    """Return the shortest series of transitions that leads from the initial to each state."""
+    paths: dict[S, list[S]] = {lifecycle.initial: []}
+    reached = [lifecycle.initial]
+    for state in reached:
+        for following in lifecycle.transitions:
+            if lifecycle.allows(state, following) and following not in paths:
+                paths[following] = [*paths[state], following]
+                reached.append(following)
+    return paths
+
+
+STATEMENT_PATHS = _find_paths(STATEMENT)
+SESSION_PATHS = _find_paths(SESSION)
 
 
 @pytest.fixture(scope="session")

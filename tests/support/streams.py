@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
-from headrace.model.checkpoint_messages import MarkedQuery
+from headrace.model.messages import MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted

@@ -9,14 +9,10 @@ from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import (
-    lost_statements,
-    statement_transitions,
-    statements,
-    takeovers,
-    transactions,
-)
+from headrace.store import transactions
 from headrace.store.database import Database
+from headrace.store.sessions import takeovers
+from headrace.store.statements import statement_transitions, statements
 
 STAGED = Staged(
     kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
@@ -100,7 +96,7 @@ class Creation:
             assert epoch is not None
             session_id = self.lease.session_id
             assert takeovers.finish_takeover(tx, DriverLease(session_id, epoch))
-            lost_statements.resolve(
+            takeovers.resolve_lost(
                 tx, session_id, actor="no_1", failure=LOST, max_attempts=max_attempts
             )
         return self.get_statement().state

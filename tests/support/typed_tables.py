@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from tests.support.memory_rows import make_schema
 
-from headrace.model.intervals import format_day_time, format_year_month
+from headrace.model.instants import format_day_time, format_year_month
 
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST = timedelta(days=100_000_000)

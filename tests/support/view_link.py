@@ -24,16 +24,14 @@ from headrace.model.materialized_view import (
 )
 from headrace.model.messages import (
     Assignment,
-    JournalEntry,
-)
-from headrace.model.result import ResultRequest
-from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
-from headrace.model.view_messages import (
     Generation,
     IntentError,
     Intents,
+    JournalEntry,
     NewView,
 )
+from headrace.model.result import ResultRequest
+from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,7 @@ from headrace.model.materialized_view import (
     ViewRows,
     generation_name,
 )
-from headrace.model.transaction import Staged
-from headrace.model.view_messages import (
+from headrace.model.messages import (
     BeginGeneration,
     CarryOut,
     Generation,
@@ -27,6 +26,7 @@ from headrace.model.view_messages import (
     Intents,
     NewView,
 )
+from headrace.model.transaction import Staged
 
 _numbers = count()
 IDENTITY = "metastore"

@@ -3,18 +3,95 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.deployment_files import read_files
-from headrace.cli.deployment_progress import follow, wait_for_plan, write_errors, write_plan
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.deployment_progress import follow, wait_for_plan, write_errors, write_plan
 from headrace.client.http import Client, Json
+from headrace.deploy.variables import find_variables
 from headrace.errors import HeadraceError, InvalidRequest
+
+TEMPLATE_NAMES = ("job-template.yaml", "job-template.yml")
+"""Names of the template of a folder, which is used unless another one is named."""
+_MANIFESTS = (".yaml", ".yml")
+_DEFINITIONS = (".sql",)
+
+
+def read_files(paths: Sequence[str], *, template: str | None, definitions: Sequence[str]) -> Json:
+    """Return the files of a deployment as the API takes them.
+
+    A folder stands for the manifests in it, at any depth. Unless the caller names others, the
+    `job-template.yaml` and the `*.sql` files of the folders are template and definitions.
+
+    Raises InvalidRequest if a file cannot be read, or if there is no manifest.
+    """
+    folders = [Path(path) for path in paths if Path(path).is_dir()]
+    manifests = [file for path in paths for file in _expand(Path(path), _MANIFESTS)]
+    template_file = Path(template) if template else _find_template(folders)
+    manifests = [
+        file
+        for file in dict.fromkeys(manifests)
+        if file.name not in TEMPLATE_NAMES and file != template_file
+    ]
+    if not manifests:
+        raise InvalidRequest(f"There is no manifest (*.yaml) in {', '.join(paths)}.")
+    sources = definitions or [str(folder) for folder in folders]
+    definition_files = [file for path in sources for file in _expand(Path(path), _DEFINITIONS)]
+    request: Json = {
+        "manifests": [_read(file) for file in manifests],
+        "definitions": [_read(file) for file in dict.fromkeys(definition_files)],
+    }
+    if template_file is not None:
+        request["template"] = _read(template_file)
+    return request | {"variables": _read_variables(request)}
+
+
+def _expand(path: Path, suffixes: tuple[str, ...]) -> Iterable[Path]:
+    """Return a file, or the files of a folder with these suffixes, in order."""
+    if not path.is_dir():
+        return [path]
+    found = (file for file in sorted(path.rglob("*")) if file.suffix.lower() in suffixes)
+    return [file for file in found if not _is_hidden(file.relative_to(path))]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _find_template(folders: Sequence[Path]) -> Path | None:
+    found = [folder / name for folder in folders for name in TEMPLATE_NAMES]
+    found = [file for file in found if file.is_file()]
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"There are several templates: {', '.join(map(str, found))}. Choose one with"
+            " --template."
+        )
+    return found[0] if found else None
+
+
+def _read(file: Path) -> Json:
+    try:
+        return {"path": str(file), "text": file.read_text(encoding="utf-8")}
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{file} is not UTF-8 text (byte {error.start}).") from error
+
+
+def _read_variables(request: Json) -> dict[str, str]:
+    """Return the values of the variables that the files name, from the environment."""
+    files = [*request["manifests"], *request["definitions"]]
+    if "template" in request:
+        files.append(request["template"])
+    names = {name for file in files for name in find_variables(file["text"])}
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
 
 EXIT_CHANGES = 10
 """Exit code of --detailed-exitcode if the plan has changes."""
@@ -63,8 +140,9 @@ EXIT_CHANGES = 10
     help="Python file, zip or folder for the code of jobs; repeatable.",
 )
 @click.option("--prune", is_flag=True, help="Stop and remove jobs whose manifests are gone.")
-@options.connection_options
+@with_context
 def deploy(
+    context: CommandContext,
     *,
     paths: tuple[str, ...],
     only_plan: bool,
@@ -78,36 +156,32 @@ def deploy(
     state_location: str | None,
     py_files: tuple[str, ...],
     prune: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
 ) -> None:
     """Deploy jobs: show what changes, ask, and apply it.
 
     PATH is a manifest, or a folder with manifests (*.yaml).
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        _check_options(paths, saved, only_plan=only_plan, save=save)
-        if saved is not None:
-            _apply_saved(context, saved, yes=yes)
-            return
-        files = read_files(paths, template=template, definitions=definitions)
-        if not (only_plan or yes):
-            _check_terminal()
-        request = files | {
-            "profile": profile,
-            "state_location": _find_location(state_location),
-            "py_files": [str(Path(path).absolute()) for path in py_files],
-            "prune": prune,
-        }
-        client = context.connect(new_home=True)
-        deployment = _plan(context, client, request)
-        write_plan(context.terminal, deployment)
-        if only_plan:
-            _save(deployment, save)
-            raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
-        if deployment["has_changes"]:
-            _apply(context, client, deployment, yes=yes)
+    _check_options(paths, saved, only_plan=only_plan, save=save)
+    if saved is not None:
+        _apply_saved(context, saved, yes=yes)
+        return
+    files = read_files(paths, template=template, definitions=definitions)
+    if not (only_plan or yes):
+        _check_terminal()
+    request = files | {
+        "profile": profile,
+        "state_location": _find_location(state_location),
+        "py_files": [str(Path(path).absolute()) for path in py_files],
+        "prune": prune,
+    }
+    client = context.connect(new_home=True)
+    deployment = _plan(context, client, request)
+    write_plan(context.terminal, deployment)
+    if only_plan:
+        _save(deployment, save)
+        raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
+    if deployment["has_changes"]:
+        _apply(context, client, deployment, yes=yes)
 
 
 def _find_location(written: str | None) -> str | None:

@@ -10,16 +10,16 @@ import sys
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.config import EMBEDDED
-from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.config import EMBEDDED
+from headrace.cli.support.listing import write_items
 from headrace.client.http import Client, Json
+from headrace.config.extras import find_missing, install_command
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import choose_token, find_running_node
 from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
-from headrace.extras import find_missing, install_command
-from headrace.home import HomeLayout
-from headrace.node_file import choose_token, find_running_node
 
 _FIELDS = ("name", "status", "found", "fix")
 _MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}

@@ -8,10 +8,10 @@ from collections import Counter
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.listing import write_object
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.listing import write_object
 from headrace.client.http import Json
 from headrace.errors import InvalidRequest
 
@@ -34,16 +34,14 @@ def history() -> None:
 @click.option("--dry-run", is_flag=True, help="Only print how much would be deleted.")
 @click.option("--yes", is_flag=True, help="Delete without a question.")
 @options.output
-@options.connection_options
+@with_context
 def purge(
+    context: CommandContext,
     *,
     older_than: str,
     dry_run: bool,
     yes: bool,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """Delete what ended longer ago than a time.
 
@@ -51,25 +49,23 @@ def purge(
     Nodes do the same on their own for what is older than `history.retention`. Live sessions,
     statements, streams and jobs stay, and what they need.
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        if options.parse_seconds(older_than, "--older-than") == 0:
-            raise InvalidRequest("--older-than: 0s would delete all history. Write an age above 0.")
-        client = context.connect()
-        if dry_run or not yes:
-            counts = client.purge_history(older_than, dry_run=True)
-            if not dry_run:
-                _confirm(context, counts, older_than)
+    if options.parse_seconds(older_than, "--older-than") == 0:
+        raise InvalidRequest("--older-than: 0s would delete all history. Write an age above 0.")
+    client = context.connect()
+    if dry_run or not yes:
+        counts = client.purge_history(older_than, dry_run=True)
         if not dry_run:
-            total: Counter[str] = Counter()
-            counts = {_MORE: True}
-            while counts[_MORE]:
-                counts = client.purge_history(older_than)
-                total.update({name: count for name, count in counts.items() if name != _MORE})
-                context.terminal.info(f"Deleted statements: {total['statements']:,}")
-            counts = dict(total)
-        counts.pop(_MORE, None)
-        write_object(context.terminal, counts, output_format)
+            _confirm(context, counts, older_than)
+    if not dry_run:
+        total: Counter[str] = Counter()
+        counts = {_MORE: True}
+        while counts[_MORE]:
+            counts = client.purge_history(older_than)
+            total.update({name: count for name, count in counts.items() if name != _MORE})
+            context.terminal.info(f"Deleted statements: {total['statements']:,}")
+        counts = dict(total)
+    counts.pop(_MORE, None)
+    write_object(context.terminal, counts, output_format)
 
 
 def _confirm(context: CommandContext, counts: Json, older_than: str) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.deployment_progress import follow
-from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import format_age_of
-from headrace.cli.terminal import Terminal
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context, with_context
+from headrace.cli.support.deployment_progress import follow
+from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
+from headrace.cli.support.readable import format_age_of
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Json
 
 _FIELDS = ("name", "state", "version", "session", "last_batch", "updated_at", "error")
@@ -63,58 +63,38 @@ def job() -> None:
 
 @job.command("list")
 @options.output
-@options.connection_options
-def list_jobs(
-    *, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def list_jobs(context: CommandContext, *, output_format: OutputFormat | None) -> None:
     """List all jobs by name."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        page = context.connect().jobs()
-        if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
-            page["items"] = [_summarize(item) for item in page["items"]]
-        write_page(context.terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
+    page = context.connect().jobs()
+    if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
+        page["items"] = [_summarize(item) for item in page["items"]]
+    write_page(context.terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
 
 
 @job.command()
 @_name_argument
 @options.output
-@options.connection_options
-def show(
-    *,
-    name: str,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-) -> None:
+@with_context
+def show(context: CommandContext, *, name: str, output_format: OutputFormat | None) -> None:
     """Show a job, its manifest and its savepoints."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        _write_job(context.terminal, context.connect().job(name), context.output_format(output))
+    _write_job(context.terminal, context.connect().job(name), output_format)
 
 
 @job.command()
 @_name_argument
 @options.limit
 @options.output
-@options.connection_options
+@with_context
 def history(
-    *,
-    name: str,
-    limit: int,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    context: CommandContext, *, name: str, limit: int, output_format: OutputFormat | None
 ) -> None:
     """List the versions of a job, newest first.
 
     Each version has the decision of its plan, and the reason.
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        page = context.connect().job_versions(name, limit=limit)
-        output_format = context.output_format(output)
-        write_page(context.terminal, page, _VERSION_FIELDS, output_format, _VERSION_COLUMNS)
+    page = context.connect().job_versions(name, limit=limit)
+    write_page(context.terminal, page, _VERSION_FIELDS, output_format, _VERSION_COLUMNS)
 
 
 @job.command()
@@ -129,32 +109,29 @@ def schema() -> None:
 @job.command()
 @_name_argument
 @_savepoint_option
-@options.connection_options
-def stop(
-    *, name: str, no_savepoint: bool, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def stop(context: CommandContext, *, name: str, no_savepoint: bool) -> None:
     """Stop a job with a savepoint."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        client = context.connect()
-        deployment = client.stop_job(name, savepoint=not no_savepoint)
-        raise Exit(follow(client, deployment, context.terminal))
+    client = context.connect()
+    deployment = client.stop_job(name, savepoint=not no_savepoint)
+    raise Exit(follow(client, deployment, context.terminal))
 
 
 @job.command()
 @_name_argument
 @click.option("--clean", is_flag=True, help="Start without state, as a new version.")
-@options.connection_options
-def start(*, name: str, clean: bool, server: str | None, home: str | None, debug: bool) -> None:
+@with_context
+def start(context: CommandContext, *, name: str, clean: bool) -> None:
     """Start a stopped or failed job from its latest state."""
-    _act(name, "start", {"clean": clean}, server=server, home=home, debug=debug)
+    _act(context, name, "start", {"clean": clean})
 
 
 @job.command()
 @_name_argument
-@options.connection_options
-def savepoint(*, name: str, server: str | None, home: str | None, debug: bool) -> None:
+@with_context
+def savepoint(context: CommandContext, *, name: str) -> None:
     """Copy the state of a job. A running job stops for the copy, and then continues."""
-    _act(name, "savepoint", None, server=server, home=home, debug=debug)
+    _act(context, name, "savepoint", None)
 
 
 @job.command()
@@ -166,12 +143,10 @@ def savepoint(*, name: str, server: str | None, home: str | None, debug: bool) -
     metavar="VERSION",
     help="Version to return to. Default: the one deployed before.",
 )
-@options.connection_options
-def rollback(
-    *, name: str, version: int | None, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def rollback(context: CommandContext, *, name: str, version: int | None) -> None:
     """Return to an earlier version, with the state of its end."""
-    _act(name, "rollback", {"version": version}, server=server, home=home, debug=debug)
+    _act(context, name, "rollback", {"version": version})
 
 
 @job.command()
@@ -199,18 +174,11 @@ def delete(
 
 
 def _act(
-    name: str,
-    action: str,
-    action_options: dict[str, Any] | None,
-    *,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    context: CommandContext, name: str, action: str, action_options: dict[str, Any] | None
 ) -> None:
-    with command_context(server=server, home=home, debug=debug) as context:
-        client = context.connect()
-        deployment = client.act_on_job(name, action, action_options)
-        raise Exit(follow(client, deployment, context.terminal))
+    client = context.connect()
+    deployment = client.act_on_job(name, action, action_options)
+    raise Exit(follow(client, deployment, context.terminal))
 
 
 def _summarize(item: Json) -> Json:

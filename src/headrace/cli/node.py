@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.listing import ListColumn, write_items
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import format_age_of, format_remaining, parse_instant
-from headrace.cli.references import resolve_node
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context, with_context
+from headrace.cli.support.listing import ListColumn, write_items
+from headrace.cli.support.readable import format_age_of, format_remaining, parse_instant
+from headrace.cli.support.references import resolve_node
 from headrace.client.http import Json
 
 _FIELDS = ("id", "state", "address", "host", "version", "profiles", "lease_until")
@@ -48,26 +48,21 @@ def node() -> None:
 
 @node.command("list")
 @options.output
-@options.connection_options
-def list_nodes(
-    *, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def list_nodes(context: CommandContext, *, output_format: OutputFormat | None) -> None:
     """List the nodes of the store, with their leases."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        nodes = context.connect().nodes()
-        write_items(context.terminal, nodes, _FIELDS, output_format, _LIST_COLUMNS)
+    nodes = context.connect().nodes()
+    write_items(context.terminal, nodes, _FIELDS, output_format, _LIST_COLUMNS)
 
 
 @node.command()
 @_id_argument
-@options.connection_options
-def drain(*, node_id: str, server: str | None, home: str | None, debug: bool) -> None:
+@with_context
+def drain(context: CommandContext, *, node_id: str) -> None:
     """Let a node leave. It begins nothing new, hands its work over, and stops."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        client = context.connect()
-        drained = client.drain_node(resolve_node(client, node_id))
-        context.terminal.notice(f"Node {drained['id']} is {drained['state']}.")
+    client = context.connect()
+    drained = client.drain_node(resolve_node(client, node_id))
+    context.terminal.notice(f"Node {drained['id']} is {drained['state']}.")
 
 
 @node.command()

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import describe_session
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.listing import write_items
+from headrace.cli.support.readable import describe_session
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 from headrace.grammar.masking import MASK
@@ -41,16 +41,8 @@ _ACTIONS = {"committed": "published", "aborted": "removed", "committing": "publi
 )
 @options.output
 @options.quiet
-@options.connection_options
-def recover(
-    *,
-    dry_run: bool,
-    output: OutputFormat | None,
-    quiet: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-) -> None:
+@with_context
+def recover(context: CommandContext, *, dry_run: bool, output_format: OutputFormat | None) -> None:
     """Publish or remove the orphaned transactions of lost drivers.
 
     A transaction is orphaned when its statement has ended and no driver works on it. A table whose
@@ -64,29 +56,27 @@ def recover(
 
     The exit code is 1 if something could not be resolved; `last_error` shows the reason.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
-        output_format = context.output_format(output)
-        client = context.connect()
-        in_progress = _await_judgement(client)
-        pending = client.recovery(retry=not dry_run)
-        transactions, sinks = pending["transactions"], pending["sinks"]
-        if not dry_run:
-            ids = [transaction["id"] for transaction in transactions]
-            for request in _session_requests(client, [*transactions, *sinks]):
-                _run_driver(context, client, request, ids)
-            transactions = [
-                _wait_until_resolved(client, transaction["id"]) for transaction in transactions
-            ]
-            sinks = _read_sinks(client, sinks)
-        items = [*map(_with_action, transactions), *map(_describe_sink, sinks)]
-        if items or output_format is not None:
-            write_items(context.terminal, items, _FIELDS, output_format)
-        if not items:
-            context.terminal.info("Lost drivers have left nothing.")
-        for transaction in in_progress:
-            context.terminal.notice(_describe_progress(client, transaction))
-        if not dry_run and any(item["state"] not in _ENDED for item in items):
-            raise Exit(EXIT_FAILED)
+    client = context.connect()
+    in_progress = _await_judgement(client)
+    pending = client.recovery(retry=not dry_run)
+    transactions, sinks = pending["transactions"], pending["sinks"]
+    if not dry_run:
+        ids = [transaction["id"] for transaction in transactions]
+        for request in _session_requests(client, [*transactions, *sinks]):
+            _run_driver(context, client, request, ids)
+        transactions = [
+            _wait_until_resolved(client, transaction["id"]) for transaction in transactions
+        ]
+        sinks = _read_sinks(client, sinks)
+    items = [*map(_with_action, transactions), *map(_describe_sink, sinks)]
+    if items or output_format is not None:
+        write_items(context.terminal, items, _FIELDS, output_format)
+    if not items:
+        context.terminal.info("Lost drivers have left nothing.")
+    for transaction in in_progress:
+        context.terminal.notice(_describe_progress(client, transaction))
+    if not dry_run and any(item["state"] not in _ENDED for item in items):
+        raise Exit(EXIT_FAILED)
 
 
 def _await_judgement(client: Client) -> list[Json]:

@@ -7,12 +7,12 @@ import sys
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.embedded import node_command, start_node
-from headrace.cli.parent_home import report_parent_home
-from headrace.extras import install_command, require_extra
-from headrace.home import HomeLayout
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.discovery import report_parent_home
+from headrace.cli.support.embedded import node_command, start_node
+from headrace.config.extras import install_command, require_extra
+from headrace.config.home import HomeLayout
 
 
 @click.command()

@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.listing import ListColumn, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.readable import describe_session, format_age_of, format_elapsed
-from headrace.cli.references import resolve_session
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.listing import ListColumn, write_object, write_page
+from headrace.cli.support.readable import describe_session, format_age_of, format_elapsed
+from headrace.cli.support.references import resolve_session
 from headrace.client.http import Json
 from headrace.errors import SessionEnded
 from headrace.model.lifecycle import SESSION
+from headrace.model.request_fields import SessionFields
 
 _LIST_FIELDS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
 
@@ -66,14 +67,7 @@ def session() -> None:
     metavar="N",
     help="Number of queries that may run at the same time.",
 )
-@click.option(
-    "--idle-timeout",
-    metavar="DURATION",
-    help="Close the session after it was idle for this time, e.g. 30m.",
-)
-@click.option(
-    "--ttl", metavar="DURATION", help="Close the session this long after its creation, e.g. 1d."
-)
+@options.request_fields(SessionFields)
 @click.option("--catalog", metavar="NAME", help="Current catalog.")
 @click.option("--database", metavar="NAME", help="Current database.")
 @click.option("--jar", "jars", multiple=True, metavar="URI", help="Add a jar; repeatable.")
@@ -81,22 +75,14 @@ def session() -> None:
 @click.option(
     "--py-file", "py_files", multiple=True, metavar="URI", help="Add a Python file; repeatable."
 )
-@options.connection_options
-def new(
-    *,
-    conf: Sequence[str],
-    server: str | None,
-    home: str | None,
-    debug: bool,
-    **fields: Any,
-) -> None:
+@with_context
+def new(context: CommandContext, *, conf: Sequence[str], **fields: Any) -> None:
     """Create a session and print its id."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        request = {**fields, "conf": options.parse_pairs(conf, "--conf")}
-        session = context.connect(new_home=True).create_session(
-            {key: value for key, value in request.items() if value}
-        )
-        context.terminal.out.write(session["id"] + "\n")
+    request = {**fields, "conf": options.parse_pairs(conf, "--conf")}
+    session = context.connect(new_home=True).create_session(
+        {key: value for key, value in request.items() if value}
+    )
+    context.terminal.out.write(session["id"] + "\n")
 
 
 @session.command("list")
@@ -104,38 +90,30 @@ def new(
 @options.before
 @options.limit
 @options.output
-@options.connection_options
+@with_context
 def list_sessions(
+    context: CommandContext,
     *,
     state: str | None,
     before: str | None,
     limit: int,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """List sessions, newest first."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        client = context.connect()
-        page = client.sessions(state=state, before=before, limit=limit)
-        write_page(context.terminal, page, _LIST_FIELDS, output_format, _LIST_COLUMNS)
+    client = context.connect()
+    page = client.sessions(state=state, before=before, limit=limit)
+    write_page(context.terminal, page, _LIST_FIELDS, output_format, _LIST_COLUMNS)
 
 
 @session.command()
 @_session_argument
 @options.output
-@options.connection_options
-def show(
-    *, name: str, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def show(context: CommandContext, *, name: str, output_format: OutputFormat | None) -> None:
     """Show one session."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        client = context.connect()
-        session = client.session(resolve_session(client, name))
-        write_object(context.terminal, session, output_format)
+    client = context.connect()
+    session = client.session(resolve_session(client, name))
+    write_object(context.terminal, session, output_format)
 
 
 @session.command()
@@ -143,33 +121,29 @@ def show(
 @click.option(
     "--tail", type=click.IntRange(1), metavar="BYTES", help="Print only the last BYTES of the log."
 )
-@options.connection_options
-def log(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
+@with_context
+def log(context: CommandContext, *, name: str, tail: int | None) -> None:
     """Print the log of a session's driver."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        client = context.connect()
-        context.terminal.out.write(client.session_log(resolve_session(client, name), tail))
+    client = context.connect()
+    context.terminal.out.write(client.session_log(resolve_session(client, name), tail))
 
 
 @session.command()
 @click.argument("names", nargs=-1, required=True, metavar="SESSION...")
 @options.quiet
-@options.connection_options
-def close(
-    *, names: Sequence[str], quiet: bool, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def close(context: CommandContext, *, names: Sequence[str]) -> None:
     """Close sessions.
 
     Their waiting and running statements are cancelled. Results remain available.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
-        client = context.connect()
-        for name in names:
-            session = client.session(resolve_session(client, name))
-            if session["state"] in SESSION.terminal:
-                raise SessionEnded(
-                    f"The session {session['id']} cannot be closed: it is {session['state']}.",
-                    hint="headrace session list shows the live sessions.",
-                )
-            session = client.close_session(session["id"])
-            context.terminal.info(f"The session {session['id']} is {session['state']}.")
+    client = context.connect()
+    for name in names:
+        session = client.session(resolve_session(client, name))
+        if session["state"] in SESSION.terminal:
+            raise SessionEnded(
+                f"The session {session['id']} cannot be closed: it is {session['state']}.",
+                hint="headrace session list shows the live sessions.",
+            )
+        session = client.close_session(session["id"])
+        context.terminal.info(f"The session {session['id']} is {session['state']}.")

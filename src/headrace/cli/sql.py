@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,16 +11,18 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.interrupts import Interrupts
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner, runs_in_pool
-from headrace.cli.script import SourceStatement, read_sources, split_sources
-from headrace.cli.session_option import SessionOption
-from headrace.cli.shell.command import ShellOptions, has_terminal, run_shell
+from headrace.cli.shell.command import has_terminal, run_shell
+from headrace.cli.shell.session import ShellOptions
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.runner import RunOptions, ScriptRunner, runs_in_pool
+from headrace.cli.support.script import SourceStatement, read_sources, split_sources
+from headrace.cli.support.session_option import SessionOption
 from headrace.errors import InvalidRequest
+from headrace.model.request_fields import SubmitFields, describe_fields
 
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z-]*(=.*)?\Z", re.DOTALL)
 
@@ -84,12 +86,7 @@ def _is_comment(argument: str) -> bool:
     type=click.Choice(["interactive", "batch"]),
     help="batch: run each statement in a driver of its own, which ends after the statement.",
 )
-@click.option(
-    "--timeout", metavar="DURATION", help="Cancel a statement that runs longer, e.g. 10m."
-)
-@click.option(
-    "--queue-timeout", metavar="DURATION", help="Cancel a statement that waits longer, e.g. 10m."
-)
+@options.request_fields(SubmitFields)
 @click.option(
     "--detach", is_flag=True, help="Print the statement id and end; the statement continues."
 )
@@ -115,30 +112,19 @@ def _is_comment(argument: str) -> bool:
 )
 @options.quiet
 @options.verbose
-@options.connection_options
-def sql(
-    *,
-    output: OutputFormat | None,
-    quiet: bool,
-    verbose: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-    **flags: Any,
-) -> None:
+@with_context
+def sql(context: CommandContext, *, output_format: OutputFormat | None, **flags: Any) -> None:
     """Run SQL and print its rows.
 
     SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
     separated by `;`. On a terminal, without SQL, the command opens the shell (`headrace shell`).
     """
-    with command_context(
-        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
-    ) as context:
-        output_format, sql_flags = context.output_format(output), SqlFlags(**flags)
-        shell_options = sql_flags.shell_options(output_format)
-        if shell_options is not None:
-            raise Exit(run_shell(context, shell_options))
-        raise Exit(_run(context, output_format, sql_flags))
+    fields = {each.key: flags.pop(each.key) for each in describe_fields(SubmitFields).values()}
+    sql_flags = SqlFlags(fields=fields, **flags)
+    shell_options = sql_flags.shell_options(output_format)
+    if shell_options is not None:
+        raise Exit(run_shell(context, shell_options))
+    raise Exit(_run(context, output_format, sql_flags))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +142,12 @@ class SqlFlags:
     byte_limit: int | None
     result: options.DispositionOption
     kind: str | None
-    timeout: str | None
-    queue_timeout: str | None
     detach: bool
     wait: str | None
     on_error: options.OnError
     results: str
+    fields: Mapping[str, Any]
+    """Values of the options that derive from fields of a submit."""
 
     def shell_options(self, output_format: OutputFormat | None) -> ShellOptions | None:
         """Return the options of a shell if the command opens one.
@@ -193,8 +179,7 @@ class SqlFlags:
             "byte_limit": self.byte_limit,
             "result": self.result.value,
             "kind": self.kind,
-            "timeout": _check_duration(self.timeout, "--timeout"),
-            "queue_timeout": _check_duration(self.queue_timeout, "--queue-timeout"),
+            **options.check_request_fields(SubmitFields, self.fields),
         }
         return RunOptions(
             fields={key: value for key, value in fields.items() if value},
@@ -203,13 +188,6 @@ class SqlFlags:
             limit=None if self.wait is None else options.parse_seconds(self.wait, "--wait"),
             detach=self.detach,
         )
-
-
-def _check_duration(text: str | None, flag: str) -> str | None:
-    """Return the text of a duration. Raises InvalidRequest, naming the flag, if it is none."""
-    if text is not None:
-        options.parse_seconds(text, flag)
-    return text
 
 
 def _run(context: CommandContext, output_format: OutputFormat | None, flags: SqlFlags) -> int:

@@ -8,22 +8,22 @@ from typing import NamedTuple
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.follow import (
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.follow import (
     follow_statement,
     has_ended,
     is_outage,
     print_attach_hint,
     wait_for_end,
 )
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.listing import ListColumn, write_object, write_page
-from headrace.cli.output.formats import OutputFormat
-from headrace.cli.progress import ProgressLine
-from headrace.cli.readable import format_age_of, format_elapsed, format_time_between
-from headrace.cli.references import resolve_session, resolve_statement
-from headrace.cli.result_printer import ResultPrinter, exit_code
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.support.listing import ListColumn, write_object, write_page
+from headrace.cli.support.progress import ProgressLine
+from headrace.cli.support.readable import format_age_of, format_elapsed, format_time_between
+from headrace.cli.support.references import resolve_session, resolve_statement
+from headrace.cli.support.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError, InvalidRequest
 
@@ -139,8 +139,9 @@ def statement() -> None:
 @options.before
 @options.limit
 @options.output
-@options.connection_options
+@with_context
 def list_statements(
+    context: CommandContext,
     *,
     session: str | None,
     state: str | None,
@@ -150,33 +151,28 @@ def list_statements(
     over: str | None,
     before: str | None,
     limit: int,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """List statements, newest first.
 
     --waiting, --running and --slow show the statements of all sessions, and of all users if you are
     an administrator.
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        view = _choose_view({"waiting": waiting, "running": running, "slow": slow}, over)
-        client = context.connect()
-        page = client.statements(
-            session=session and resolve_session(client, session),
-            state=state,
-            before=before,
-            limit=limit,
-            view=view,
-            over=over,
-        )
-        columns, fields = (_LIST_COLUMNS, _LIST_FIELDS) if view is None else _VIEWS[view]
-        if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
-            for item in page["items"]:
-                item["waiting_for"] = _format_reason(item)
-        write_page(context.terminal, page, fields, output_format, columns)
+    view = _choose_view({"waiting": waiting, "running": running, "slow": slow}, over)
+    client = context.connect()
+    page = client.statements(
+        session=session and resolve_session(client, session),
+        state=state,
+        before=before,
+        limit=limit,
+        view=view,
+        over=over,
+    )
+    columns, fields = (_LIST_COLUMNS, _LIST_FIELDS) if view is None else _VIEWS[view]
+    if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
+        for item in page["items"]:
+            item["waiting_for"] = _format_reason(item)
+    write_page(context.terminal, page, fields, output_format, columns)
 
 
 def _choose_view(flags: Mapping[str, bool], over: str | None) -> str | None:
@@ -197,23 +193,14 @@ def _choose_view(flags: Mapping[str, bool], over: str | None) -> str | None:
 @statement.command()
 @_statement_argument
 @options.output
-@options.connection_options
-def show(
-    *,
-    reference: str,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-) -> None:
+@with_context
+def show(context: CommandContext, *, reference: str, output_format: OutputFormat | None) -> None:
     """Show one statement; --debug includes the stack trace of its error."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        client = context.connect()
-        statement = client.statement(resolve_statement(client, reference), trace=debug)
-        if output_format is None:
-            statement["waiting_for"] = _format_reason(statement)
-        write_object(context.terminal, statement, output_format)
+    client = context.connect()
+    statement = client.statement(resolve_statement(client, reference), trace=context.terminal.debug)
+    if output_format is None:
+        statement["waiting_for"] = _format_reason(statement)
+    write_object(context.terminal, statement, output_format)
 
 
 @statement.command()
@@ -221,30 +208,17 @@ def show(
 @options.output
 @options.quiet
 @options.verbose
-@options.connection_options
-def result(
-    *,
-    reference: str,
-    output: OutputFormat | None,
-    quiet: bool,
-    verbose: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-) -> None:
+@with_context
+def result(context: CommandContext, *, reference: str, output_format: OutputFormat | None) -> None:
     """Print the rows of a statement that has ended."""
-    with command_context(
-        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
-    ) as context:
-        output_format = context.output_format(output)
-        client = context.connect()
-        statement = client.statement(resolve_statement(client, reference))
-        if not has_ended(statement):
-            # Raises the error in which the node explains why there are no rows, unless the
-            # statement has ended meanwhile.
-            client.rows(statement["id"])
-            statement = client.statement(statement["id"])
-        raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
+    client = context.connect()
+    statement = client.statement(resolve_statement(client, reference))
+    if not has_ended(statement):
+        # Raises the error in which the node explains why there are no rows, unless the
+        # statement has ended meanwhile.
+        client.rows(statement["id"])
+        statement = client.statement(statement["id"])
+    raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
 
 
 @statement.command()
@@ -255,41 +229,27 @@ def result(
     is_flag=True,
     help="End the driver if necessary; all statements that run in it then end too.",
 )
-@options.connection_options
-def cancel(
-    *, reference: str, wait: bool, force: bool, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def cancel(context: CommandContext, *, reference: str, wait: bool, force: bool) -> None:
     """Cancel a statement and print the state in which it ended."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        client = context.connect()
-        statement = client.cancel(resolve_statement(client, reference), force=force)
-        if wait:
-            statement = wait_for_end(client, statement)
-        context.terminal.out.write(statement["state"] + "\n")
+    client = context.connect()
+    statement = client.cancel(resolve_statement(client, reference), force=force)
+    if wait:
+        statement = wait_for_end(client, statement)
+    context.terminal.out.write(statement["state"] + "\n")
 
 
 @statement.command("wait")
 @_statement_argument
 @click.option("--timeout", metavar="DURATION", help="Longest time to wait, e.g. 30s.")
 @options.quiet
-@options.connection_options
-def wait_for_statement(
-    *,
-    reference: str,
-    timeout: str | None,
-    quiet: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-) -> None:
+@with_context
+def wait_for_statement(context: CommandContext, *, reference: str, timeout: str | None) -> None:
     """Wait until a statement has ended and print its state.
 
     Ctrl-C ends the wait only: the statement continues to run.
     """
-    with (
-        command_context(server=server, home=home, debug=debug, quiet=quiet) as context,
-        Interrupts() as interrupts,
-    ):
+    with Interrupts() as interrupts:
         limit = None if timeout is None else options.parse_seconds(timeout, "--timeout")
         client = context.connect()
         statement = client.statement(resolve_statement(client, reference))
@@ -303,28 +263,13 @@ def wait_for_statement(
 @options.output
 @options.quiet
 @options.verbose
-@options.connection_options
-def attach(
-    *,
-    reference: str,
-    output: OutputFormat | None,
-    quiet: bool,
-    verbose: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
-) -> None:
+@with_context
+def attach(context: CommandContext, *, reference: str, output_format: OutputFormat | None) -> None:
     """Show the progress of a statement, then its rows.
 
     Ctrl-C ends the command only: the statement continues to run.
     """
-    with (
-        command_context(
-            server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
-        ) as context,
-        Interrupts() as interrupts,
-    ):
-        output_format = context.output_format(output)
+    with Interrupts() as interrupts:
         client = context.connect()
         statement = client.statement(resolve_statement(client, reference))
         try:

@@ -6,19 +6,23 @@ import json
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.config import EMBEDDED, ClientConfig
-from headrace.cli.discovery import connect_configured, connect_default, connect_home_node
-from headrace.cli.home_processes import describe_processes, list_home_processes
-from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.parent_home import report_parent_home
-from headrace.cli.readable import describe_session, format_local_time
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.config import EMBEDDED, ClientConfig
+from headrace.cli.support.discovery import (
+    connect_configured,
+    connect_default,
+    connect_home_node,
+    report_parent_home,
+)
+from headrace.cli.support.home_processes import describe_processes, list_home_processes
+from headrace.cli.support.listing import write_items
+from headrace.cli.support.readable import describe_session, format_local_time
 from headrace.client.http import Client, Json
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import find_running_node
 from headrace.errors import HeadraceError
-from headrace.home import HomeLayout
-from headrace.node_file import find_running_node
 
 _LIVE_STATES = ("not_started", "starting", "running", "recovering", "closing")
 _PAGE = 1000
@@ -27,26 +31,22 @@ _CONNECT_SECONDS = 2.0
 
 @click.command()
 @options.output
-@options.connection_options
-def status(
-    *, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
-) -> None:
+@with_context
+def status(context: CommandContext, *, output_format: OutputFormat | None) -> None:
     """Show the home and the node in use, sessions and drivers.
 
     `runs` names the drivers and the metastore of the home on this host, also if no node lives. The
     command starts no node and creates no home. Its exit code is 0 even if no node runs.
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        if context.config.server in {None, EMBEDDED}:
-            report_parent_home(context.config, context.terminal.notice)
-        item = _describe(context.config)
-        if output_format is OutputFormat.JSON:
-            context.terminal.out.write(json.dumps(item, ensure_ascii=False, indent=2) + "\n")
-        elif output_format is None:
-            _print(context, item)
-        else:
-            write_items(context.terminal, [item], list(item), output_format)
+    if context.config.server in {None, EMBEDDED}:
+        report_parent_home(context.config, context.terminal.notice)
+    item = _describe(context.config)
+    if output_format is OutputFormat.JSON:
+        context.terminal.out.write(json.dumps(item, ensure_ascii=False, indent=2) + "\n")
+    elif output_format is None:
+        _print(context, item)
+    else:
+        write_items(context.terminal, [item], list(item), output_format)
 
 
 def _describe(config: ClientConfig) -> Json:

@@ -7,19 +7,19 @@ import os
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
-from headrace.cli.home_processes import (
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, command_context
+from headrace.cli.support.discovery import report_parent_home
+from headrace.cli.support.home_processes import (
     describe_processes,
     end_home_processes,
     list_home_processes,
 )
-from headrace.cli.parent_home import report_parent_home
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import NodeFile, find_running_node, request_end
 from headrace.errors import EXIT_FAILED, NodeUnreachable
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.node_file import NodeFile, find_running_node, request_end
-from headrace.time_text import describe_duration
+from headrace.files.file_locks import lock_file
+from headrace.text.times import describe_duration
 
 _STOP_SECONDS = 60.0
 _START_SECONDS = 60.0

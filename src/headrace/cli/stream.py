@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.interrupts import Interrupted, Interrupts
-from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.styled import StyledText
-from headrace.cli.readable import format_age_of, format_remaining
-from headrace.cli.terminal import Terminal
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.interrupts import Interrupted, Interrupts
+from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
+from headrace.cli.support.readable import format_age_of, format_remaining
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 _FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "retry_at", "error")
 
@@ -80,64 +80,52 @@ def stream() -> None:
 @options.before
 @options.limit
 @options.output
-@options.connection_options
+@with_context
 def list_streams(
+    context: CommandContext,
     *,
     ended: bool,
     watch: bool,
     before: str | None,
     limit: int,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """List streaming queries, newest first."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        client, terminal = context.connect(), context.terminal
+    client, terminal = context.connect(), context.terminal
 
-        def read() -> Json:
-            return client.streams(live=not ended, before=before, limit=limit)
+    def read() -> Json:
+        return client.streams(live=not ended, before=before, limit=limit)
 
-        def write(page: Json) -> None:
-            if output_format in {OutputFormat.JSON, OutputFormat.JSONL}:
-                write_page(terminal, page, _FIELDS, output_format)
-                return
-            page["items"] = [summarize(item) for item in page["items"]]
-            write_page(terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
-            if not (page["items"] or ended or before):
-                terminal.notice(_describe_ended(client.streams(limit=limit)))
+    def write(page: Json) -> None:
+        if output_format in {OutputFormat.JSON, OutputFormat.JSONL}:
+            write_page(terminal, page, _FIELDS, output_format)
+            return
+        page["items"] = [summarize(item) for item in page["items"]]
+        write_page(terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
+        if not (page["items"] or ended or before):
+            terminal.notice(_describe_ended(client.streams(limit=limit)))
 
-        _write_once_or_watch(terminal, read, write, watch=watch)
+    _write_once_or_watch(terminal, read, write, watch=watch)
 
 
 @stream.command()
 @_query_argument
 @click.option("--watch", is_flag=True, help="Redraw every second, until Ctrl-C.")
 @options.output
-@options.connection_options
+@with_context
 def show(
-    *,
-    name: str,
-    watch: bool,
-    output: OutputFormat | None,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    context: CommandContext, *, name: str, watch: bool, output_format: OutputFormat | None
 ) -> None:
     """Show one streaming query and its last batches.
 
     The command prints state, failures, the countdown to the next start, and the last error.
     """
-    with command_context(server=server, home=home, debug=debug) as context:
-        output_format = context.output_format(output)
-        client, terminal = context.connect(), context.terminal
+    client, terminal = context.connect(), context.terminal
 
-        def write(query: Json) -> None:
-            _write_query(terminal, query, output_format)
+    def write(query: Json) -> None:
+        _write_query(terminal, query, output_format)
 
-        _write_once_or_watch(terminal, lambda: client.stream(name), write, watch=watch)
+    _write_once_or_watch(terminal, lambda: client.stream(name), write, watch=watch)
 
 
 @stream.command()
@@ -145,27 +133,23 @@ def show(
 @click.option(
     "--tail", type=click.IntRange(1), metavar="BYTES", help="Print only the last BYTES of the log."
 )
-@options.connection_options
-def logs(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
+@with_context
+def logs(context: CommandContext, *, name: str, tail: int | None) -> None:
     """Print the log of the driver in which a query runs."""
-    with command_context(server=server, home=home, debug=debug) as context:
-        client = context.connect()
-        session = client.stream(name)["session_id"]
-        context.terminal.out.write(client.session_log(session, tail))
+    client = context.connect()
+    session = client.stream(name)["session_id"]
+    context.terminal.out.write(client.session_log(session, tail))
 
 
 def _add_action(action: str, help_text: str) -> None:
     @stream.command(action, help=help_text)
     @click.argument("names", nargs=-1, required=True, metavar="QUERY...")
     @options.quiet
-    @options.connection_options
-    def act(
-        *, names: Sequence[str], quiet: bool, server: str | None, home: str | None, debug: bool
-    ) -> None:
-        with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
-            client = context.connect()
-            for name in names:
-                _act(client, context.terminal, name, action)
+    @with_context
+    def act(context: CommandContext, *, names: Sequence[str]) -> None:
+        client = context.connect()
+        for name in names:
+            _act(client, context.terminal, name, action)
 
 
 def _act(client: Client, terminal: Terminal, name: str, action: str) -> None:

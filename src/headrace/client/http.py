@@ -8,14 +8,32 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypedDict, Unpack
+from urllib.parse import quote
 
 from headrace.client.errors import error_from_response
-from headrace.client.job_calls import JobCalls, Json, RequestOptions, quote_name
 from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport, parse_address
 from headrace.errors import NodeUnreachable
 
-__all__ = ["LONGEST_POLL", "Client", "Json"]
+Json = dict[str, Any]
+
+
+class RequestOptions(TypedDict, total=False):
+    """The parts of a request beside method and path (`HttpRequest`)."""
+
+    query: Mapping[str, str | int | None] | None
+    body: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    timeout: float
+    idempotent: bool
+    accepts_errors: bool
+    authenticated: bool
+
+
+def quote_name(name: str) -> str:
+    """Return a name or id as one step of a path."""
+    return quote(name, safe="")
+
 
 LONGEST_POLL = 10.0
 """Seconds that one long poll lasts at most; a longer wait needs several polls."""
@@ -25,7 +43,7 @@ _RESPONSE_MARGIN = 20.0
 """Seconds that a response may take beyond the wait that its request asks for."""
 
 
-class Client(JobCalls):
+class Client:
     """Client of a node, or of a cluster.
 
     Every method raises the HeadraceError that the node responded with. It raises NodeUnreachable
@@ -107,6 +125,34 @@ class Client(JobCalls):
     ) -> None:
         self.close()
 
+    # Objects of any kind. A kind is the path of its list below /api/v1, for example `streams`.
+
+    def page(self, kind: str, **query: str | int | None) -> Json:
+        """Return a page of objects: `{items, next}`."""
+        return self._call("GET", f"/api/v1/{kind}", query=query)
+
+    def get(self, kind: str, reference: str) -> Json:
+        """Return an object, by its id, or by its name if objects of this kind have names."""
+        return self._call("GET", f"/api/v1/{kind}/{quote_name(reference)}")
+
+    def act(
+        self,
+        kind: str,
+        reference: str,
+        action: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str | int | None] | None = None,
+        idempotent: bool = False,
+    ) -> Json:
+        """Act on an object, and return what the node answers.
+
+        Args:
+            idempotent: Whether the request may be repeated after a lost connection.
+        """
+        path = f"/api/v1/{kind}/{quote_name(reference)}/{action}"
+        return self._call("POST", path, body=body, query=query, idempotent=idempotent)
+
     # The node itself.
 
     def health(self, *, timeout: float = LONGEST_POLL + _RESPONSE_MARGIN) -> Json:
@@ -128,16 +174,15 @@ class Client(JobCalls):
 
     def nodes(self) -> list[Json]:
         """Return every node that the store has a record of."""
-        return list(self._call("GET", "/api/v1/nodes")["items"])
+        return list(self.page("nodes")["items"])
 
     def drain_node(self, node_id: str) -> Json:
         """Ask a node to leave, and return the node."""
-        return self._call("POST", f"/api/v1/nodes/{quote_name(node_id)}/drain")
+        return self.act("nodes", node_id, "drain", idempotent=True)
 
     def confirm_node_gone(self, node_id: str) -> Json:
         """Confirm that a node and the drivers of its host have ended. Return the node."""
-        path = f"/api/v1/nodes/{quote_name(node_id)}/gone"
-        return self._call("POST", path, body={"confirmed": True})
+        return self.act("nodes", node_id, "gone", body={"confirmed": True}, idempotent=True)
 
     def purge_history(self, older_than: str, *, dry_run: bool = False) -> Json:
         """Delete what ended longer ago than `older_than`. Return the counts, and whether to repeat.
@@ -193,9 +238,16 @@ class Client(JobCalls):
             view: `waiting`, `running` or `slow`: only these, in the order of the view.
             over: With a view: the shortest time of its statements, for example `1min`.
         """
-        query = {"session": session, "state": state, "before": before, "limit": limit}
-        query |= {"id_prefix": id_prefix, "view": view, "over": over}
-        return self._call("GET", "/api/v1/statements", query=query)
+        return self.page(
+            "statements",
+            session=session,
+            state=state,
+            before=before,
+            limit=limit,
+            id_prefix=id_prefix,
+            view=view,
+            over=over,
+        )
 
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
         """Return one chunk of a result: `{schema, rows, chunk, next_chunk}`.
@@ -241,9 +293,8 @@ class Client(JobCalls):
         With `force`, a node ends the driver if the driver cannot stop the statement alone. All
         other statements of that driver then end too.
         """
-        path = f"/api/v1/statements/{quote_name(statement)}/cancel"
         query = {"force": "true"} if force else {}
-        return self._call("POST", path, body={}, query=query)
+        return self.act("statements", statement, "cancel", body={}, query=query, idempotent=True)
 
     # Sessions.
 
@@ -253,7 +304,7 @@ class Client(JobCalls):
 
     def session(self, session: str) -> Json:
         """Return a session by id or name."""
-        return self._call("GET", f"/api/v1/sessions/{quote_name(session)}")
+        return self.get("sessions", session)
 
     def sessions(
         self,
@@ -264,8 +315,7 @@ class Client(JobCalls):
         limit: int | None = None,
     ) -> Json:
         """Return a page of sessions, newest first: `{items, next}`."""
-        query = {"state": state, "before": before, "id_prefix": id_prefix, "limit": limit}
-        return self._call("GET", "/api/v1/sessions", query=query)
+        return self.page("sessions", state=state, before=before, id_prefix=id_prefix, limit=limit)
 
     def session_log(self, session: str, tail: int | None = None, *, forward: bool = True) -> str:
         """Return the log of a session's driver, or the last `tail` bytes of it.
@@ -287,21 +337,55 @@ class Client(JobCalls):
 
     def streams(self, *, live: bool = False, before: str | None = None, limit: int = 100) -> Json:
         """Return a page of streaming queries, newest first."""
-        return self._call(
-            "GET",
-            "/api/v1/streams",
-            query={"live": "true" if live else None, "before": before, "limit": limit},
-        )
+        return self.page("streams", live="true" if live else None, before=before, limit=limit)
 
     def stream(self, stream: str) -> Json:
         """Return a streaming query, by id, name or `scope.name`."""
-        return self._call("GET", f"/api/v1/streams/{quote_name(stream)}")
+        return self.get("streams", stream)
 
     def act_on_stream(self, stream: str, action: str) -> Json:
         """Stop, pause, resume, restart or retry a streaming query. Return the query."""
-        return self._call(
-            "POST", f"/api/v1/streams/{quote_name(stream)}/{action}", idempotent=False
-        )
+        return self.act("streams", stream, action)
+
+    # Jobs and deployments.
+
+    def plan_jobs(self, request: Mapping[str, Any]) -> Json:
+        """Plan a deployment of manifests. Return the deployment; its drivers may still check it."""
+        return self._call("POST", "/api/v1/deployments", body=request, idempotent=False)
+
+    def apply_plan(self, deployment: str) -> Json:
+        """Apply a plan and return its deployment."""
+        return self.act("deployments", deployment, "apply")
+
+    def deployment(self, deployment: str) -> Json:
+        """Return a deployment by id."""
+        return self.get("deployments", deployment)
+
+    def jobs(self) -> Json:
+        """Return all jobs by name."""
+        return self.page("jobs")
+
+    def job(self, name: str) -> Json:
+        """Return a job with its deployed version and its savepoints."""
+        return self.get("jobs", name)
+
+    def job_versions(self, name: str, *, limit: int = 100) -> Json:
+        """Return the versions of a job, newest first."""
+        path = f"/api/v1/jobs/{quote_name(name)}/versions"
+        return self._call("GET", path, query={"limit": limit})
+
+    def act_on_job(self, name: str, action: str, options: Mapping[str, Any] | None = None) -> Json:
+        """Start, copy or roll back a job. Return the deployment that does it."""
+        return self.act("jobs", name, action, body=options)
+
+    def stop_job(self, name: str, *, savepoint: bool = True) -> Json:
+        """Stop a job. Return the deployment that does it."""
+        return self.act("jobs", name, "stop", query={"savepoint": savepoint})
+
+    def delete_job(self, name: str, *, savepoint: bool = True) -> Json:
+        """Stop a job and remove it. Return the deployment that does it."""
+        path = f"/api/v1/jobs/{quote_name(name)}"
+        return self._call("DELETE", path, query={"savepoint": savepoint}, idempotent=False)
 
     # Table transactions.
 
@@ -312,12 +396,12 @@ class Client(JobCalls):
 
         With `orphaned`, return only transactions that no driver works on, oldest first.
         """
-        query = {"orphaned": "true" if orphaned else None, "before": before, "limit": limit}
-        return self._call("GET", "/api/v1/transactions", query=query)
+        only = "true" if orphaned else None
+        return self.page("transactions", orphaned=only, before=before, limit=limit)
 
     def transaction(self, transaction: str) -> Json:
         """Return a table transaction by id."""
-        return self._call("GET", f"/api/v1/transactions/{quote_name(transaction)}")
+        return self.get("transactions", transaction)
 
     def recovery(self, *, retry: bool = False) -> Json:
         """Return what lost drivers have left: `{transactions, sinks}`.

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+from headrace.config.settings import Settings
 from headrace.errors import StoreUnavailable
+from headrace.store.database import Database
+from headrace.store.nodes import take_backend_slot
 
 _LOG = logging.getLogger("headrace.backends")
 
@@ -87,3 +92,21 @@ class BackendPools:
                 self._by_session[session_id] -= 1
                 if not self._by_session[session_id]:
                     del self._by_session[session_id]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendPace:
+    """Makes each call wait for its slot, so that no restart of a cluster floods a backend."""
+
+    database: Database
+    settings: Settings
+
+    def wait(self, backend: str) -> None:
+        """Wait until the cluster may ask a backend about another driver. Raise StoreUnavailable.
+
+        Call this in a thread of the backend: with many calls, it takes long.
+        """
+        with self.database.write("backend.pace") as tx:
+            seconds = take_backend_slot(tx, backend, self.settings.cluster.backend_polls)
+        if seconds > 0:
+            time.sleep(seconds)

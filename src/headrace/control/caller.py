@@ -1,4 +1,4 @@
-"""The caller of a service: owner name and permissions."""
+"""The caller of a service: its name as an owner, and its roles. See policy.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ANONYMOUS = "anonymous"
 
 
 class Role(StrEnum):
-    """Permissions of a caller."""
+    """Roles of a caller: a user has objects, an administrator manages those of the store."""
 
     ADMIN = "admin"
     USER = "user"
@@ -18,8 +18,9 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller. Only `headrace.api.auth` creates callers."""
+    """An authenticated caller. Only `Node.identify` creates callers."""
 
     owner: str
-    """Owner of the objects that the caller creates. A caller sees only objects of this owner."""
+    """Owner of the objects that the caller creates. The policy lets a caller act on
+    objects of this owner."""
     roles: frozenset[Role] = frozenset({Role.USER})

@@ -13,12 +13,12 @@ import shlex
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
+from headrace.config.settings import Settings
 from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host
 from headrace.errors import CatalogMismatch
+from headrace.files import places
 from headrace.model.catalog import CatalogRecord
-from headrace.settings import Settings
-from headrace.storage import places
 from headrace.store import catalog_record
 from headrace.store.database import Tx
 

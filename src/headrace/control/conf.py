@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.conf_policy import ConfPolicy, ConfRule, find_refusal, list_rules
+from headrace.config.conf_policy import ConfPolicy, ConfRule, find_refusal, list_rules
+from headrace.config.settings import Settings
 from headrace.errors import InvalidSetting, SettingDenied
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import SessionSpec
@@ -17,7 +18,6 @@ from headrace.model.session_options import (
     is_own_key,
     list_keys,
 )
-from headrace.settings import Settings
 
 _SPARK_PREFIXES = ("spark.", "hive.")
 

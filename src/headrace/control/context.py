@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.settings import Settings
+from headrace.config.settings import Settings
 from headrace.store.database import Database
 
 

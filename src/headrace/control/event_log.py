@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Shared, visible_owner
 from headrace.model.event import Event
 from headrace.model.ids import looks_like_id
 from headrace.store import events
 
 
-class EventLog:
-    """Events of the whole store, served by one node."""
+class SharedEventReads:
+    """Reads of the log for a feed that serves many callers, and filters the events of each."""
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
@@ -20,14 +22,55 @@ class EventLog:
             return events.last(tx)
 
     def read(
-        self, *, after: str | None, entity: str | None, entity_id: str | None, limit: int
+        self,
+        *,
+        after: str | None,
+        entity: str | None,
+        entity_id: str | None,
+        owner: str | None,
+        limit: int,
     ) -> list[Event]:
         """Return at most `limit` events after a cursor, oldest first.
 
         Without a cursor, start at the first event. Raise InvalidRequest if `after` is no cursor.
+
+        Args:
+            owner: Owner of the entities; None: events of all owners and of nodes.
         """
         if entity_id is not None and not looks_like_id(entity_id):
             # No event has such an id, and PostgreSQL refuses some texts.
             entity_id = ""
         with self._database.read() as tx:
-            return events.read(tx, after=after, entity=entity, entity_id=entity_id, limit=limit)
+            return events.read(
+                tx, after=after, owner=owner, entity=entity, entity_id=entity_id, limit=limit
+            )
+
+
+class EventLog:
+    """Events of the whole store, served by one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self.shared_reads = SharedEventReads(context)
+
+    def visible_owner(self, caller: Caller) -> str | None:
+        """Return the owner whose events a caller may read; None: events of all owners."""
+        return visible_owner(caller, Shared.EVENTS)
+
+    def last(self, caller: Caller) -> str:  # noqa: ARG002 - it says nothing about an object
+        """Return the cursor of the last event."""
+        return self.shared_reads.last()
+
+    def read(
+        self,
+        caller: Caller,
+        *,
+        after: str | None,
+        entity: str | None,
+        entity_id: str | None,
+        limit: int,
+    ) -> list[Event]:
+        """Return at most `limit` events that the caller may read, as `SharedEventReads` does."""
+        owner = self.visible_owner(caller)
+        return self.shared_reads.read(
+            after=after, entity=entity, entity_id=entity_id, owner=owner, limit=limit
+        )

@@ -12,10 +12,12 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import Session
 from headrace.model.statement import CancelReason
-from headrace.store import sessions, statement_transitions, transactions
+from headrace.store import transactions
 from headrace.store.database import Tx
-from headrace.store.timeouts import timed_out
-from headrace.time_text import describe_duration
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions
+from headrace.store.statements.limits import timed_out
+from headrace.text.times import describe_duration
 
 _LOG = logging.getLogger("headrace.expiry")
 _BATCH = 100

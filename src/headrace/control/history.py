@@ -15,11 +15,13 @@ from datetime import timedelta
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Action, Shared, require
 from headrace.control.retention import Retention
-from headrace.durations import seconds_of
 from headrace.errors import HeadraceError, InvalidRequest
-from headrace.store import history, idempotency, job_history, results
+from headrace.store import history
 from headrace.store.database import Database
+from headrace.store.statements import idempotency, results
+from headrace.text.durations import seconds_of
 
 _LOG = logging.getLogger("headrace.history")
 _BATCH = 500
@@ -67,8 +69,9 @@ class HistoryPurge:
         self._database = context.database
         self._retention = retention
 
-    def count(self, older_than: timedelta) -> Purge:
-        """Return what a purge would delete. Raise InvalidRequest as `purge` does."""
+    def count(self, caller: Caller, older_than: timedelta) -> Purge:
+        """Return what a purge would delete. Raise NotPermitted and InvalidRequest as `purge`."""
+        require(caller, Action.READ, Shared.HISTORY)
         with self._database.read() as tx:
             return Purge(history.count_old(tx, _seconds_of_age(older_than)), more=False)
 
@@ -78,9 +81,11 @@ class HistoryPurge:
         Live objects stay, and what they need. So do statements whose results cannot be deleted.
 
         Raises:
+            NotPermitted: The caller is no administrator.
             InvalidRequest: The time is 0.
             StoreUnavailable: The store does not answer.
         """
+        require(caller, Action.CHANGE, Shared.HISTORY)
         seconds = _seconds_of_age(older_than)
         _LOG.info("%s purges what ended more than %s ago", caller.owner, older_than)
         deadline = time.monotonic() + _PURGE_SECONDS
@@ -133,14 +138,12 @@ def _delete_streams(database: Database, seconds: float) -> dict[str, int]:
 
 def _delete_jobs(database: Database, seconds: float) -> dict[str, int]:
     with database.write("retention.jobs") as tx:
-        return job_history.delete_jobs(tx, seconds, _BATCH)
+        return history.delete_jobs(tx, seconds, _BATCH)
 
 
 def _delete_node_history(database: Database, seconds: float) -> dict[str, int]:
     with database.write("retention.node_events") as tx:
-        return history.delete_registrations(tx, seconds, _BATCH) | history.delete_node_events(
-            tx, seconds, _BATCH
-        )
+        return history.delete_of_nodes(tx, seconds, _BATCH)
 
 
 _Deletion = Callable[[Database, float], dict[str, int]]

@@ -24,20 +24,18 @@ from typing import Any
 import psutil
 from prometheus_client import CollectorRegistry
 
+from headrace.config.settings import Settings, load
 from headrace.control.context import NodeContext
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers import process_group
-from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
-from headrace.control.launchers.temporary_folders import TemporaryFolders
-from headrace.control.sessions.driver_ends import DriverEnds
-from headrace.control.sessions.takeover import Takeovers
+from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.errors import HeadraceError, LaunchFailed
-from headrace.file_locks import lock_file
+from headrace.files.file_locks import lock_file
 from headrace.model.session import Session
-from headrace.settings import Settings, load
 from headrace.store.database import Database
 
 _LOCK_SECONDS = 30.0

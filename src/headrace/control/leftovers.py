@@ -12,16 +12,15 @@ from contextlib import suppress
 
 from headrace.control.context import NodeContext
 from headrace.control.launchers import process_group
-from headrace.control.launchers.bootstrap_files import BootstrapFiles
-from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
+from headrace.files import locations
+from headrace.files.places import identify, join
 from headrace.model.result import ResultAttempt
 from headrace.model.session import DriverLease
-from headrace.storage import locations
-from headrace.storage.places import identify, join
-from headrace.store import takeovers
-from headrace.store.abandoned_results import find_abandoned
+from headrace.store.sessions import takeovers
+from headrace.store.statements.results import find_abandoned
 
 _LOG = logging.getLogger("headrace.leftovers")
 _BATCH = 500

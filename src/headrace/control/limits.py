@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
 from headrace.errors import QueueFull, TooManySessions
-from headrace.printable import describe_count
-from headrace.settings import Settings
-from headrace.store import limits
 from headrace.store.database import Tx
-from headrace.store.limits import Counted, Excess, Limit
 from headrace.store.notifications import session_topic
+from headrace.store.statements import limits
+from headrace.store.statements.limits import Counted, Excess, Limit
+from headrace.text.printable import describe_count
 
 
 def check_sessions(tx: Tx, settings: Settings, owner: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +12,139 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headrace.control.stream_metrics import MAX_QUERIES, make_stream_metrics
-from headrace.errors import StoreUnavailable
-from headrace.store import counts, stream_progress, transactions
+from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.model.failure import SPARK_CODES
+from headrace.model.lifecycle import StreamState
+from headrace.model.session import Session
+from headrace.model.statement import StatementEnd
+from headrace.model.stream_query import MeasuredQuery, QueryProgress
+from headrace.store import counts, transactions
 from headrace.store.database import Database, Tx
+from headrace.store.streams import stream_progress
+
+MAX_QUERIES = 500
+"""Largest number of queries with gauges, because each is a time series of every metric."""
+_MAX_LABEL = 200
+"""Largest number of characters of a name in a label."""
+
+
+class _Gauge(NamedTuple):
+    name: str
+    documentation: str
+    read: Callable[[QueryProgress], float | None]
+    """Returns the value, or None if the batch has none."""
+    of_running_query: bool = False
+    """Whether the value is only true while the query runs."""
+
+
+def _read_lag(batch: QueryProgress) -> float | None:
+    # The driver has reported any JSON values.
+    values = [value for value in batch.lag.values() if isinstance(value, int | float)]
+    return float(sum(values)) if values else None
+
+
+def _read_instant(text: str | None) -> float | None:
+    """Return seconds since the epoch; None if the driver has not reported an instant."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+_GAUGES = (
+    _Gauge(
+        "headrace_stream_input_rows_per_second",
+        "Rows per second that arrived before the newest batch. A query that does not run has 0.",
+        lambda batch: batch.input_rate,
+        of_running_query=True,
+    ),
+    _Gauge(
+        "headrace_stream_processed_rows_per_second",
+        "Rows per second that the newest batch processed. A query that does not run has 0.",
+        lambda batch: batch.process_rate,
+        of_running_query=True,
+    ),
+    _Gauge(
+        "headrace_stream_batch_duration_seconds",
+        "Duration of the newest batch.",
+        lambda batch: batch.milliseconds / 1000,
+    ),
+    _Gauge(
+        "headrace_stream_batch_timestamp_seconds",
+        "Start of the newest batch. Without new rows, there are no batches.",
+        lambda batch: _read_instant(batch.at),
+    ),
+    _Gauge(
+        "headrace_stream_lag_records",
+        "Records that the sources had when the newest batch began and that it did not read, for"
+        " the sources that say so: Kafka reports those of its slowest partition.",
+        _read_lag,
+    ),
+    _Gauge(
+        "headrace_stream_watermark_timestamp_seconds",
+        "Watermark of the newest batch.",
+        lambda batch: _read_instant(batch.watermark),
+    ),
+    _Gauge(
+        "headrace_stream_state_rows",
+        "Rows in the state of the query after the newest batch.",
+        lambda batch: batch.state_rows,
+    ),
+    _Gauge(
+        "headrace_stream_state_bytes",
+        "Memory of the state of the query after the newest batch.",
+        lambda batch: batch.state_bytes,
+    ),
+)
+
+
+def make_stream_metrics(queries: Iterable[MeasuredQuery], *, live: int) -> Iterator[Metric]:
+    """Yield the gauges of these queries.
+
+    Args:
+        live: Number of live queries, also of those that are not among `queries`.
+    """
+    measured = [(_labels_of(query), query) for query in queries]
+    failures = _make_family(
+        "headrace_stream_failures", "Successive failures of a streaming query that has not ended."
+    )
+    for labels, query in measured:
+        failures.add_metric(labels, query.failures)
+    yield failures
+    for gauge in _GAUGES:
+        family = _make_family(gauge.name, gauge.documentation)
+        for labels, query in measured:
+            value = _read_value(gauge, query)
+            if value is not None:
+                family.add_metric(labels, value)
+        yield family
+    yield GaugeMetricFamily(
+        "headrace_streams_omitted",
+        f"Number of live streaming queries beyond the {MAX_QUERIES} whose gauges a node returns:"
+        " those of the newest sessions.",
+        value=max(0, live - len(measured)),
+    )
+
+
+def _make_family(name: str, documentation: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, documentation, labels=["owner", "scope", "query"])
+
+
+def _labels_of(query: MeasuredQuery) -> list[str]:
+    # The id replaces a long name, because two cut names could be equal.
+    name = query.name if len(query.name) <= _MAX_LABEL else query.id
+    return [query.owner, query.scope, name]
+
+
+def _read_value(gauge: _Gauge, query: MeasuredQuery) -> float | None:
+    if query.progress is None:
+        return None
+    if gauge.of_running_query and query.state is not StreamState.RUNNING:
+        return 0.0
+    return gauge.read(query.progress)
+
 
 NO_ROUTE = "other"
 """Label of requests that no route has received."""
@@ -174,3 +304,104 @@ class StoreMetrics(Collector):
         for number, value in numbers:
             yield GaugeMetricFamily(number.name, number.documentation, value=value)
         yield from make_stream_metrics(queries, live=sum(live["streams"].values()))
+
+
+_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+_NO_CODE = "none"
+_OTHER_CODE = "other"
+
+
+class StatementMetrics:
+    """Histograms and counters of the statements that this node ends, and of driver starts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._known_codes = SPARK_CODES.union(_error_codes(HeadraceError))
+        self._duration = Histogram(
+            "headrace_statement_duration_seconds",
+            "Time from the start of a statement to its end, for statements that have run.",
+            ["kind", "outcome"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._queue = Histogram(
+            "headrace_statement_queue_seconds",
+            "Time that a statement waited before a driver claimed it; in the last attempt, if there"
+            " were several. Observed at its end.",
+            ["kind"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._start = Histogram(
+            "headrace_statement_start_seconds",
+            "Time from the submit of a statement until it ran, the start of a driver included."
+            " Observed at its end.",
+            ["kind"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._ended = Counter(
+            "headrace_statements_ended",
+            "Statements that have ended, also those that never ran. `code` is the code of the"
+            f" error, `{_NO_CODE}` without an error, or `{_OTHER_CODE}` for a code that the node"
+            " does not know.",
+            ["kind", "outcome", "code"],
+            registry=registry,
+        )
+        self._driver_start = Histogram(
+            "headrace_driver_start_seconds",
+            "Time from the launch of a driver until it reported that Spark is up. For the first"
+            " driver of an embedded node, it begins with the commit of the session. `profile` is a"
+            " profile of the settings.",
+            ["profile"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
+        self._lost_drivers = Counter(
+            "headrace_lost_drivers",
+            "Drivers that this node has found lost: the process ended, or did not renew its lease.",
+            registry=registry,
+        )
+        self._failed_starts = Counter(
+            "headrace_failed_driver_starts",
+            "Drivers that this node could not start: the backend refused the launch.",
+            registry=registry,
+        )
+
+    def observe_lost_driver(self) -> None:
+        """Count a driver that is lost."""
+        self._lost_drivers.inc()
+
+    def observe_failed_start(self) -> None:
+        """Count a driver that could not be started."""
+        self._failed_starts.inc()
+
+    def observe_ends(self, ends: Sequence[StatementEnd]) -> None:
+        """Observe statements whose end is committed."""
+        for end in ends:
+            self._ended.labels(end.kind, end.outcome, self._code(end)).inc()
+            _observe(self._duration.labels(end.kind, end.outcome), end.started_at, end.ended_at)
+            _observe(self._start.labels(end.kind), end.created_at, end.started_at)
+            _observe(self._queue.labels(end.kind), end.waiting_since, end.launched_at)
+
+    def observe_driver_start(self, launched: Session, running: Session) -> None:
+        """Observe the start of a driver, by its session before and after it was up."""
+        histogram = self._driver_start.labels(running.spec.profile)
+        _observe(histogram, launched.last_update_time, running.last_update_time)
+
+    def _code(self, end: StatementEnd) -> str:
+        if end.code is None:
+            return _NO_CODE
+        # A driver reports the code, so it may be any text.
+        return end.code if end.code in self._known_codes else _OTHER_CODE
+
+
+def _observe(histogram: Histogram, start: datetime | None, end: datetime | None) -> None:
+    if start is not None and end is not None:
+        histogram.observe(max(0.0, (end - start).total_seconds()))
+
+
+def _error_codes(error: type[HeadraceError]) -> Iterator[str]:
+    yield error.code
+    for child in error.__subclasses__():
+        yield from _error_codes(child)

@@ -11,67 +11,67 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
-from headrace.control.awaited_ends import AwaitedEnds
+from headrace.config.node_file import NodeFile
+from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
+from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
+from headrace.control.catalog_listing import CatalogListing
 from headrace.control.conf import check_profiles
 from headrace.control.context import NodeContext
-from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
-from headrace.control.home_token import load_or_create_token
-from headrace.control.host.idle_shutdown import IdleShutdown
+from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
 from headrace.control.host.process_identity import this_host
-from headrace.control.jobs import job_changer, planning, pruning
+from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.operation_runner import OperationRunner
-from headrace.control.jobs.plan_expiry import PlanExpiry
+from headrace.control.jobs.planning import PlanExpiry
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.limits import FreePlaces
-from headrace.control.metrics import NodeMetrics, StoreMetrics, make_request_durations
+from headrace.control.long_polls import LongPolls
+from headrace.control.metrics import (
+    NodeMetrics,
+    StatementMetrics,
+    StoreMetrics,
+    make_request_durations,
+)
 from headrace.control.node_lease import ExpiredNodes, NodeLease
-from headrace.control.nodes import Nodes
+from headrace.control.nodes import Drain, Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.placement import check_locations, check_placement
-from headrace.control.result_reads import ResultReads
+from headrace.control.policy import Action, Shared, require
 from headrace.control.retention import Retention
-from headrace.control.sessions.closing import Closings
-from headrace.control.sessions.driver_ends import DriverEnds
-from headrace.control.sessions.early_launch import EarlyLaunch
-from headrace.control.sessions.forced_cancel import ForcedCancels
+from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
+from headrace.control.sessions.ending import Closings
 from headrace.control.sessions.launch import Launches
-from headrace.control.sessions.local_parts import LocalParts
 from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.start_checks import StartChecks
-from headrace.control.sessions.takeover import Takeovers
+from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
-from headrace.control.statement_metrics import StatementMetrics
+from headrace.control.statements.async_statements import AsyncStatements
+from headrace.control.statements.cancel import ForcedCancels
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
-from headrace.control.wake_ups import WakeUps
-from headrace.control.worker_pool import WorkerPool
-from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
+from headrace.control.wake_ups import AwaitedEnds, WakeUps
+from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable, Unauthorized
+from headrace.files.private_files import write_private
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
-from headrace.node_file import NodeFile
-from headrace.private_files import write_private
-from headrace.profiles import Profile
-from headrace.settings import Settings
 from headrace.store import nodes
 from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
 _HISTORY_SECONDS = 60.0
 _EXPIRED_NODES_SECONDS = 60.0
-_LOG_THREADS = 4
-_LOG_SECONDS = 60.0
 
 
 class Node:
@@ -104,7 +104,6 @@ class Node:
         _create_home(settings)
         if embedded:
             settings = settings.for_embedded()
-        self.settings = settings
         self.embedded = embedded
         self.ends_drivers = embedded
         """Whether drivers and metastore end with the node, or wait for the next one."""
@@ -118,15 +117,18 @@ class Node:
         self.context = NodeContext(
             self.database, settings, _load_node_id(settings.layout.node_id_file), address
         )
-        self.metrics = CollectorRegistry()
-        StoreMetrics(self.database, self.metrics)
-        self.request_durations = make_request_durations(self.metrics)
-        statement_metrics = StatementMetrics(self.metrics)
+        self._metrics = CollectorRegistry()
+        StoreMetrics(self.database, self._metrics)
+        self.request_durations = make_request_durations(self._metrics)
+        statement_metrics = StatementMetrics(self._metrics)
         self.database.observe_ends = statement_metrics.observe_ends
-        self.awaited_ends = AwaitedEnds()
+        self._awaited_ends = AwaitedEnds()
+        self.wake_ups = WakeUps(self.database)
+        self.long_polls = LongPolls(hears_wake_ups=self.hears_wake_ups)
+        """Requests that wait. The servers of the process release them when they stop."""
         self.driver_link = DriverLinkService(
             self.context,
-            awaited_ends=self.awaited_ends,
+            awaited_ends=self._awaited_ends,
             observe_start=statement_metrics.observe_driver_start,
         )
         self.statements = Statements(
@@ -134,7 +136,16 @@ class Node:
             NodeStatements(self.context),
             HeldResultReader(self.context, token=self.token),
             self.driver_link.waiting_polls.claim,
+            self.long_polls,
         )
+        self.async_statements = AsyncStatements(
+            self.database,
+            self.statements,
+            wake_ups=self.wake_ups,
+            awaited_ends=self._awaited_ends,
+            long_polls=self.long_polls,
+        )
+        self.catalog_listing = CatalogListing(self.statements, self.async_statements)
         self.sessions = Sessions(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
         self.nodes = Nodes(self.context)
@@ -147,34 +158,27 @@ class Node:
             {
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
-                pruning.KIND: pruning.Pruner(self.context).advance,
+                change_steps.KIND: change_steps.Pruner(self.context).advance,
             },
         )
         self.events = EventLog(self.context)
-        self.wake_ups = WakeUps(self.database)
-        self.result_reads = ResultReads()
-        self.log_reads = WorkerPool(
-            "log-reads", threads=_LOG_THREADS, seconds=_LOG_SECONDS, storage="folder of the logs"
-        )
         self._retention = Retention(self.context)
-        parts = parts or LocalParts.create(settings, embedded=embedded)
-        self._archives = parts.archives
+        self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
             launchers or installed_launchers(settings, parts.launcher, parts.working_directory),
-            self.metrics,
+            self._metrics,
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(
             self.context, self._launchers, observe_loss=statement_metrics.observe_lost_driver
         )
         self._start_checks = StartChecks(self.context, self._launchers, self._takeovers)
-        self._metastore = parts.metastore
-        self._catalog = identify_catalog(settings, self._metastore)
+        self._catalog = identify_catalog(settings, parts.metastore)
         self._launches = Launches(
             self.context,
             launchers=self._launchers,
             takeovers=self._takeovers,
-            metastore=self._metastore,
+            metastore=parts.metastore,
             profiles=self._profiles,
             is_draining=lambda: self._drain.has_begun,
             observe_failed_start=statement_metrics.observe_failed_start,
@@ -195,11 +199,16 @@ class Node:
             on_draining=self._drain.begin,
             on_refused=self._leave,
             observe_late_renewal=NodeMetrics(
-                self.metrics, settings.layout.path
+                self._metrics, settings.layout.path
             ).observe_late_renewal,
         )
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the node."""
+        return self.context.settings
 
     @property
     def id(self) -> str:
@@ -237,6 +246,19 @@ class Node:
         self._operations.start()
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
 
+    def identify(self, token: str | None) -> Caller:
+        """Return the caller who sends a token. Raise Unauthorized if the token is not valid."""
+        if self.token is not None and not secrets.compare_digest(
+            (token or "").encode(), self.token.encode()
+        ):
+            raise Unauthorized("The token is not valid.")
+        return Caller(owner=ANONYMOUS, roles=frozenset({Role.ADMIN, Role.USER}))
+
+    def metrics(self, caller: Caller) -> CollectorRegistry:
+        """Return the metrics of the node and of the store. Raise NotPermitted."""
+        require(caller, Action.READ, Shared.METRICS)
+        return self._metrics
+
     def announce(self) -> None:
         """Write the node file, with which the commands of the home find the node."""
         self._describe().write(self.settings.layout)
@@ -260,7 +282,7 @@ class Node:
         self._retention.stop()
         self._lease.stop()
         self._launches.stop()
-        self._archives.stop()
+        self._parts.archives.stop()
         try:
             if self.ends_drivers:
                 DriverEnds(self.context, self._takeovers).end_own()
@@ -270,8 +292,8 @@ class Node:
             _LOG.error("the node stops while the store does not answer: %s", error.message)
         self._start_checks.stop()
         self._takeovers.stop()
-        if self._metastore is not None:
-            self._metastore.stop() if self.ends_drivers else self._metastore.release()
+        if (metastore := self._parts.metastore) is not None:
+            metastore.stop() if self.ends_drivers else metastore.release()
         self.database.close()
 
     def hears_wake_ups(self) -> bool:

@@ -14,9 +14,8 @@ from headrace.control.periodic_tasks import read_boot_clock
 from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
-from headrace.store.database import Tx
+from headrace.store.database import Precedence, Tx
 from headrace.store.notifications import EVENTS, HEARTBEAT
-from headrace.store.writer_queue import Precedence
 
 _LOG = logging.getLogger("headrace.node")
 _LATE = 2 / 3

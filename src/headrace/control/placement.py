@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from headrace.config.settings import Settings
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.errors import InvalidLocation, InvalidSetting, UnsharedLocation
+from headrace.files.places import check_has_no_password, is_below, local_path
 from headrace.model.node import NodeRecord
-from headrace.settings import Settings
-from headrace.storage.places import check_has_no_password, is_below, local_path
 from headrace.store import nodes
 from headrace.store.database import Tx
 

@@ -1,12 +1,13 @@
-"""How the drivers of a session read locations. `storage/places.py` has the rules."""
+"""How the drivers of a session read locations. `files/places.py` has the rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
+from headrace.config.settings import Settings
 from headrace.errors import InvalidSetting
-from headrace.settings import Settings
-from headrace.storage.places import DEFAULT_FS, identify, local_path, to_hadoop_form
+from headrace.files.places import DEFAULT_FS, identify, local_path, to_hadoop_form
 
 
 class SessionPlaces:
@@ -43,3 +44,12 @@ class SessionPlaces:
         if first is None or second is None:
             return first is second
         return self.identify(first) == self.identify(second)
+
+
+def to_file_name(name: str) -> str:
+    """Return one segment of a path for a name, which can contain any character.
+
+    Different names have different segments, and no segment leaves the directory.
+    """
+    segment = quote(name, safe="")
+    return segment.replace(".", "%2E") if segment in {".", ".."} else segment

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
-from headrace.control.sessions.kept_logs import KeptLogs
+from headrace.control.sessions.session_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.files.locations import delete
 from headrace.model.result import is_location_of
-from headrace.storage.locations import delete
-from headrace.store import results
+from headrace.store.statements import results
 
 _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100

@@ -10,8 +10,8 @@ from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.fingerprint import describe_configuration, describe_query
 from headrace.deploy.manifest import JobManifest
 from headrace.deploy.manifest_text import WrittenValue, write_manifest
+from headrace.deploy.variables import find_variables
 from headrace.grammar.masking import is_secret_key, mask_sql, mask_value
-from headrace.variables import find_variables
 
 _SQL_KEYS = frozenset({"sql", "script"})
 _CONTEXT_LINES = 3

@@ -10,13 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.model.job import PlanSummary
-from headrace.model.stream_providers import FILE_SINKS
-
-_ANY_COLUMNS = frozenset({"noop", "console", "memory", "kafka"})
-"""Sinks that take rows with other columns: the first three keep no rows, and the rows of `kafka`
-are whole values. Readers of files and tables expect the columns that the first rows had."""
-_NO_PLACE = frozenset({"noop", "console", "memory"})
-"""Sinks that a query of another place does not disturb."""
+from headrace.model.stream_providers import find_sink
 
 _CHECKPOINT_KEYS = frozenset(
     {
@@ -53,9 +47,7 @@ class SinkSummary:
     path: str | None = None
     """Directory of a sink of files or of a table without a name."""
     table: str | None = None
-    """Table of `table`, `jdbc` or `iceberg`."""
-    topic: str | None = None
-    """Topic of `kafka`."""
+    """Table of a sink without a path, or what else its options name as the place of the rows."""
     output_mode: str
     """`APPEND`, `COMPLETE` or `UPDATE`, with the default of the sink applied."""
 
@@ -134,10 +126,10 @@ def _find_changed_mode(change: _Change) -> str | None:
 def _find_changed_sink(change: _Change) -> str | None:
     old, new = change.old_sink, change.new_sink
     if old.provider != new.provider:
-        if old.provider in FILE_SINKS and new.provider == "kafka":
+        if find_sink(old.provider).is_file and find_sink(new.provider).follows_files:
             return None
         return f"writes to {new.provider}, and to {old.provider} before"
-    if new.provider in _NO_PLACE or new.provider == "kafka":
+    if find_sink(new.provider).is_open:
         return None
     if (old.path, old.table) != (new.path, new.table):
         return "writes to another place than before"
@@ -145,7 +137,7 @@ def _find_changed_sink(change: _Change) -> str | None:
 
 
 def _find_changed_columns(change: _Change) -> str | None:
-    if change.old.columns == change.new.columns or change.new_sink.provider in _ANY_COLUMNS:
+    if change.old.columns == change.new.columns or find_sink(change.new_sink.provider).is_open:
         return None
     return f"has other columns than before, which {change.new_sink.provider} does not take"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.deploy.manifest import JobKind, JobManifest
-from headrace.deploy.names import MentionedNames, fold_name
-from headrace.deploy.problems import Findings, ManifestProblem, Place
+from headrace.deploy.problems import Findings, ManifestProblem, Place, SourceText
 from headrace.deploy.query_places import list_statement_places
+from headrace.deploy.relations import MentionedNames, fold_name
 from headrace.deploy.script_statements import (
     DefinitionCommand,
     JobStatement,
@@ -16,8 +16,7 @@ from headrace.deploy.script_statements import (
     describe_error,
     read_statements,
 )
-from headrace.deploy.source_text import SourceText
-from headrace.deploy.variables import add_missing_variable, replace_within_limit
+from headrace.deploy.variables import ReplacedText, add_missing_variable, replace_within_limit
 from headrace.errors import HeadraceError, Position
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
@@ -25,7 +24,6 @@ from headrace.grammar.quoting import unquote_name
 from headrace.grammar.stream_statements import CreateSink, CreateStreamAs
 from headrace.grammar.text import offset_at, position_at
 from headrace.model.deployment import TextPlaces
-from headrace.variables import ReplacedText
 
 _MODIFIERS = frozenset({"OR", "REPLACE", "GLOBAL", "LOCAL", "TEMPORARY", "TEMP", "EXTERNAL"})
 _CREATED = frozenset({"TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION"})

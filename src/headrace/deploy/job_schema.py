@@ -7,8 +7,14 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from headrace.deploy.flink import FLINK_KEY
-from headrace.deploy.manifest import MANIFEST_KEYS, SCRIPT_CLAUSE_KEYS, JobKind, JobManifest
-from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from headrace.deploy.manifest import (
+    MANIFEST_KEYS,
+    META_KEY,
+    SCRIPT_CLAUSE_KEYS,
+    JobKind,
+    JobManifest,
+    ManifestMeta,
+)
 from headrace.model.job import JOB_NAME_PATTERN, OnQueryChange
 
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}

@@ -14,10 +14,9 @@ from ruamel.yaml.scalarstring import (
     SingleQuotedScalarString,
 )
 
-from headrace.deploy.manifest import JobManifest
-from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from headrace.deploy.manifest import META_KEY, JobManifest, ManifestMeta
+from headrace.deploy.variables import escape_variables
 from headrace.deploy.yaml_values import ScalarKind, find_scalar_kind
-from headrace.variables import escape_variables
 
 _DOUBLE_QUOTED: type[str] = DoubleQuotedScalarString
 _LITERAL_BLOCK: type[str] = LiteralScalarString

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace.deploy.manifest import JobManifest, find_key_problems
-from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from headrace.deploy.manifest import META_KEY, JobManifest, ManifestMeta, find_key_problems
 from headrace.deploy.problems import Findings, Place
 from headrace.deploy.script_statements import TextProblem, check_script
+from headrace.deploy.variables import replace_variables
 from headrace.deploy.yaml_values import (
     ScalarKind,
     YamlList,
@@ -26,7 +26,6 @@ from headrace.errors import HeadraceError, InvalidSetting, Position
 from headrace.grammar.text import offset_at
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session_options import check_conf_option, is_own_key
-from headrace.variables import replace_variables
 
 _EXPECTED = {
     "string_type": "a text. Put it in quotes",

@@ -107,3 +107,11 @@ class Findings:
     def notes(self) -> tuple[ManifestNote, ...]:
         """All notes, in the order in which they were found."""
         return tuple(self._notes)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """Path and content of a manifest, a template or a file of table definitions."""
+
+    path: str
+    text: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from headrace.deploy.variables import ReplacedText, replace_variables
 from headrace.deploy.yaml_values import YamlScalar, YamlValue
 from headrace.errors import Position
 from headrace.grammar.text import offset_at, position_at
 from headrace.model.deployment import QueryPlace
-from headrace.variables import ReplacedText, replace_variables
 
 
 def list_query_places(

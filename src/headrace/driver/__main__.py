@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
+from headrace.config.process_start import pause_garbage_collection, resume_garbage_collection
 from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.driver.jvm_start import JvmStart
-from headrace.process_start import pause_garbage_collection, resume_garbage_collection
 
 
 def main(arguments: list[str]) -> int:

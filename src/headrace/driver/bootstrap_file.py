@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace.private_files import write_private
+from headrace.files.private_files import write_private
 
 _SECRETS = ("token", "flight_secret")
 

@@ -17,9 +17,9 @@ from headrace.driver.jvm_start import JvmStart
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
 from headrace.errors import HeadraceError
-from headrace.file_locks import lock_file
+from headrace.files.file_locks import lock_file
+from headrace.files.private_files import create_private_folder
 from headrace.model.messages import Bootstrap
-from headrace.private_files import create_private_folder
 
 _LOG = logging.getLogger("headrace.driver")
 _JVM_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas import Cancelled, CommitUnfinished
-from headrace.driver.ctas.view_query import read_scope
+from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
@@ -23,24 +23,23 @@ from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.parameters import empty_frame
 from headrace.driver.planner import plan_statement
+from headrace.driver.progress import count_written_rows
 from headrace.driver.spark import Spark
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
 from headrace.driver.streams.statements import describe_rows, run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
-from headrace.driver.writes.locks import wait_for_lock
-from headrace.driver.writes.lookup import find_writes_patiently
-from headrace.driver.written_rows import count_written_rows
+from headrace.driver.writes.locks import find_writes_patiently, wait_for_lock
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome
 from headrace.model.lifecycle import StatementState
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import Assignment, Ended
-from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport, make_location
-from headrace.model.snapshot import Snapshot
+from headrace.model.session import Snapshot
+from headrace.model.statement import Progress
 from headrace.model.text import MAX_SUMMARY, cut_text
 
 _LOG = logging.getLogger("headrace.driver")

@@ -27,7 +27,6 @@ from pyspark.errors.exceptions.captured import (
     convert_exception,
 )
 
-from headrace.driver.headlines import find_headline, wraps_its_cause
 from headrace.errors import (
     HeadraceError,
     InvalidSetting,
@@ -35,8 +34,68 @@ from headrace.errors import (
     SettingDenied,
     StatementFailed,
 )
+from headrace.grammar.quoting import unquote_name
 from headrace.grammar.text import position_at
 from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
+
+_PYTHON = "Traceback (most recent call last):"
+_JAVA_FRAMES = ("\tat ", "\t... ")
+_CAUSED_BY = "Caused by: "
+_JAVA_ERROR = "py4j.protocol.Py4JJavaError: "
+_CAPTURED = "pyspark.errors.exceptions.captured."
+_END = "Driver stacktrace:"
+_WRAPPERS = (
+    "org.apache.spark.",
+    "py4j.",
+    "java.lang.reflect.",
+    "java.util.concurrent.ExecutionException",
+)
+"""Beginnings of the names of exceptions that only pass on their cause."""
+
+
+def wraps_its_cause(error: str) -> bool:
+    """Return whether an exception of Java, given its class or its text, only passes on its cause.
+
+    An exception of a library names its own cause in its message: it is shown itself.
+    """
+    return error.startswith(_WRAPPERS)
+
+
+def find_headline(message: str) -> str:
+    """Return the last cause in a message with a traceback of Python; else the message itself."""
+    _before, mark, trace = message.rpartition(_PYTHON)
+    if not mark:
+        return message
+    lines = trace.split("\n")
+    begin = next((n for n, line in enumerate(lines) if line[:1].strip()), None)
+    if begin is None:
+        return message
+    error = lines[begin:]
+    if error[0].startswith(_JAVA_ERROR):
+        return _find_java_cause(error) or error[0]
+    return _cut_java_frames(error).removeprefix(_CAPTURED)
+
+
+def _find_java_cause(lines: list[str]) -> str | None:
+    """Return the first cause in the text of a Py4JJavaError that is no wrapper, else the last."""
+    causes = [
+        _cut_java_frames(lines[n:]).removeprefix(": ").removeprefix(_CAUSED_BY)
+        for n, line in enumerate(lines)
+        if line.startswith((": ", _CAUSED_BY))
+    ]
+    return next((cause for cause in causes if not wraps_its_cause(cause)), None) or (
+        causes[-1] if causes else None
+    )
+
+
+def _cut_java_frames(lines: list[str]) -> str:
+    """Return the first lines, up to the frames of a Java stack trace."""
+    end = next(
+        (n for n, line in enumerate(lines) if line.startswith(_JAVA_FRAMES) or line == _END),
+        len(lines),
+    )
+    return "\n".join(lines[:end]).strip()
+
 
 _CAUSES = 20
 """Largest number of causes to search for an error with a condition."""
@@ -245,3 +304,47 @@ def _format_trace(error: Exception, spark_error: Exception) -> str:
     if isinstance(spark_error, CapturedException):
         java = str(spark_error._stackTrace or "")  # noqa: SLF001 - not in PySpark's API
     return f"{python}\n{java}".strip()
+
+
+_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+_PART = re.compile(r"`(?:[^`]|``)+`")
+TEMPORARY_REFERENCE = "INVALID_TEMP_OBJ_REFERENCE"
+"""Spark's condition for a permanent object that reads a temporary one."""
+_TEMPORARY_REFERENCE_STATE = "42K0F"
+
+
+class InvalidStream(StatementFailed):
+    """The stream cannot be read, or cannot be written to its sink."""
+
+    code = "invalid_stream"
+
+
+def split_name(written: object) -> list[str]:
+    """Return the parts of a name in a parameter of an error of Spark."""
+    return [unquote_name(part) for part in _PART.findall(str(written or ""))]
+
+
+def find_missing_parts(error: AnalysisException) -> list[str]:
+    """Return the parts of the name that Spark has not found; empty for another error."""
+    if error.getCondition() != _NOT_FOUND:
+        return []
+    return split_name((error.getMessageParameters() or {}).get("relationName"))
+
+
+def refuse_permanent_view(
+    name: str, *, is_stream: bool, position: Position | None = None
+) -> InvalidStream:
+    """Return the error of a permanent view that reads a stream.
+
+    Args:
+        name: The stream, or the temporary view over a stream.
+    """
+    reason = "it is a stream" if is_stream else "it is a temporary view over a stream"
+    error = InvalidStream(
+        f"A permanent view cannot read {name}, because {reason}: other users and sessions do not"
+        " have it. Write CREATE TEMPORARY VIEW … AS SELECT …, or define another stream: CREATE"
+        " STREAM … AS SELECT …",
+        position=position,
+    )
+    error.condition, error.sqlstate = TEMPORARY_REFERENCE, _TEMPORARY_REFERENCE_STATE
+    return error

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 from headrace.errors import DriverLost
 from headrace.model.lifecycle import StatementState
-from headrace.model.pending_hook_call import PendingHookCall
+from headrace.model.statement import PendingHookCall
 
 GROUP = "headrace.hooks"
 """Group of entry points in the drivers' environment. Each entry point is a HookFactory."""

@@ -8,6 +8,7 @@ input.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -17,13 +18,15 @@ import stat
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
-from headrace.spark_log import read_tail
-from headrace.spark_properties import properties_file, write_properties
+from headrace.files.spark_files import properties_file, read_tail, write_properties
+from headrace.model.messages import Assignment, Bootstrap
 
 _LOG = Path("/dev/fd/2")
 _POLL_SECONDS = 0.01
@@ -151,3 +154,97 @@ def _pyspark_home() -> Path:
     if spec is None or spec.origin is None:
         raise FileNotFoundError("PySpark is not installed, and SPARK_HOME is not set.")
     return Path(spec.origin).parent
+
+
+_LONGEST_DELAY_SECONDS = 1.0
+_NAMES_TABLES = re.compile(r"\b(from|table)\b", re.IGNORECASE)
+
+
+class MetastoreStart:
+    """Tells the supervisor of the metastore when to start it. Thread-safe.
+
+    The first use of the catalog waits for the metastore. Without a driver that wants it, the
+    metastore starts by itself after some seconds.
+    """
+
+    def __init__(self, bootstrap: Bootstrap) -> None:
+        self._file = None if bootstrap.wanted is None else Path(bootstrap.wanted)
+        self._started = threading.Event()
+
+    def start(self) -> None:
+        """Let the metastore start now, unless this driver has called the method before."""
+        if self._file is None or self._started.is_set():
+            return
+        self._started.set()
+        with contextlib.suppress(OSError):
+            self._file.touch(mode=0o600)
+
+    def start_soon(self) -> None:
+        """Let the metastore start within a second, whatever the first statement is."""
+        if self._file is None:
+            return
+        timer = threading.Timer(_LONGEST_DELAY_SECONDS, self.start)
+        timer.daemon = True
+        timer.start()
+
+    def start_for(self, assignment: Assignment) -> None:
+        """Let the metastore start now if a statement may need it.
+
+        A wrong guess only costs time: a query may call a function of the catalog without naming a
+        table, and starts then when the second of `start_soon` is over.
+        """
+        if not assignment.is_query or _NAMES_TABLES.search(assignment.text):
+            self.start()
+
+
+class JvmProcess(Protocol):
+    """The process of a JVM, which may end at any time."""
+
+    def is_alive(self, exit_seconds: float) -> bool:
+        """Return whether the process runs, after waiting up to `exit_seconds` for its end."""
+
+    def kill(self) -> None:
+        """Kill the process, and return when it has ended."""
+
+
+class ChildJvm:
+    """The JVM that this process has started."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def is_alive(self, exit_seconds: float) -> bool:
+        try:
+            self._process.wait(timeout=exit_seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class ParentJvm:
+    """The JVM that started this process: spark-submit, or the application master of YARN.
+
+    When it ends, the operating system gives this process another parent.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getppid()
+
+    def is_alive(self, exit_seconds: float) -> bool:
+        deadline = time.monotonic() + exit_seconds
+        while os.getppid() == self._pid:
+            if time.monotonic() >= deadline:
+                return True
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if os.getppid() == self._pid:
+                os.kill(self._pid, signal.SIGKILL)
+        while os.getppid() == self._pid:
+            time.sleep(_POLL_SECONDS)

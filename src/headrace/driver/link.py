@@ -26,7 +26,6 @@ import urllib3
 
 from headrace.driver.bootstrap_file import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
-from headrace.model.checkpoint_messages import FindMarked, MarkedQuery
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
@@ -34,16 +33,24 @@ from headrace.model.messages import (
     Acknowledged,
     Advanced,
     AnnounceWrites,
+    BeginGeneration,
     BeginWrite,
     Bootstrap,
+    CarryOut,
     ClearStaging,
     Ended,
     FailedRecovery,
+    FindMarked,
     FindStreams,
     FoundStreams,
+    Generation,
     Goodbye,
     Hello,
+    IntentError,
+    Intents,
+    MarkedQuery,
     Message,
+    NewView,
     Orders,
     OrphanedTransaction,
     OrphanedWrites,
@@ -59,18 +66,10 @@ from headrace.model.messages import (
     Transacted,
     WriteLock,
 )
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 from headrace.model.stream_query import QueryReport
-from headrace.model.table_write import OrphanedWrite
-from headrace.model.view_messages import (
-    BeginGeneration,
-    CarryOut,
-    Generation,
-    IntentError,
-    Intents,
-    NewView,
-)
-from headrace.time_text import describe_duration
+from headrace.model.transaction import OrphanedWrite
+from headrace.text.times import describe_duration
 
 _LOG = logging.getLogger("headrace.link")
 POLL_SECONDS = 45.0

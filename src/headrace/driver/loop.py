@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
+from headrace.driver.jvm_start import MetastoreStart
 from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
-from headrace.driver.metastore_start import MetastoreStart
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.logger import PySparkLogger
 
-from headrace.driver.bootstrap import build_bootstrap, read_handoff
 from headrace.driver.jvm_start import JvmStart
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
@@ -21,6 +22,29 @@ from headrace.errors import HeadraceError
 from headrace.grammar.masking import mask_text
 from headrace.model.failure import Failure
 from headrace.model.messages import Bootstrap
+
+
+def build_bootstrap(fields: Mapping[str, Any]) -> tuple[Bootstrap, str]:
+    """Return the bootstrap without the token, and the token. Raises pydantic's ValidationError."""
+    bootstrap = Bootstrap.model_validate(fields)
+    assert bootstrap.token is not None
+    return bootstrap.model_copy(update={"token": None}), bootstrap.token
+
+
+def read_handoff(location: str) -> tuple[Bootstrap, str]:
+    """Read and delete the handoff object, and return the bootstrap and the token.
+
+    Raises FileNotFoundError if the object was read before, ResultsUnavailable if the results
+    location cannot be reached, and SystemExit if the object has no token.
+    """
+    # Most drivers do not need the libraries of storage to start.
+    from headrace.files import locations  # noqa: PLC0415
+
+    fields: dict[str, Any] = json.loads(locations.read_and_delete_handoff(location))
+    if fields.get("token") is None:
+        raise SystemExit(f"The bootstrap in {location} has no token.")
+    return build_bootstrap(fields)
+
 
 _LOG = logging.getLogger("headrace.driver")
 _CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

@@ -18,11 +18,12 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.sql import DataFrame
 
-from headrace.driver.java_source import compile_java
 from headrace.driver.link import NodeLink
+from headrace.driver.py4j_bridge import Py4JBridge, compile_java, plan_class_name
 from headrace.errors import HeadraceError
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 
 _LOG = logging.getLogger("headrace.progress")
 _INTERVAL_SECONDS = 1.0
@@ -143,3 +144,59 @@ def find_metrics(root: Any) -> Any | None:
     except Py4JError as error:
         _LOG.warning("statements have no progress and no written rows: %s", error)
         return None
+
+
+_V2_WRITES = {"AppendDataExec", "OverwriteByExpressionExec", "OverwritePartitionsDynamicExec"}
+"""Class names of plans that count their rows themselves."""
+_CATALOG_WRITES = {
+    "AppendDataExecV1",
+    "OverwriteByExpressionExecV1",
+    "CreateTableAsSelectExec",
+    "AtomicCreateTableAsSelectExec",
+    "ReplaceTableAsSelectExec",
+    "AtomicReplaceTableAsSelectExec",
+}
+"""Class names of plans whose catalog runs the write, possibly without any metric in Spark."""
+
+
+def count_written_rows(frame: DataFrame, jobs: Any, progress: Progress | None) -> int | None:
+    """Return the number of rows that a statement has written.
+
+    Call this function when Spark's listener bus has delivered the events of the statement.
+
+    Args:
+        frame: The DataFrame of the statement, which has run.
+        jobs: Ids of the Spark jobs of the statement, as a Java array.
+        progress: The final progress of the statement. Its tasks count the rows if a catalog runs
+            the write; rows of failed tasks are included.
+
+    Returns:
+        None if the statement writes no rows, or if Spark does not count them.
+
+    Raises Py4JError.
+    """
+    command = _find_command(frame)
+    if command is None:
+        return None
+    if plan_class_name(command) in _V2_WRITES:
+        written = command.commitProgress()
+        return int(written.get().numOutputRows()) if written.isDefined() else None
+    jvm = Py4JBridge(frame.sparkSession)
+    store = jvm.session.sharedState().statusStore()
+    metrics = find_metrics(jvm.root)
+    rows = -1 if metrics is None else int(metrics.countWrittenRows(store, jobs))
+    if rows >= 0:
+        return rows
+    if progress is not None and plan_class_name(command) in _CATALOG_WRITES:
+        return progress.rows_written
+    return None
+
+
+def _find_command(frame: DataFrame) -> Any | None:
+    """Return the physical plan of the command that a DataFrame has run, or None for a query."""
+    result: Any = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001 - PySpark has no public access to a plan
+    if plan_class_name(result) != "CommandResult":
+        return None
+    command = result.commandPhysicalPlan()
+    is_adaptive = plan_class_name(command) == "AdaptiveSparkPlanExec"
+    return command.executedPlan() if is_adaptive else command

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import cached_property
+import sys
+import threading
+from functools import cached_property, lru_cache
+from importlib.resources import files
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -194,3 +198,48 @@ def plan_class_name(plan: Any) -> str:
     a class that is no case class.
     """
     return str(plan.productPrefix())
+
+
+_LOCK = threading.Lock()
+
+
+def compile_java(root: Any, package: str, name: str) -> Any:
+    """Return an object of the class `headrace.<name>`, compiled once for each JVM.
+
+    Args:
+        root: The JVM, as PySpark returns it.
+        package: Python package with the file `<name>.java`. Raises Py4JError.
+    """
+    # Py4J finds methods by the name of a class. It mixes up two classes of one name.
+    with _LOCK:
+        return _compile(root, package, name)
+
+
+@lru_cache
+def _compile(root: Any, package: str, name: str) -> Any:
+    compiler = root.org.codehaus.janino.SimpleCompiler()
+    # The loader of the application also has the jars of catalogs.
+    compiler.setParentClassLoader(root.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(files(package).joinpath(f"{name}.java").read_text())
+    return compiler.getClassLoader().loadClass(f"headrace.{name}").newInstance()
+
+
+def replace_checks() -> None:
+    """Replace the checks of both converters by equal checks without the import."""
+    setattr(NumpyArrayConverter, "can_convert", _is_vector)  # noqa: B010 - mypy refuses a method
+    setattr(NumpyScalarConverter, "can_convert", _is_scalar)  # noqa: B010 - as above
+
+
+def _is_vector(_converter: NumpyArrayConverter, value: Any) -> bool:
+    numpy = _loaded_numpy()
+    return numpy is not None and isinstance(value, numpy.ndarray) and value.ndim == 1
+
+
+def _is_scalar(_converter: NumpyScalarConverter, value: Any) -> bool:
+    numpy = _loaded_numpy()
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
+def _loaded_numpy() -> Any:
+    """Return the module; None if this process has no value of NumPy, because it is not loaded."""
+    return sys.modules.get("numpy")

@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from functools import cached_property
+from importlib.metadata import entry_points
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.data_sources import register_data_sources
-from headrace.driver.jvm_process import ChildJvm, JvmProcess, ParentJvm
-from headrace.driver.jvm_start import JvmStart, remove_connection
-from headrace.driver.metastore_start import MetastoreStart
-from headrace.driver.numpy_converters import replace_checks
+from headrace.driver.conf_overrides import SettingRules
+from headrace.driver.jvm_start import (
+    ChildJvm,
+    JvmProcess,
+    JvmStart,
+    MetastoreStart,
+    ParentJvm,
+    remove_connection,
+)
 from headrace.driver.progress import ProgressReader
-from headrace.driver.setting_rules import SettingRules
+from headrace.driver.py4j_bridge import replace_checks
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
+from headrace.files.spark_files import find_last_exception
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
-from headrace.spark_log import find_last_exception
+
+DATA_SOURCE_GROUP = "headrace.data_sources"
+"""Group of entry points in the drivers' environment. Each one is a `DataSource` of PySpark."""
+_LOG = logging.getLogger("headrace.driver")
+
+
+def register_data_sources(session: SparkSession) -> None:
+    """Register the installed data sources, so that the session and its clones know their names.
+
+    A class that cannot be loaded or registered is logged. A statement that uses it fails.
+    """
+    for entry in entry_points(group=DATA_SOURCE_GROUP):
+        try:
+            session.dataSource.register(entry.load())
+        except Exception:  # noqa: BLE001 - the code of a package can raise anything
+            _LOG.exception("the data source %s (%s) is not registered", entry.name, entry.value)
+
 
 _CATALOG = "spark.sql.catalogImplementation"
 _EXIT_SECONDS = 1.0

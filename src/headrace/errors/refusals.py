@@ -397,3 +397,21 @@ class NodeUnreachable(HeadraceError):
     code = "node_unreachable"
     status = 503
     exit_code = EXIT_CONNECTION
+
+
+class UnsharedLocation(InvalidSetting):
+    """A setting names a place that only one host of the cluster can reach."""
+
+    code = "unshared_location"
+
+
+class CatalogMismatch(InvalidSetting):
+    """The nodes of one store would use different catalogs."""
+
+    code = "catalog_mismatch"
+
+
+class InvalidLocation(InvalidRequest):
+    """The location is not valid."""
+
+    code = "invalid_location"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from headrace.errors import EmptyStatement, MultipleStatements, Position
-from headrace.grammar.cancel_statement import CancelStatement, parse_cancel_statement
+from headrace.errors import EmptyStatement, InvalidStatement, MultipleStatements, Position
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.materialized_views import (
     MaterializedViewCommand,
@@ -29,6 +29,48 @@ from headrace.grammar.stream_statements import (
     parse_show_definitions,
 )
 from headrace.grammar.text import check_nesting, check_text, position_at
+
+_SYNTAX = "write CANCEL STATEMENT 'st_…'"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStatement:
+    """A parsed `CANCEL STATEMENT 'id'`."""
+
+    kind: ClassVar[str] = "local"
+
+    statement_id: str
+
+
+def parse_cancel_statement(text: str, tokens: Sequence[Token]) -> CancelStatement:
+    """Parse a text that begins with `CANCEL STATEMENT`.
+
+    Args:
+        tokens: The tokens of the text, without comments and `;`.
+
+    Raises:
+        InvalidStatement: With the position, unless exactly one quoted id follows.
+    """
+    arguments = tokens[2:]
+    if not arguments:
+        raise InvalidStatement(
+            f"CANCEL STATEMENT needs the id of a statement: {_SYNTAX}.",
+            position=position_at(text, tokens[-1].end),
+        )
+    statement_id = arguments[0]
+    if statement_id.kind is not TokenKind.QUOTED or text[statement_id.start] not in "'\"":
+        raise _unexpected(text, statement_id, _SYNTAX)
+    if len(arguments) > 1:
+        raise _unexpected(text, arguments[1], f"{_SYNTAX} and nothing else")
+    return CancelStatement(text[statement_id.start + 1 : statement_id.end - 1])
+
+
+def _unexpected(text: str, token: Token, expected: str) -> InvalidStatement:
+    return InvalidStatement(
+        f"{text[token.start : token.end]!r} is not expected here: {expected}.",
+        position=position_at(text, token.start),
+    )
+
 
 Command = CancelStatement | StreamStatement | MaterializedViewCommand
 """A parsed statement of Headrace's own. The `kind` of its class is the kind of its session."""

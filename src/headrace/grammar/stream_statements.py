@@ -29,8 +29,10 @@ from headrace.grammar.stream_clauses import (
     write_partitions,
 )
 from headrace.grammar.token_reader import TokenReader
+from headrace.model.lifecycle import StreamAction
 
 _STREAM, _SINK, _QUERY = "the name of a stream", "the name of a sink", "the name of a query"
+_SHOW = "SHOW"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,29 +137,19 @@ class SaveStream:
         )
 
 
-class QueryAction(StrEnum):
-    """What `… STREAM query` does to a query."""
-
-    STOP = "STOP"
-    PAUSE = "PAUSE"
-    RESUME = "RESUME"
-    RESTART = "RESTART"
-    RETRY = "RETRY"
-    SHOW = "SHOW"
-
-
 @dataclass(frozen=True, slots=True)
 class QueryStatement:
-    """`STOP STREAM query`, and the other actions on one query."""
+    """`STOP STREAM query`, the other actions on one query, and `SHOW STREAM query`."""
 
     kind: ClassVar[str] = "local"
 
-    action: QueryAction
+    action: StreamAction | None
+    """None: show the query."""
     query: tuple[str, ...]
     """`name` or `scope.name`."""
 
     def to_sql(self) -> str:
-        return f"{self.action} STREAM {qualified_name_to_sql(self.query)}"
+        return f"{(self.action or _SHOW).upper()} STREAM {qualified_name_to_sql(self.query)}"
 
 
 class ListedEntity(StrEnum):
@@ -293,7 +285,8 @@ def parse_save_stream(text: str, tokens: Sequence[Token]) -> SaveStream:
 def parse_query_statement(text: str, tokens: Sequence[Token]) -> QueryStatement:
     """Parse `STOP STREAM query` and the like. Raise InvalidStatement."""
     reader = TokenReader(text, tokens)
-    action = QueryAction(reader.read_word("an action", list(QueryAction)))
+    words = {action.upper(): action for action in StreamAction}
+    action = words.get(reader.read_word("an action", [*words, _SHOW]))
     reader.expect("STREAM")
     query = reader.read_qualified_name(_QUERY)
     reader.expect_end()

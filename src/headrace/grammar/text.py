@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.errors import InvalidText, Position, StatementTooComplex, StatementTooLarge
-from headrace.grammar.lexer import Token
+from headrace.grammar.lexer import Token, code_tokens
 
 MAX_BYTES = 1024 * 1024
 """Largest text, in bytes of UTF-8."""
@@ -89,3 +89,15 @@ def offset_at(text: str, position: Position) -> int:
     for _ in range(position.line - 1):
         start = text.find("\n", start) + 1
     return start + position.column - 1
+
+
+def find_position(text: str, value: str) -> Position | None:
+    """Return the position of the first name or string with this value, in any case.
+
+    Return None if there is none, for example because the value contains escapes.
+    """
+    for token in code_tokens(text):
+        word = text[token.start : token.end].strip("`'\"")
+        if word.casefold() == value.casefold():
+            return position_at(text, token.start)
+    return None

@@ -63,6 +63,8 @@ class Event:
     entity: str
     """Kind of the entity: a value of `EntityKind`."""
     entity_id: str
+    owner: str | None
+    """Owner of the entity; None for a node."""
     source: str | None
     """State before the change; None for the creation."""
     target: str

@@ -34,6 +34,17 @@ class Failure(BaseModel):
     trace: MessageText | None = None
     """Stack trace, shown on request only."""
 
+    @property
+    def text(self) -> str:
+        """The message as Spark writes it: after the error condition, if the error has one."""
+        return self.message if self.condition is None else f"[{self.condition}] {self.message}"
+
+    def describe(self) -> str:
+        """Return the text, with the position in the user's text if it is known."""
+        if self.line is None or self.column is None:
+            return self.text
+        return f"{self.text} (line {self.line}, column {self.column})"
+
     def summarize(self) -> Failure:
         """Return the failure for a list: with a short message, and without the trace."""
         return self.model_copy(

@@ -23,6 +23,11 @@ class Lifecycle(Generic[S]):
     initial: S
     transitions: Mapping[S, frozenset[S]]
 
+    @property
+    def entity(self) -> str:
+        """Name of the entity in events."""
+        return self.name.replace(" ", "_")
+
     @cached_property
     def terminal(self) -> frozenset[S]:
         """States that no state follows."""
@@ -35,7 +40,7 @@ class Lifecycle(Generic[S]):
 
     def allows(self, source: S, target: S) -> bool:
         """Return whether `target` may follow `source`."""
-        return target in self.transitions[source]
+        return target in self.transitions.get(source, ())
 
 
 class StatementState(StrEnum):
@@ -92,6 +97,16 @@ class StreamState(StrEnum):
     PAUSED = "paused"
     STOPPED = "stopped"
     FAILED = "failed"
+
+
+class StreamAction(StrEnum):
+    """An action on one query."""
+
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESTART = "restart"
+    RETRY = "retry"
 
 
 class MaterializedViewState(StrEnum):
@@ -167,12 +182,56 @@ class SavepointState(StrEnum):
     PRUNED = "pruned"
 
 
+@dataclass(frozen=True)
+class StatementLifecycle(Lifecycle[StatementState]):
+    """The lifecycle of a statement, and what its states mean."""
+
+    executing: frozenset[StatementState]
+    """A driver owns the statement, and no cancel is requested."""
+
+    @cached_property
+    def in_flight(self) -> frozenset[StatementState]:
+        """States in which a driver owns the statement."""
+        return self.executing | {StatementState.CANCELLING}
+
+
+@dataclass(frozen=True)
+class SessionLifecycle(Lifecycle[SessionState]):
+    """The lifecycle of a session, and what its states mean."""
+
+    launching: frozenset[SessionState]
+    """A driver is to start, or starts."""
+
+    @cached_property
+    def accepting(self) -> frozenset[SessionState]:
+        """States in which the session accepts statements."""
+        return self.live - {SessionState.CLOSING}
+
+    @cached_property
+    def with_driver(self) -> frozenset[SessionState]:
+        """States in which the session has a driver, or gets one."""
+        return self.accepting - {self.initial}
+
+    @cached_property
+    def leased(self) -> frozenset[SessionState]:
+        """States in which a driver can hold a lease."""
+        return self.live - {self.initial}
+
+
+@dataclass(frozen=True)
+class StreamLifecycle(Lifecycle[StreamState]):
+    """The lifecycle of a streaming query, and what its states mean."""
+
+    started: frozenset[StreamState]
+    """A driver works on the query, or will."""
+
+
 _SQ = StreamState
 _ST = StatementState
 _SE = SessionState
 _TX = TransactionState
 
-STATEMENT: Lifecycle[StatementState] = Lifecycle(
+STATEMENT = StatementLifecycle(
     "statement",
     _ST.WAITING,
     {
@@ -190,12 +249,10 @@ STATEMENT: Lifecycle[StatementState] = Lifecycle(
         _ST.TIMEOUT: frozenset(),
         _ST.CANCELLED: frozenset(),
     },
+    executing=frozenset({_ST.LAUNCHED, _ST.RUNNING}),
 )
 
-IN_FLIGHT = frozenset({_ST.LAUNCHED, _ST.RUNNING, _ST.CANCELLING})
-"""States in which a driver owns a statement."""
-
-SESSION: Lifecycle[SessionState] = Lifecycle(
+SESSION = SessionLifecycle(
     "session",
     _SE.NOT_STARTED,
     {
@@ -207,6 +264,7 @@ SESSION: Lifecycle[SessionState] = Lifecycle(
         _SE.DEAD: frozenset(),
         _SE.FAILED: frozenset(),
     },
+    launching=frozenset({_SE.STARTING, _SE.RECOVERING}),
 )
 
 TRANSACTION: Lifecycle[TransactionState] = Lifecycle(
@@ -223,7 +281,7 @@ TRANSACTION: Lifecycle[TransactionState] = Lifecycle(
     },
 )
 
-STREAM: Lifecycle[StreamState] = Lifecycle(
+STREAM = StreamLifecycle(
     "stream",
     _SQ.STARTING,
     {
@@ -239,6 +297,7 @@ STREAM: Lifecycle[StreamState] = Lifecycle(
         _SQ.STOPPED: frozenset(),
         _SQ.FAILED: frozenset(),
     },
+    started=frozenset({_SQ.STARTING, _SQ.RUNNING, _SQ.BACKING_OFF}),
 )
 
 _MV = MaterializedViewState

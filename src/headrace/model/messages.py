@@ -13,20 +13,38 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
-from headrace.conf_policy import ConfRule
+from headrace.config.conf_policy import ConfRule
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
-from headrace.model.materialized_view import NameScope, SwitchedView, ViewToRefresh
-from headrace.model.pending_hook_call import PendingHookCall
-from headrace.model.progress import Progress
+from headrace.model.materialized_view import (
+    CatalogIntent,
+    IntentId,
+    MaterializedViewId,
+    NameScope,
+    SwitchedView,
+    ViewRows,
+    ViewToRefresh,
+)
 from headrace.model.result import ResultReport, ResultRequest
-from headrace.model.snapshot import Snapshot
-from headrace.model.statement import Parameter
-from headrace.model.stream_query import DesiredQueries, DesiredQuery, QueryId, QueryReport
-from headrace.model.table_write import OrphanedWrite, TableWrite
+from headrace.model.session import Snapshot
+from headrace.model.statement import Parameter, PendingHookCall, Progress
+from headrace.model.stream_query import (
+    DesiredQueries,
+    DesiredQuery,
+    QueryId,
+    QueryReport,
+    QuerySpec,
+)
 from headrace.model.text import (
     Count,
     Descriptions,
@@ -38,13 +56,11 @@ from headrace.model.text import (
     TransactionId,
     check_text,
 )
-from headrace.model.transaction import Staged
+from headrace.model.transaction import OrphanedWrite, Staged, TableWrite
 
 LINK_PREFIX = "/driver/v1/sessions"
-LINK_VERSION = 2
+LINK_VERSION = 1
 """Version of the messages. A node accepts drivers of this version, of the one before, and newer."""
-EFFECTS_VERSION = 2
-"""First version in which a driver announces the effects of a statement."""
 
 _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
 _MAX_IN_FLIGHT = 1000
@@ -435,3 +451,105 @@ class Goodbye(Message):
 
     failure: Failure | None = None
     """Why the driver exits. None if it exits in an orderly way."""
+
+
+MARKER_FORMAT = 1
+
+
+class CheckpointMarker(BaseModel):
+    """The content of the file in a checkpoint that names the query that works on it.
+
+    A reader ignores fields that it does not know, and refuses a higher `format`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = MARKER_FORMAT
+    query: QueryId
+    session: Annotated[str, StringConstraints(pattern=r"^se_[0-9a-f]{32}$")]
+    epoch: Annotated[int, Field(ge=0)]
+
+
+class FindMarked(Message):
+    """`find_marked`: ask whether the query that has marked a checkpoint is still live."""
+
+    query_id: QueryId
+    """The query of the driver that is to work on the checkpoint."""
+    marked_id: QueryId
+    """The query that the marker names."""
+
+
+class MarkedQuery(Message):
+    """Answer to `find_marked`. A query that the store does not know is not live."""
+
+    is_live: bool
+    name: Name | None = None
+    """Qualified name, if the query belongs to the owner of the session and is live."""
+
+
+_MAX_REPORTED = 100
+"""Largest number of intents whose outcome one message reports."""
+
+
+class NewView(Message):
+    """The materialized view that a CREATE MATERIALIZED VIEW creates, as its driver resolves it."""
+
+    identity: IndexedText
+    """Identity of the catalog."""
+    rows: ViewRows
+
+
+class BeginGeneration(Message):
+    """`begin_generation`: begin the next generation of the view that a statement writes."""
+
+    statement_id: StatementId
+    new: NewView | None = None
+    """The view, if the statement creates it."""
+
+
+class Generation(Message):
+    """Answer to `begin_generation`."""
+
+    view: MaterializedViewId | None = None
+    """None: the generation was not begun."""
+    number: int = 0
+    busy: bool = False
+    """Whether the table of an earlier generation may still be published: ask again."""
+    failure: Failure | None = None
+    """Why the statement fails. None without a view: the statement is being cancelled."""
+
+
+class IntentError(Message):
+    """Why an intent could not be carried out."""
+
+    id: IntentId
+    message: MessageText
+    attempt: SmallCount | None = None
+    """Number of the claim. None: a driver of the version before does not name it."""
+
+
+class CarryOut(Message):
+    """`carry_out`: report the outcome of intents, and claim others of the driver's catalogs."""
+
+    identities: Annotated[list[CatalogIdentity], Field(max_length=MAX_CATALOGS, fail_fast=True)]
+    clears_sinks: bool = False
+    """Whether the driver also removes the staging tables of ended queries."""
+    done: Annotated[list[IntentId], Field(max_length=_MAX_REPORTED, fail_fast=True)] = []
+    failed: Annotated[list[IntentError], Field(max_length=_MAX_REPORTED, fail_fast=True)] = []
+
+
+class SinkIntent(Message):
+    """Remove the staging tables that the lost drivers of an ended query have left in its sink."""
+
+    id: IntentId
+    query_id: str
+    spec: QuerySpec
+    attempt: SmallCount
+    """See `CatalogIntent`."""
+
+
+class Intents(Message):
+    """Answer to `carry_out`: the intents that the driver must carry out now."""
+
+    intents: list[CatalogIntent]
+    sinks: list[SinkIntent] = []

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headrace.durations import format_duration
 from headrace.errors import InvalidSetting
 from headrace.model.session_options import (
     QUERY_OPTIONS,
@@ -24,6 +23,7 @@ from headrace.model.session_options import (
     describe_unknown,
     is_own_key,
 )
+from headrace.text.durations import format_duration
 
 _MAX_EXPONENT = 64
 """From this exponent on, one microsecond exceeds every duration."""

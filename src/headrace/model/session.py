@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
+from headrace.model.request_fields import SessionFields
+from headrace.model.text import MAX_REPORT, Descriptions
 
 
 class SessionKind(StrEnum):
@@ -115,7 +117,7 @@ class FencedDriver(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSession:
+class NewSession(SessionFields):
     """A session to be inserted into the store."""
 
     id: str
@@ -123,10 +125,6 @@ class NewSession:
     kind: SessionKind = SessionKind.INTERACTIVE
     name: str | None = None
     spec: SessionSpec = SessionSpec()  # noqa: RUF009 - frozen
-    idle_seconds: float | None = None
-    """Idle time after which the session is closed; None: never."""
-    ttl_seconds: float | None = None
-    """Age at which the session is closed, busy or not; None: never."""
     parallelism: int = 1
     """Largest number of its queries that run at once; in a pool session, of all its statements."""
     pool: bool = False
@@ -138,7 +136,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(SessionFields):
     """A session as the store holds it."""
 
     id: str
@@ -149,8 +147,6 @@ class Session:
     name: str | None
     state: SessionState
     spec: SessionSpec
-    idle_seconds: float | None
-    ttl_seconds: float | None
     parallelism: int
     pool: bool
     """Whether it runs the statements of its owner that name no session, each in a Spark session of
@@ -186,3 +182,75 @@ class Session:
     failure: Failure | None
     active: int = 0
     """Statements of the session that have not ended."""
+
+
+MAX_PARTS = 10_000
+"""Largest number of settings, of entries of one kind, and of files of one kind."""
+
+# A NUL is allowed: the value of a setting and the text of a view may contain it.
+_Text = Annotated[str, Field(max_length=MAX_REPORT)]
+_Texts = Annotated[list[_Text], Field(max_length=MAX_PARTS, fail_fast=True)]
+
+
+class EntryForm(StrEnum):
+    """Format of the body of a snapshot entry."""
+
+    SQL = "sql"  # the statement that creates the entry
+    FUNCTION = "function"  # Spark's JSON of a SQL function
+    JAVA = "java"  # base64 of the Java-serialised object that Spark holds
+
+
+class SessionView(BaseModel):
+    """A temporary view of a session, with all that another session needs to create it again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: _Text
+    query: _Text
+    columns: _Texts = []
+    """Names of its columns, if they are not those of the query."""
+    catalog: _Text
+    namespace: _Texts
+    """Catalog and namespace in which its query resolves names."""
+    conf: Annotated[dict[_Text, _Text], Field(max_length=MAX_PARTS)] = {}
+    """Configuration with which Spark analyses its query."""
+    reads: _Texts = []
+    """Names of the temporary views that its query reads, streams included."""
+
+
+class SnapshotEntry(BaseModel):
+    """A view, a function or a variable of a session."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: _Text
+    form: EntryForm
+    body: _Text
+    default: _Text | None = None
+    """For a variable: the expression that DEFAULT stands for."""
+    view: SessionView | None = None
+    """For a temporary view with a query: what a streaming query over the view needs."""
+
+
+_Entries = Annotated[list[SnapshotEntry], Field(max_length=MAX_PARTS, fail_fast=True)]
+
+
+class Snapshot(BaseModel):
+    """Session state that outlives a driver. The catalog holds tables; cached data is not kept."""
+
+    model_config = ConfigDict(frozen=True)
+
+    conf: Annotated[dict[_Text, _Text], Field(max_length=MAX_PARTS)] = {}
+    """Configuration that changed since the driver started."""
+    catalog: _Text
+    namespace: _Texts
+    variables: _Entries = []
+    """Session variables by value: a default such as `uuid()` would give another value."""
+    functions: _Entries = []
+    views: _Entries = []
+    global_views: _Entries = []
+    jars: _Texts = []
+    files: _Texts = []
+    archives: _Texts = []
+    unsaved: Descriptions = []
+    """Descriptions of state that could not be captured, and that is lost with the driver."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -10,10 +10,43 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.progress import Progress
+from headrace.model.request_fields import SubmitFields
 from headrace.model.result import ResultInfo, ResultRequest
 from headrace.model.session import SessionKind
-from headrace.model.text import FiniteJson
+from headrace.model.text import Count, FiniteJson
+
+
+class Progress(BaseModel):
+    """Sums over the Spark jobs that a statement has started so far.
+
+    Skipped stages count as done. Adaptive execution starts jobs as it goes, so the totals grow.
+    """
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    jobs: Count
+    """Spark jobs started."""
+    stages_done: Count
+    """Stages that have ended."""
+    stages_total: Count
+    """Stages of the jobs started."""
+    tasks_done: Count
+    """Tasks that have ended."""
+    tasks_total: Count
+    """Tasks of the jobs started."""
+    tasks_active: Count
+    """Tasks that run now."""
+    tasks_failed: Count
+    """Failed attempts of tasks; Spark retries them."""
+    rows_read: Count
+    """Rows read from sources that count them."""
+    bytes_read: Count
+    """Bytes read from sources that count them. A second read of the same data counts again."""
+    rows_written: Count
+    """Rows written."""
+    bytes_written: Count
+    """Bytes written."""
+
 
 MAX_PARAMETERS = 1000
 """Largest number of parameters of a statement."""
@@ -62,21 +95,16 @@ class Parameter(BaseModel):
     """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""
 
 
-class StatementSpec(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementSpec(SubmitFields):
     """A statement as a caller submits it, without the session in which it runs."""
-
-    model_config = ConfigDict(frozen=True)
 
     text: str
     kind: SessionKind = SessionKind.INTERACTIVE
-    parameters: list[Parameter] = []
-    conf: dict[str, str] = {}
+    parameters: list[Parameter] = field(default_factory=list)
+    conf: dict[str, str] = field(default_factory=dict)
     """Spark configuration for this statement alone."""
-    timeout_seconds: float | None = None
-    """Longest time from `started_at`; None: unlimited."""
-    queue_timeout_seconds: float | None = None
-    """Longest time in the state `waiting`; None: unlimited."""
-    result_request: ResultRequest = ResultRequest()
+    result_request: ResultRequest = ResultRequest()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,3 +183,43 @@ class Statement:
     awaited_by: str | None
     """Process that waits for the end of the statement, or `*`: several wait."""
     result: ResultInfo | None
+
+
+class PendingHookCall(BaseModel):
+    """A statement that ended without a driver; the hooks of the next driver are notified of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    statement_id: str
+    text: str
+    attempt: int
+    state: StatementState
+    failure: Failure | None
+
+
+class WaitCode(StrEnum):
+    """Kinds of reasons for which a statement waits."""
+
+    SESSION_START = "session_start"  # the driver of its session is not up yet
+    SESSION_RECOVERY = "session_recovery"  # the driver of its session was lost
+    SESSION_CLOSING = "session_closing"  # the session ends, and cancels it
+    QUEUE = "queue"  # behind other waiting statements of its session
+    EXCLUSIVE = "exclusive"  # it, or the statement before it, runs alone in its session
+    PARALLELISM = "parallelism"  # its session runs as many statements as it may
+    LIMIT = "limit"  # its user, or all users, run as many statements as they may
+    DRIVER = "driver"  # nothing is before it: the driver takes it next
+    WRITE_LOCK = "write_lock"  # another statement writes to its table
+    TRANSACTION = "transaction"  # another statement publishes a table of the same name or location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingFor:
+    """Why a statement waits."""
+
+    code: WaitCode
+    text: str
+    """The reason as a sentence."""
+    since: datetime | None
+    """Since when this reason holds, as far as it is known."""
+    statement_id: str | None = None
+    """The statement that it waits for, if it is a single one."""

@@ -10,20 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from headrace.model.lifecycle import STREAM, StreamState
+from headrace.model.lifecycle import STREAM, StreamAction, StreamState
 from headrace.model.stream_query import EndReason, StreamQuery, Wanted, describe_end
-
-_RUNNING = frozenset({StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF})
-
-
-class StreamAction(StrEnum):
-    """An action on one query."""
-
-    STOP = "stop"
-    PAUSE = "pause"
-    RESUME = "resume"
-    RESTART = "restart"
-    RETRY = "retry"
 
 
 class Answer(StrEnum):
@@ -35,10 +23,10 @@ class Answer(StrEnum):
 
 
 _ACTING_STATES: Mapping[StreamAction, frozenset[StreamState]] = {
-    StreamAction.STOP: _RUNNING | {StreamState.PAUSED},
-    StreamAction.PAUSE: _RUNNING,
+    StreamAction.STOP: STREAM.started | {StreamState.PAUSED},
+    StreamAction.PAUSE: STREAM.started,
     StreamAction.RESUME: frozenset({StreamState.PAUSED}),
-    StreamAction.RESTART: _RUNNING | {StreamState.PAUSED} | STREAM.terminal,
+    StreamAction.RESTART: STREAM.started | {StreamState.PAUSED} | STREAM.terminal,
     StreamAction.RETRY: frozenset({StreamState.BACKING_OFF}),
 }
 """States other than `stopping` in which an action acts."""

@@ -7,9 +7,13 @@ providers too, by short name or class: their statements pass to Spark without th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from importlib import metadata
+from typing import TypeVar
 
 from headrace.model import stream_options as options
 
@@ -49,6 +53,11 @@ class StreamSource:
     note: str = ""
     is_listed: bool = True
     """Whether Headrace knows the source. Statements on any other one are not checked."""
+    reader: str | None = None
+    """`module:function` in the drivers' environment, of a source that another package adds. The
+    default is Spark's own reader. Nodes do not load it."""
+    package: str | None = None
+    """Maven package that such a source needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,23 @@ class StreamSink:
     note: str = ""
     is_listed: bool = True
     """Whether Headrace knows the sink. Statements on any other one are not checked."""
+    place_options: tuple[str, ...] = ("dbtable", "path")
+    """Options that say where the rows go; the first one that is given counts."""
+    is_file: bool = False
+    """Whether Spark's file sink writes the rows, with a log in their directory."""
+    is_open: bool = False
+    """Whether a query keeps its state if its columns or its place in the sink change: no rows are
+    kept, or each one is a whole value. Readers of files and tables expect the columns that the
+    first rows had."""
+    follows_files: bool = False
+    """Whether a query that wrote files can continue with this sink."""
+    stages_batches: bool = False
+    """Whether a batch is staged under a name with the epoch of the driver."""
+    writer: str | None = None
+    """`module:class` of a `SinkWriter` in the drivers' environment, of a sink that another package
+    adds. The default is Spark's own writer. Nodes do not load it."""
+    package: str | None = None
+    """Maven package that such a sink needs."""
 
     @property
     def promise(self) -> str:
@@ -158,6 +184,7 @@ _SINKS = (
         name="console",
         modes=(APPEND, UPDATE, COMPLETE),
         options=options.CONSOLE,
+        is_open=True,
         guarantee=Guarantee.NONE,
         continuous=True,
         note="Rows go to the log of the session.",
@@ -165,6 +192,7 @@ _SINKS = (
     StreamSink(
         name="memory",
         modes=(APPEND, UPDATE, COMPLETE),
+        is_open=True,
         guarantee=Guarantee.NONE,
         write_ahead_log=False,
         continuous=True,
@@ -173,6 +201,7 @@ _SINKS = (
     StreamSink(
         name="noop",
         modes=(APPEND, UPDATE, COMPLETE),
+        is_open=True,
         guarantee=Guarantee.NONE,
         continuous=True,
         note="Rows are computed and dropped.",
@@ -183,6 +212,7 @@ _SINKS = (
             modes=(APPEND,),
             options=known,
             partitioning=_FILES,
+            is_file=True,
             guarantee=Guarantee.EXACTLY_ONCE,
             has_default_path=True,
             note="Readers must read the directory with Spark, which knows the complete files.",
@@ -199,6 +229,8 @@ _SINKS = (
         | {FORMAT_OPTION},
         prefixes=(options.KAFKA_PREFIX,),
         required=(("kafka.bootstrap.servers",),),
+        is_open=True,
+        follows_files=True,
         guarantee=Guarantee.AT_LEAST_ONCE,
         continuous=True,
         note="Without a column `value`, the row becomes the value: as JSON, or as `format` says.",
@@ -208,6 +240,7 @@ _SINKS = (
         modes=(APPEND, UPDATE, COMPLETE),
         options=options.JDBC,
         required=(("url",), ("dbtable",)),
+        stages_batches=True,
         guarantee=Guarantee.EFFECTIVELY_ONCE,
         note="One transaction writes the rows of a batch and its number. COMPLETE replaces the"
         " rows of the table; UPDATE appends the changed rows.",
@@ -244,15 +277,37 @@ CONTINUOUS_SOURCES = tuple(source.name for source in _SOURCES if source.continuo
 """Names of the sources that TRIGGER CONTINUOUS can read."""
 SINKS: Mapping[str, StreamSink] = {sink.name: sink for sink in _SINKS}
 """Sinks by name."""
-STAGING_SINKS = frozenset({"jdbc"})
-"""Names of the sinks that stage each batch under a name with the epoch of the driver."""
-FILE_SINKS = frozenset(name for name, _options in _FILE_SINKS)
+FILE_SINKS = frozenset(sink.name for sink in _SINKS if sink.is_file)
 """Names of the sinks that write with Spark's file sink."""
+_LOG = logging.getLogger("headrace.streams")
+_Provider = TypeVar("_Provider", StreamSource, StreamSink)
+_SOURCE_GROUP, _SINK_GROUP = "headrace.sources", "headrace.sinks"
+"""Groups of entry points, where nodes and drivers run. Each one is a StreamSource or StreamSink,
+and has its name."""
+
+
+@lru_cache
+def _list_added(group: str) -> dict[str, metadata.EntryPoint]:
+    return {entry.name.lower(): entry for entry in metadata.entry_points(group=group)}
+
+
+@lru_cache
+def _find_added(group: str, name: str, kind: type[_Provider]) -> _Provider | None:
+    """Return a provider that another package adds. One that cannot be loaded is logged."""
+    entry = _list_added(group).get(name.lower())
+    if entry is None:
+        return None
+    try:
+        provider = entry.load()
+    except Exception:  # noqa: BLE001 - the code of a package can raise anything
+        _LOG.exception("the entry point %s of %s cannot be loaded", entry.name, group)
+        return None
+    return provider if isinstance(provider, kind) else None
 
 
 def find_source(name: str) -> StreamSource:
     """Return a source by name, whatever its case; a source that is not listed allows everything."""
-    listed = SOURCES.get(name.lower())
+    listed = SOURCES.get(name.lower()) or _find_added(_SOURCE_GROUP, name, StreamSource)
     if listed is not None:
         return listed
     return StreamSource(name=name, takes_columns=True, continuous=True, is_listed=False)
@@ -260,7 +315,7 @@ def find_source(name: str) -> StreamSource:
 
 def find_sink(name: str) -> StreamSink:
     """Return a sink by name, whatever its case; a sink that is not listed allows everything."""
-    listed = SINKS.get(name.lower())
+    listed = SINKS.get(name.lower()) or _find_added(_SINK_GROUP, name, StreamSink)
     if listed is not None:
         return listed
     return StreamSink(

@@ -18,7 +18,7 @@ from headrace.model.materialized_view import (
     NameScope,
     ViewRows,
 )
-from headrace.model.snapshot import SessionView
+from headrace.model.session import SessionView
 from headrace.model.stream_providers import find_sink
 from headrace.model.text import Count, JsonObject, Name, SmallCount
 
@@ -300,3 +300,23 @@ class StreamQuery:
     @property
     def qualified_name(self) -> str:
         return f"{self.scope}.{self.name}"
+
+
+class DefinitionKind(StrEnum):
+    """What a definition describes."""
+
+    STREAM = "stream"
+    SINK = "sink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A definition. Its name, in any case, is unique among the live ones of its kind and scope."""
+
+    owner: str
+    scope: str
+    kind: DefinitionKind
+    name: str
+    text: str
+    """The complete statement."""
+    created_at: datetime | None = None

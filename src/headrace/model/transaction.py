@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from headrace.model.lifecycle import TransactionState
-from headrace.model.text import IndexedText, JsonObject, Name
+from headrace.model.text import IndexedText, JsonObject, Name, check_text
 
 MANAGED_CATALOG_KEY = "spark.headrace.catalog"
 """Spark configuration of a driver that uses the managed catalog: the id of the catalog, which stays
@@ -87,3 +88,38 @@ class TransactionSummary:
     """Why the last attempt failed."""
     created_at: datetime
     ended_at: datetime | None
+
+
+_Path = Annotated[str, Field(max_length=4096), AfterValidator(check_text)]
+
+
+class TableWrite(BaseModel):
+    """One table that a statement writes to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    location: _Path
+    """Identity of the place of the table's directory. Two writes can conflict only if these are
+    equal."""
+    table: _Path | None = None
+    """Quoted name of the table within its catalog; None for a directory that is no table."""
+    overwrite: bool
+    """Whether the statement must have the table to itself, as it may remove files of others."""
+
+
+class OrphanedWrite(BaseModel):
+    """A write of a driver that is gone. Its staging directories may still exist."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    """Serial number of the write, never reused."""
+    writer: str
+    """See `writer_name`."""
+    table: str | None
+    """See `TableWrite`."""
+
+
+def writer_name(session_id: str, epoch: int) -> str:
+    """Return the part of a staging directory's name that identifies the driver that wrote it."""
+    return f"{session_id}_{epoch}"

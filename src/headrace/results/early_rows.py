@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headrace.errors import InvalidResult, ResultGone
+from headrace.files import locations
+from headrace.files.places import join
 from headrace.model.result import FinishedParts
 from headrace.results.manifest import read_listing
 from headrace.results.reader import BatchReference, StoredRows, list_batches, read_batches
 from headrace.results.schema import Schema, parse_schema
-from headrace.storage import locations
-from headrace.storage.places import join
 
 _MAX_BYTES = 8 << 20
 _MAX_BATCHES = 1_000_000

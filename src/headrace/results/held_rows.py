@@ -15,7 +15,6 @@ from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from headrace.errors import InvalidResult, ResultsUnavailable
 from headrace.model.result import ResultInfo
-from headrace.printable import escape_character
 from headrace.results.arrow_messages import MAX_BATCH_BYTES, read_stream
 from headrace.results.flight_tickets import (
     AUTHORIZATION,
@@ -28,6 +27,7 @@ from headrace.results.flight_tickets import (
 from headrace.results.read_limits import BufferLimit, limit_seconds
 from headrace.results.reader import RowRange, check_chunk_number, cut_batches
 from headrace.results.schema import parse_schema
+from headrace.text.printable import escape_character
 
 CALL_SECONDS = 30.0
 """Longest time that a driver may take for one chunk."""

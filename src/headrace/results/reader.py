@@ -22,11 +22,11 @@ from headrace.errors import (
     ResultGone,
     ResultsUnavailable,
 )
+from headrace.files import locations
 from headrace.model.result import Disposition, GoneReason, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile, read_stream
 from headrace.results.manifest import convert_read_errors, read_manifest
 from headrace.results.schema import Schema, parse_schema
-from headrace.storage import locations
 
 _ENDS_OF_HOLDERS = {
     GoneReason.DRIVER_LOST: "the driver was lost",

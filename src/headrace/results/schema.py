@@ -49,6 +49,19 @@ class TypeKind(StrEnum):
     STRUCT = "struct"
 
 
+_NAMES = {
+    TypeKind.BYTE: "byte",
+    TypeKind.SHORT: "short",
+    TypeKind.INTEGER: "integer",
+    TypeKind.LONG: "long",
+    TypeKind.STRING: "string",
+    TypeKind.ARRAY: "array",
+    TypeKind.MAP: "map",
+    TypeKind.STRUCT: "struct",
+}
+"""Spark's own names, where they differ from the text in SQL."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkType:
     """A Spark type with its parameters and child types."""
@@ -66,6 +79,11 @@ class SparkType:
     """Fractional digits of a decimal."""
     user_defined: bool = False
     """Whether the column has a user-defined type. The other fields describe its `sqlType`."""
+
+    @property
+    def name(self) -> str:
+        """Name that Spark uses outside SQL, for example `integer`, or `array` for every array."""
+        return _NAMES.get(self.kind, self.sql)
 
     def contains(self, *kinds: TypeKind) -> bool:
         """Return whether this type or a type nested in it is one of `kinds`."""

@@ -13,8 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.instants import format_date, format_instant
-from headrace.model.intervals import format_calendar, format_day_time, format_year_month
+from headrace.model.instants import (
+    format_calendar,
+    format_date,
+    format_day_time,
+    format_instant,
+    format_year_month,
+)
 from headrace.results.schema import SparkType, TypeKind
 from headrace.results.variant import variant_to_json
 

@@ -12,22 +12,26 @@ from typing import Any
 from sqlalchemy import RowMapping, case, exists, insert, or_, select, update
 
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import IntentState
+from headrace.model.lifecycle import CATALOG_INTENT, IntentState
 from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
+from headrace.model.messages import SinkIntent
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import PendingSink, StreamQuery
-from headrace.model.view_messages import SinkIntent
 from headrace.store import events
-from headrace.store import stream_queries as queries
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import sessions
-from headrace.store.view_tables import catalog_intents as table
+from headrace.store.streams import stream_queries as queries
+from headrace.store.tables import catalog_intents as table
+from headrace.store.tables import (
+    sessions,
+    stream_queries,
+)
+from headrace.store.transitions import Transitions
 
 SINKS = "sinks"
 """Identity that stands for the sinks of queries, which are in no catalog."""
 _ENTITY = "catalog_intent"
+_TRANSITIONS = Transitions(CATALOG_INTENT, table)
 _CLAIM_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
 _MAX_LISTED = 1000
@@ -199,15 +203,16 @@ def _claim(
     )
     claimed: list[RowMapping] = []
     for row in tx.execute(query).mappings().all():
-        change = update(table).where(table.c.id == row["id"])
         values = {
-            "state": IntentState.CLAIMED,
             "session_id": lease.session_id,
             "epoch": lease.epoch,
             "attempts": row["attempts"] + 1,
+            "claim_until": clock(_CLAIM_SECONDS),
         }
-        tx.execute(change.values(values).values(claim_until=clock(_CLAIM_SECONDS)))
-        events.append(tx, _ENTITY, row["id"], row["state"], IntentState.CLAIMED, actor=lease.actor)
+        source, target = row["state"], IntentState.CLAIMED
+        _TRANSITIONS.apply(
+            tx, row["id"], source, target, actor=lease.actor, values=values, is_locked=True
+        )
         claimed.append(row)
     return claimed
 

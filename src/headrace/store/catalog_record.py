@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Column, Integer, Table, Text, delete, exists, insert, inspect, select
+from sqlalchemy import delete, exists, insert, inspect, select
 
 from headrace.model.catalog import CatalogRecord
-from headrace.store.clock import Instant, clock
-from headrace.store.columns import id_type
+from headrace.model.lifecycle import SESSION
+from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.job_tables import jobs
 from headrace.store.nodes import page_live
-from headrace.store.sessions import LEASED_STATES
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import metadata, sessions, statements
-from headrace.store.view_tables import materialized_views
+from headrace.store.tables import (
+    jobs,
+    materialized_views,
+    sessions,
+    statements,
+    store_catalog,
+    stream_queries,
+)
 
 _ONLY_ID = 1
-
-# One row at most.
-store_catalog = Table(
-    "store_catalog",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("kind", Text, nullable=False),
-    Column("keys", JSON, nullable=False),
-    Column("place", JSON(none_as_null=True)),
-    Column("description", Text, nullable=False),
-    Column("node_id", id_type(), nullable=False),
-    Column("recorded_at", Instant, nullable=False),
-)
+_MAX_LISTED = 10
 
 
 def get(tx: Tx) -> CatalogRecord | None:
@@ -74,11 +65,8 @@ def find_dependents(tx: Tx) -> list[str]:
 def find_users(tx: Tx, node_id: str) -> list[str]:
     """Return the other live nodes, and the sessions whose drivers have a valid lease."""
     live = select(sessions.c.id).where(
-        sessions.c.state.in_(LEASED_STATES), sessions.c.lease_until > clock()
+        sessions.c.state.in_(sorted(SESSION.leased)), sessions.c.lease_until > clock()
     )
     others = [f"node {node.id}" for node in page_live(tx) if node.id != node_id]
-    drivers = tx.execute(live.order_by(sessions.c.id).limit(_USERS)).scalars().all()
+    drivers = tx.execute(live.order_by(sessions.c.id).limit(_MAX_LISTED)).scalars().all()
     return [*others, *(f"the driver of session {session_id}" for session_id in drivers)]
-
-
-_USERS = 10

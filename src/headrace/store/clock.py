@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Float, literal
+from sqlalchemy import BigInteger, ColumnElement, DateTime, Dialect, Float, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -71,34 +71,8 @@ def _compile_for_sqlite(element: clock, compiler: SQLCompiler, **options: Any) -
     return f"({CLOCK_FUNCTION}() + CAST(({offset}) * 1000000 AS INTEGER))"
 
 
-class seconds_since(FunctionElement[float]):  # noqa: N801 - it reads as an SQL function
-    """Seconds from an instant (a column) to the database's current time.
-
-    Compare an age with a duration of a row in this way: to subtract the duration from the current
-    time would fail for a very long duration, and with it the query for all other rows.
-    """
-
-    type = Float()
-    inherit_cache = True
-    name = "seconds_since"
-
-
-@compiles(seconds_since, "postgresql")
-def _compile_age_for_postgresql(
-    element: seconds_since, compiler: SQLCompiler, **options: Any
-) -> str:
-    instant = compiler.process(element.clauses, **options)
-    return f"CAST(EXTRACT(EPOCH FROM clock_timestamp() - {instant}) AS DOUBLE PRECISION)"
-
-
-@compiles(seconds_since, "sqlite")
-def _compile_age_for_sqlite(element: seconds_since, compiler: SQLCompiler, **options: Any) -> str:
-    instant = compiler.process(element.clauses, **options)
-    return f"(({CLOCK_FUNCTION}() - {instant}) / 1000000.0)"
-
-
 class seconds_between(FunctionElement[float]):  # noqa: N801 - it reads as an SQL function
-    """Seconds from an instant to a later one, both columns."""
+    """Seconds from an instant to a later one, each a column or the clock."""
 
     type = Float()
     inherit_cache = True
@@ -119,6 +93,15 @@ def _compile_time_for_sqlite(
 ) -> str:
     start, end = (compiler.process(each, **options) for each in element.clauses)
     return f"(({end} - {start}) / 1000000.0)"
+
+
+def seconds_since(instant: ColumnElement[Any]) -> seconds_between:
+    """Return the seconds from an instant to the database's current time.
+
+    Compare an age with a duration of a row in this way: to subtract the duration from the current
+    time would fail for a very long duration, and with it the query for all other rows.
+    """
+    return seconds_between(instant, clock())
 
 
 def read_process_clock() -> int:

@@ -12,19 +12,23 @@ from headrace.model.lifecycle import (
     SESSION,
     STATEMENT,
     STREAM,
-    SessionState,
     StatementState,
     StreamState,
 )
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.job_tables import jobs, operations
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import nodes, results, sessions, statements
+from headrace.store.tables import (
+    jobs,
+    nodes,
+    operations,
+    results,
+    sessions,
+    statements,
+    stream_queries,
+)
 
 _FAILED_SECONDS = 3600.0
 _DELETION_SECONDS = 600.0
-_WITH_DRIVER = sorted({SessionState.STARTING, SessionState.RUNNING, SessionState.RECOVERING})
 
 
 def live_statements(tx: Tx) -> dict[str, int]:
@@ -63,7 +67,7 @@ def overdue_sessions(tx: Tx) -> int:
         tx,
         sessions,
         sessions.c.ended_at.is_(None),
-        sessions.c.state.in_(_WITH_DRIVER),
+        sessions.c.state.in_(sorted(SESSION.with_driver)),
         sessions.c.lease_until < clock(),
     )
 

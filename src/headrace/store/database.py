@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
@@ -17,28 +20,171 @@ from sqlalchemy import (
     Engine,
     Executable,
     event,
+    exc,
     make_url,
     select,
     text,
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from headrace.errors import InvalidSetting
-from headrace.extras import require_extra
+from headrace.config.extras import require_extra
+from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.statement import StatementEnd
-from headrace.store import (
-    event_generations,
-    late_indexes,
-    migrate,
-    remote_wake_ups,
-    sqlite,
-)
+from headrace.store import event_generations, migrate, notifications, sqlite
 from headrace.store.notifications import EVENTS, Notifications
-from headrace.store.outages import to_outage
-from headrace.store.writer_queue import Precedence, WriterQueue
+from headrace.text.times import describe_duration
 
 if TYPE_CHECKING:
     from headrace.store.listener import Listener
+
+
+_LONGEST_SERIES = 8
+"""Number of turns of earlier classes in succession after which a waiting writer has its turn."""
+
+
+class Precedence(IntEnum):
+    """The classes of writers, in the order in which they are served."""
+
+    LEASES = 0
+    """Renewals. A late renewal costs a driver its session, or a node its drivers."""
+    REPORTS = 1
+    """What drivers report about statements. An end makes a place free for another statement."""
+    OTHERS = 2
+    """Submits and all other changes."""
+
+
+class WriterQueue:
+    """Turns to write. A free turn goes to the first class that has a waiting writer.
+
+    Within a class, it goes to the writer that has waited longest. No class starves: while a writer
+    of a later class waits, those of earlier classes have at most `_LONGEST_SERIES` turns.
+    """
+
+    def __init__(self, *, turns: int = 1, reserved: int = 0) -> None:
+        """Create it with free turns.
+
+        Args:
+            turns: Largest number of writers at once.
+            reserved: Turns that the class OTHERS leaves free. REPORTS leaves half of them free.
+        """
+        self._guard = threading.Lock()
+        self._free = turns
+        self._needed = dict.fromkeys(Precedence, 1) | {Precedence.OTHERS: 1 + reserved}
+        """Number of free turns that each class needs to get one."""
+        self._gates: dict[Precedence, deque[threading.Lock]] = {
+            each: deque() for each in Precedence
+        }
+        """One locked gate for each waiting writer. The writer that frees a turn releases a gate."""
+        self._passed = dict.fromkeys(Precedence, 0)
+        """Turns that earlier classes have had while each class waited."""
+        self._is_exclusive = turns == 1
+        self._holder: int | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Number of writers that wait."""
+        return sum(map(len, self._gates.values()))
+
+    @contextmanager
+    def turn(self, seconds: float, precedence: Precedence = Precedence.OTHERS) -> Iterator[float]:
+        """Hold a turn for the length of the block, and yield the rest of the seconds.
+
+        Raises:
+            StoreUnavailable: No turn was free within `seconds`.
+            RuntimeError: The calling thread holds the only turn already.
+        """
+        if self._is_exclusive and self._holder == threading.get_ident():
+            raise RuntimeError("a write transaction inside another one would wait for itself")
+        remaining = self._acquire(seconds, precedence)
+        self._holder = threading.get_ident()
+        try:
+            yield remaining
+        finally:
+            self._holder = None
+            self._release()
+
+    def _acquire(self, seconds: float, precedence: Precedence) -> float:
+        with self._guard:
+            if self._free >= self._needed[precedence] and not self._gates[precedence]:
+                self._free -= 1
+                return seconds
+            gate = threading.Lock()
+            gate.acquire()
+            self._gates[precedence].append(gate)
+        start = time.monotonic()
+        if not gate.acquire(timeout=seconds):
+            with self._guard:
+                if gate in self._gates[precedence]:
+                    self._gates[precedence].remove(gate)
+                    raise StoreUnavailable(
+                        f"The store is locked or overloaded: no turn to write came within"
+                        f" {describe_duration(seconds)}."
+                    )
+            # The turn came just after the time was over: this thread holds it.
+        return max(seconds - (time.monotonic() - start), 0.0)
+
+    def _release(self) -> None:
+        with self._guard:
+            self._free += 1
+            ready = [
+                each
+                for each in Precedence
+                if self._gates[each] and self._free >= self._needed[each]
+            ]
+            if not ready:
+                return
+            late = [each for each in ready if self._passed[each] >= _LONGEST_SERIES]
+            chosen = (late or ready)[0]
+            for each in ready:
+                self._passed[each] = 0 if each is chosen else self._passed[each] + 1
+            self._free -= 1
+            self._gates[chosen].popleft().release()
+
+
+# SQLITE_ERROR is a mistake in the SQL. Every other operational error of SQLite (busy, full, I/O
+# error, cannot open, corrupt, read-only) concerns the file or the disk.
+_SQL_MISTAKE = sqlite3.SQLITE_ERROR
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, a read-only server (a
+# standby), a rollback that other transactions forced (a deadlock), resources, a lock timeout, an
+# operator's intervention, a system error.
+_POSTGRESQL_CLASSES = ("08", "25006", "40", "53", "55P03", "57", "58")
+
+_LOST_CONNECTION = {"OperationalError", "InterfaceError"}
+
+
+def to_outage(error: Exception) -> StoreUnavailable | None:
+    """Return the StoreUnavailable for an error, or None if the error is not an outage."""
+    if isinstance(error, exc.TimeoutError):
+        return StoreUnavailable("The store has no free connection: it is slow or overloaded.")
+    if not isinstance(error, exc.DBAPIError):
+        return None
+    if error.connection_invalidated or _is_outage(error.orig):
+        return StoreUnavailable(f"The store does not answer: {_first_line(error.orig)}")
+    return None
+
+
+def _is_outage(cause: BaseException | None) -> bool:
+    if isinstance(cause, sqlite3.Error):
+        code = getattr(cause, "sqlite_errorcode", None)
+        return (
+            isinstance(cause, sqlite3.DatabaseError)
+            and not isinstance(cause, sqlite3.IntegrityError | sqlite3.ProgrammingError)
+            and code is not None
+            and code != _SQL_MISTAKE
+        )
+    # psycopg reports a lost connection without a SQLSTATE.
+    state = getattr(cause, "sqlstate", None)
+    if state is None:
+        # Some have a class of their own, such as ConnectionTimeout.
+        return not _LOST_CONNECTION.isdisjoint(each.__name__ for each in type(cause).__mro__)
+    return str(state).startswith(_POSTGRESQL_CLASSES)
+
+
+def _first_line(cause: BaseException | None) -> str:
+    lines = str(cause).strip().splitlines()
+    return lines[0] if lines else type(cause).__name__
+
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -214,11 +360,11 @@ class Database:
         with self._begin(Precedence.OTHERS, _MIGRATION_SECONDS) as connection:
             is_own_schema = migrate.upgrade(connection)
             if is_own_schema and self.dialect == "sqlite":
-                late_indexes.create(connection)
+                migrate.create_late_indexes(connection)
             event_generations.start_if_restored(connection)
         if is_own_schema and self.dialect == "postgresql":
             with _convert_outages(), self._readers.connect() as connection:
-                late_indexes.create_concurrently(connection)
+                migrate.create_indexes_concurrently(connection)
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
@@ -256,9 +402,11 @@ class Database:
 
     def _send_wake_ups(self, tx: Tx) -> None:
         if not self.others_stream_events:
-            tx.note_waiter(EVENTS, remote_wake_ups.NO_PROCESS)
+            tx.note_waiter(EVENTS, notifications.NO_PROCESS)
         polled = self.notifications.find_subscribed(tx.topics)
-        remote_wake_ups.send(tx.connection, self.process, tx.topics, tx.waiters, polled=polled)
+        notifications.send_wake_ups(
+            tx.connection, self.process, tx.topics, tx.waiters, polled=polled
+        )
 
     def ping(self) -> None:
         """Raise StoreUnavailable if the store does not answer."""

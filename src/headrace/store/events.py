@@ -32,12 +32,27 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from headrace.model.event import Event, EventPosition
+from headrace.model.event import EntityKind, Event, EventPosition
 from headrace.model.failure import Failure
 from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
 from headrace.store.notifications import EVENTS
-from headrace.store.tables import events
+from headrace.store.tables import (
+    catalog_intents,
+    definitions,
+    deployments,
+    events,
+    id_type,
+    job_changes,
+    jobs,
+    materialized_views,
+    operations,
+    savepoints,
+    sessions,
+    statements,
+    stream_queries,
+    transactions,
+)
 
 _SELECT = select(events)
 _ORDER = (events.c.generation, events.c.xid, events.c.id)
@@ -102,6 +117,49 @@ _APPEND = insert(events).values(
 )
 
 
+_ENTITY_ID = bindparam("of_entity", type_=id_type())
+_OWNERS: dict[str, ColumnElement[str]] = {
+    entity: select(table.c.owner).where(table.c.id == _ENTITY_ID).scalar_subquery()
+    for entity, table in {
+        EntityKind.STATEMENT: statements,
+        EntityKind.SESSION: sessions,
+        EntityKind.STREAM: stream_queries,
+        EntityKind.DEFINITION: definitions,
+        EntityKind.MATERIALIZED_VIEW: materialized_views,
+        EntityKind.CATALOG_INTENT: catalog_intents,
+        EntityKind.JOB: jobs,
+        EntityKind.JOB_CHANGE: job_changes,
+        EntityKind.DEPLOYMENT: deployments,
+    }.items()
+} | {
+    EntityKind.TRANSACTION: select(statements.c.owner)
+    .join(transactions, transactions.c.statement_id == statements.c.id)
+    .where(transactions.c.id == _ENTITY_ID)
+    .scalar_subquery(),
+    EntityKind.SAVEPOINT: select(jobs.c.owner)
+    .join(savepoints, savepoints.c.job_id == jobs.c.id)
+    .where(savepoints.c.id == _ENTITY_ID)
+    .scalar_subquery(),
+    EntityKind.OPERATION: select(func.coalesce(deployments.c.owner, job_changes.c.owner))
+    .select_from(operations)
+    .outerjoin(deployments, deployments.c.id == operations.c.ref)
+    .outerjoin(job_changes, job_changes.c.id == operations.c.ref)
+    .where(operations.c.id == _ENTITY_ID)
+    .scalar_subquery(),
+}
+"""The owner of an entity of each kind, when its event is appended. Nodes have no owner."""
+
+_APPEND_OWNED = {entity: _APPEND.values(owner=owner) for entity, owner in _OWNERS.items()}
+
+
+def _append_rows(tx: Tx, entity: str, rows: list[dict[str, Any]]) -> None:
+    """Append events of entities of one kind."""
+    if entity in _APPEND_OWNED:
+        rows = [row | {"of_entity": row["entity_id"]} for row in rows]
+    tx.execute(_APPEND_OWNED.get(entity, _APPEND), rows[0] if len(rows) == 1 else rows)
+    tx.wake(EVENTS)
+
+
 class EarlierChange(NamedTuple):
     """A change of state that is reported together with the next one."""
 
@@ -133,7 +191,7 @@ def append(
     row: dict[str, Any] = {"entity": entity, "entity_id": entity_id, "actor": actor, "at": at}
     change = {"source": source, "target": target, "detail": _full_detail(detail, failure)}
     if earlier is None:
-        tx.execute(_APPEND, row | change)
+        _append_rows(tx, entity, [row | change])
     else:
         middle = earlier.target
         first: dict[str, Any] = {
@@ -142,8 +200,7 @@ def append(
             "detail": {},
             "at": earlier.at,
         }
-        tx.execute(_APPEND, [row | first, row | change | {"source": middle}])
-    tx.wake(EVENTS)
+        _append_rows(tx, entity, [row | first, row | change | {"source": middle}])
 
 
 def append_all(
@@ -170,8 +227,7 @@ def append_all(
         "detail": _full_detail(detail, failure),
         "at": None,
     }
-    tx.execute(_APPEND, [{**row, "entity_id": entity_id} for entity_id in entity_ids])
-    tx.wake(EVENTS)
+    _append_rows(tx, entity, [{**row, "entity_id": entity_id} for entity_id in entity_ids])
 
 
 def _full_detail(detail: dict[str, Any] | None, failure: Failure | None) -> dict[str, Any]:
@@ -185,6 +241,7 @@ def read(
     tx: Tx,
     *,
     after: str | None,
+    owner: str | None = None,
     entity: str | None = None,
     entity_id: str | None = None,
     limit: int,
@@ -192,12 +249,15 @@ def read(
     """Return at most `limit` events after a cursor, oldest first.
 
     Args:
+        owner: Owner of the entities; None: events of all entities, also of nodes.
         after: Cursor of the last event that the caller has; None: from the first event on.
 
     Raises:
         InvalidRequest: `after` is not a cursor.
     """
     query = _SELECT.where(*_after(tx, after))
+    if owner is not None:
+        query = query.where(events.c.owner == owner)
     if entity is not None:
         query = query.where(events.c.entity == entity)
     if entity_id is not None:

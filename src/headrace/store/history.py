@@ -15,23 +15,31 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, and_, delete, exists, func, or_, select
 
 from headrace.model.stream_query import ADHOC_SCOPE
-from headrace.store import job_tasks
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.job_tables import deployments, jobs
-from headrace.store.stream_tables import definitions, stream_progress, stream_queries
+from headrace.store.jobs.jobs import delete_tasks_of_statements
 from headrace.store.tables import (
     NODE_EVENTS,
+    catalog_intents,
+    definitions,
+    deployments,
     events,
+    job_changes,
+    job_versions,
+    jobs,
+    materialized_views,
     nodes,
+    operations,
     pending_hook_calls,
     results,
+    savepoints,
     sessions,
     snapshots,
     statements,
+    stream_progress,
+    stream_queries,
     transactions,
 )
-from headrace.store.view_tables import catalog_intents, materialized_views
 
 
 def count_old(tx: Tx, seconds: float) -> dict[str, int]:
@@ -98,18 +106,14 @@ def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     has_result = exists().where(
         results.c.statement_id == statements.c.id, results.c.gone_at.is_(None)
     )
-    query = select(statements.c.id).where(_can_go(seconds), ~has_result)
-    # Several nodes delete different statements.
-    query = query.order_by(statements.c.ended_at).with_for_update(skip_locked=True, of=statements)
-    ids = _fetch(tx, query.limit(limit))
+    ids = _choose(tx, statements, and_(_can_go(seconds), ~has_result), limit)
     if ids:
         of_statements = transactions.c.statement_id.in_(ids)
         transaction_ids = _fetch(tx, select(transactions.c.id).where(of_statements))
-        tx.execute(delete(events).where(events.c.entity_id.in_([*ids, *transaction_ids])))
         tx.execute(delete(transactions).where(of_statements))
         tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
-        job_tasks.delete_of_statements(tx, ids)
-        tx.execute(delete(statements).where(statements.c.id.in_(ids)))
+        delete_tasks_of_statements(tx, ids)
+        _delete(tx, statements, ids, transaction_ids)
     return {"statements": len(ids)}
 
 
@@ -123,13 +127,10 @@ def delete_sessions(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
         # A driver of this session has finished the table of another session's statement.
         exists().where(transactions.c.session_id == sessions.c.id),
     )
-    query = select(sessions.c.id).where(_is_old(sessions, seconds), ~is_needed)
-    query = query.order_by(sessions.c.ended_at).with_for_update(skip_locked=True, of=sessions)
-    ids = _fetch(tx, query.limit(limit))
+    ids = _choose(tx, sessions, and_(_is_old(sessions, seconds), ~is_needed), limit)
     if ids:
-        tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
         tx.execute(delete(snapshots).where(snapshots.c.session_id.in_(ids)))
-        tx.execute(delete(sessions).where(sessions.c.id.in_(ids)))
+        _delete(tx, sessions, ids)
     return {"sessions": len(ids)}
 
 
@@ -144,13 +145,10 @@ def delete_streams(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     deleted = {}
     for table in (stream_queries, definitions, materialized_views, catalog_intents):
         is_old = _is_old_query(seconds) if table is stream_queries else _is_old(table, seconds)
-        query = select(table.c.id).where(is_old)
-        query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True, of=table)
-        ids = _fetch(tx, query.limit(limit))
+        ids = _choose(tx, table, is_old, limit)
         if ids:
-            tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
             tx.execute(delete(stream_progress).where(stream_progress.c.query_id.in_(ids)))
-            tx.execute(delete(table).where(table.c.id.in_(ids)))
+            _delete(tx, table, ids)
         deleted["streams" if table is stream_queries else table.name] = len(ids)
     return deleted
 
@@ -204,31 +202,75 @@ def _is_last_of_view() -> ColumnElement[bool]:
     return and_(stream_queries.c.scope == ADHOC_SCOPE, has_view, ~is_replaced)
 
 
-def delete_registrations(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
+def delete_of_nodes(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` registrations of nodes that ended more than `seconds` ago.
 
-    The newest registration of each node stays.
+    The newest registration of each node stays. At most `limit` events of nodes that are older than
+    `seconds` are deleted too.
     """
     newer = nodes.alias("newer")
     is_replaced = exists().where(
         newer.c.id == nodes.c.id, newer.c.registration > nodes.c.registration
     )
-    query = select(nodes.c.registration).where(_is_old(nodes, seconds), is_replaced)
-    query = query.order_by(nodes.c.ended_at).with_for_update(skip_locked=True, of=nodes)
-    numbers = _fetch(tx, query.limit(limit))
+    is_old = and_(_is_old(nodes, seconds), is_replaced)
+    numbers = _choose(tx, nodes, is_old, limit, key=nodes.c.registration)
     if numbers:
         tx.execute(delete(nodes).where(nodes.c.registration.in_(numbers)))
-    return {"registrations": len(numbers)}
-
-
-def delete_node_events(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
-    """Delete at most `limit` events of nodes that are older than `seconds`."""
     query = select(events.c.id).where(NODE_EVENTS, events.c.at < clock(-seconds))
     query = query.order_by(events.c.at).with_for_update(skip_locked=True)
     ids = _fetch(tx, query.limit(limit))
     if ids:
         tx.execute(delete(events).where(events.c.id.in_(ids)))
-    return {"node_events": len(ids)}
+    return {"registrations": len(numbers), "node_events": len(ids)}
+
+
+def delete_jobs(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
+    """Delete at most `limit` rows of each kind that ended more than `seconds` ago.
+
+    The versions and savepoints of a job stay for as long as the job is live. Return the numbers of
+    deleted rows by kind.
+    """
+    deployment_ids = _choose(tx, deployments, _is_old(deployments, seconds), limit)
+    if deployment_ids:
+        of_deployments = job_changes.c.deployment_id.in_(deployment_ids)
+        change_ids = _fetch(tx, select(job_changes.c.id).where(of_deployments))
+        tx.execute(delete(job_changes).where(of_deployments))
+        _delete(tx, deployments, deployment_ids, change_ids)
+    operation_ids = _choose(tx, operations, _is_old(operations, seconds), limit)
+    if operation_ids:
+        _delete(tx, operations, operation_ids)
+    job_ids = _choose(tx, jobs, _is_old(jobs, seconds), limit)
+    if job_ids:
+        savepoint_ids = _fetch(tx, select(savepoints.c.id).where(savepoints.c.job_id.in_(job_ids)))
+        tx.execute(delete(job_versions).where(job_versions.c.job_id.in_(job_ids)))
+        tx.execute(delete(savepoints).where(savepoints.c.job_id.in_(job_ids)))
+        _delete(tx, jobs, job_ids, savepoint_ids)
+    return {
+        "deployments": len(deployment_ids),
+        "operations": len(operation_ids),
+        "jobs": len(job_ids),
+    }
+
+
+def _choose(
+    tx: Tx,
+    table: Table,
+    condition: ColumnElement[bool],
+    limit: int,
+    *,
+    key: ColumnElement[Any] | None = None,
+) -> list[Any]:
+    """Lock the oldest ended rows that meet a condition, and return their ids, or another key."""
+    query = select(table.c.id if key is None else key).where(condition)
+    # Several nodes delete different rows.
+    query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True, of=table)
+    return _fetch(tx, query.limit(limit))
+
+
+def _delete(tx: Tx, table: Table, ids: list[str], further: list[str] | None = None) -> None:
+    """Delete rows, with their events and those of further entities."""
+    tx.execute(delete(events).where(events.c.entity_id.in_([*ids, *(further or ())])))
+    tx.execute(delete(table).where(table.c.id.in_(ids)))
 
 
 def _fetch(tx: Tx, query: Select[Any]) -> list[Any]:

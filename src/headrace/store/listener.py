@@ -12,8 +12,7 @@ from typing import Any
 
 import psycopg
 
-from headrace.store.notifications import Notifications
-from headrace.store.remote_wake_ups import CHANNEL, decode
+from headrace.store.notifications import CHANNEL, Notifications, decode_wake_ups
 
 _log = logging.getLogger(__name__)
 _MIN_BACKOFF = 0.1
@@ -91,7 +90,7 @@ class Listener:
                     return
                 for notice in connection.notifies(timeout=0):
                     self._heard_at = time.monotonic()
-                    self._notifications.publish(decode(notice.payload, self._process))
+                    self._notifications.publish(decode_wake_ups(notice.payload, self._process))
 
     def _wait_for_stop(self, timeout: float) -> bool:
         """Return whether `close` is called within `timeout` seconds."""

@@ -11,16 +11,23 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, exists, func, or_, select, text, update
+from sqlalchemy import ColumnElement, case, exists, func, insert, or_, select, text, update
+from sqlalchemy.exc import IntegrityError
 
-from headrace.model.lifecycle import NODE, NodeState
+from headrace.model.lifecycle import NODE, STATEMENT, NodeState
 from headrace.model.node import NodeRecord
+from headrace.model.session import DriverLease
+from headrace.model.statement import JOB_WRITE
 from headrace.store import events
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.tables import nodes
+from headrace.store.streams.stream_queries import HAS_LIVE_QUERY
+from headrace.store.tables import backend_budgets as table
+from headrace.store.tables import nodes, sessions, statements, transactions
+from headrace.store.transitions import Transitions
 
 _ENTITY = "node"
+_TRANSITIONS = Transitions(NODE, nodes)
 _INTERNAL = {"registration", "event_process"}
 _LOCK = text(f"LOCK TABLE {nodes.name} IN SHARE ROW EXCLUSIVE MODE")
 _LIVE = nodes.c.ended_at.is_(None)
@@ -162,16 +169,12 @@ def transition(
     """Change the state of a node, if the lifecycle allows it. Return whether it was changed."""
     query = select(nodes.c.registration, nodes.c.state).where(nodes.c.id == node_id, _LIVE)
     node = tx.execute(query.with_for_update()).one_or_none()
-    if node is None or not NODE.allows(node.state, target):
+    if node is None:
         return False
-    change = update(nodes).where(
-        nodes.c.registration == node.registration, nodes.c.state == node.state
+    registration = nodes.c.registration == node.registration
+    return _TRANSITIONS.apply(
+        tx, node_id, node.state, target, registration, actor=actor, detail=detail
     )
-    ended = {"ended_at": clock()} if target in NODE.terminal else {}
-    applied = tx.execute(change.values(state=target, **ended)).rowcount > 0
-    if applied:
-        events.append(tx, _ENTITY, node_id, node.state, target, actor=actor, detail=detail)
-    return applied
 
 
 def end_expired(tx: Tx, actor: str, seconds: float, *, patience: float) -> list[str]:
@@ -277,3 +280,71 @@ def addresses(tx: Tx) -> list[str]:
     # With an ORDER BY, SQLite would read all ended registrations.
     live = sorted(tx.execute(query), key=lambda node: node.registration, reverse=True)
     return [node.address for node in live]
+
+
+def may_continue_without(
+    tx: Tx, lost: DriverLease, *, orphan_seconds: float, end_seconds: float
+) -> bool:
+    """Return whether a session may continue although no backend confirms the end of its driver.
+
+    Args:
+        lost: The driver, fenced or not.
+        orphan_seconds: Time without an accepted renewal after which a driver ends itself.
+        end_seconds: Longest time that it takes to do so.
+    """
+    has_ended_itself = sessions.c.last_update_time < clock(-orphan_seconds - end_seconds)
+    writing_statement = exists().where(
+        statements.c.session_id == sessions.c.id,
+        statements.c.state.in_(sorted(STATEMENT.in_flight)),
+        or_(statements.c.is_query.is_(False), statements.c.command == JOB_WRITE),
+    )
+    # A driver also works on transactions of other sessions, which it recovers.
+    open_transaction = exists().where(
+        transactions.c.session_id == sessions.c.id,
+        transactions.c.epoch == lost.epoch,
+        transactions.c.ended_at.is_(None),
+    )
+    confirmed = is_confirmed_gone(sessions.c.launched_by, sessions.c.last_update_time)
+    row = tx.execute(
+        select(
+            has_ended_itself.label("ended"),
+            sessions.c.streams,
+            HAS_LIVE_QUERY.label("has_query"),
+            sessions.c.fenced_driver,
+            writing_statement.label("writes"),
+            open_transaction.label("publishes"),
+            confirmed.label("confirmed"),
+        ).where(sessions.c.id == lost.session_id)
+    ).one_or_none()
+    if row is None or row.ended or row.confirmed:
+        return True
+    # Fencing a driver resets the number of streams in its session.
+    streams = row.streams if row.fenced_driver is None else row.fenced_driver.streams
+    return not (row.writes or row.publishes or streams or row.has_query)
+
+
+_BURST_SECONDS = 1.0
+"""Slots of this time can be taken at once after a pause."""
+
+
+def take_backend_slot(tx: Tx, backend: str, per_second: float) -> float:
+    """Take the next slot of a backend, and return the seconds until it begins.
+
+    Args:
+        per_second: Number of slots in a second.
+    """
+    query = select(seconds_since(table.c.next_at)).where(table.c.backend == backend)
+    age = tx.execute(query.with_for_update()).scalar()
+    begins_in = -_BURST_SECONDS if age is None else max(-float(age), -_BURST_SECONDS)
+    next_at = clock(begins_in + 1 / per_second)
+    if age is not None:
+        tx.execute(update(table).where(table.c.backend == backend).values(next_at=next_at))
+        return max(0.0, begins_in)
+    try:
+        # After an error, PostgreSQL continues a transaction from a savepoint only.
+        with tx.connection.begin_nested():
+            tx.execute(insert(table).values(backend=backend, next_at=next_at))
+    except IntegrityError:
+        # Another node has taken the first slot just now.
+        return take_backend_slot(tx, backend, per_second)
+    return 0.0

@@ -12,10 +12,12 @@ from headrace.model.lifecycle import OPERATION, OperationState
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.job_tables import operations
 from headrace.store.notifications import OPERATIONS
+from headrace.store.tables import operations
+from headrace.store.transitions import Transitions
 
 _ENTITY = "operation"
+_TRANSITIONS = Transitions(OPERATION, operations)
 _LIVE = operations.c.ended_at.is_(None)
 
 
@@ -47,18 +49,15 @@ def claim(
     claimed = []
     for row in tx.execute(query.with_for_update(skip_locked=True)).mappings().all():
         lease = OperationLease(id=row["id"], node_id=node_id, epoch=row["epoch"] + 1)
-        values = {"state": OperationState.CLAIMED, "node_id": node_id, "epoch": lease.epoch}
-        change = update(operations).where(operations.c.id == lease.id)
-        tx.execute(change.values(values).values(lease_until=clock(seconds)))
-        detail = {"node": node_id, "epoch": lease.epoch}
-        events.append(
+        _TRANSITIONS.apply(
             tx,
-            _ENTITY,
             lease.id,
             row["state"],
             OperationState.CLAIMED,
             actor=node_id,
-            detail=detail,
+            values={"node_id": node_id, "epoch": lease.epoch, "lease_until": clock(seconds)},
+            detail={"node": node_id, "epoch": lease.epoch},
+            is_locked=True,
         )
         claimed.append((lease, row["kind"], row["ref"]))
     return claimed
@@ -97,15 +96,9 @@ def release(tx: Tx, node_id: str) -> None:
 
 def finish(tx: Tx, lease: OperationLease) -> None:
     """End an operation. The transaction has renewed its lease."""
-    change = update(operations).where(operations.c.id == lease.id, _LIVE)
-    tx.execute(change.values(state=OperationState.DONE, ended_at=clock(), lease_until=None))
-    events.append(
-        tx,
-        _ENTITY,
-        lease.id,
-        OperationState.CLAIMED,
-        OperationState.DONE,
-        actor=lease.node_id,
+    source, target, values = OperationState.CLAIMED, OperationState.DONE, {"lease_until": None}
+    _TRANSITIONS.apply(
+        tx, lease.id, source, target, actor=lease.node_id, values=values, is_locked=True
     )
 
 

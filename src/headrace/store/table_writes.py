@@ -21,16 +21,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
 
-from headrace.model.lifecycle import StatementState, TransactionState
+from headrace.model.lifecycle import STATEMENT, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.table_write import OrphanedWrite, TableWrite, writer_name
+from headrace.model.transaction import OrphanedWrite, TableWrite, writer_name
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_statement
+from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.tables import sessions, table_writes, transactions
 from headrace.store.transactions import GONE_SECONDS, select_owner
 
-_EXECUTING = {StatementState.LAUNCHED, StatementState.RUNNING}
 # A takeover raises the epoch by one and sets `fenced_driver` until the process is confirmed gone.
 # The next launch, which raises the epoch again, happens only after that.
 DRIVER_GONE = or_(
@@ -63,7 +62,7 @@ def request(
         statement is a pure query, or if it is being cancelled.
     """
     statement = lock_owned_statement(tx, statement_id, lease)
-    if statement is None or statement.is_query or statement.state not in _EXECUTING:
+    if statement is None or statement.is_query or statement.state not in STATEMENT.executing:
         return False
     _serialize_requests(tx, {write.location for write in writes})
     if is_requested(tx, statement_id, lease):

@@ -7,12 +7,20 @@ not slow down a claim.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    Dialect,
+    Enum,
     Float,
     ForeignKey,
     Index,
@@ -26,17 +34,118 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy.types import TypeDecorator
 
+from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction, VersionSpec
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
-from headrace.model.progress import Progress
+from headrace.model.job import JobDecision, SavepointContent
+from headrace.model.job_messages import JobOutcome, JobTask
+from headrace.model.lifecycle import (
+    ChangeStep,
+    DeploymentState,
+    IntentState,
+    JobState,
+    NodeState,
+    OperationState,
+    SavepointState,
+    SessionState,
+    StatementState,
+    StreamState,
+    TransactionState,
+)
+from headrace.model.materialized_view import IntentAction, ViewRows
+from headrace.model.request_fields import (
+    FieldKind,
+    SessionFields,
+    SubmitFields,
+    describe_fields,
+)
 from headrace.model.result import Disposition, ResultRequest
-from headrace.model.session import FencedDriver, SessionKind
-from headrace.model.snapshot import Snapshot
-from headrace.model.statement import CancelReason, Parameter
+from headrace.model.session import FencedDriver, SessionKind, Snapshot
+from headrace.model.statement import CancelReason, Parameter, Progress
+from headrace.model.stream_query import EndReason, QuerySpec, Wanted
 from headrace.model.transaction import Staged
 from headrace.store.clock import Instant
-from headrace.store.columns import Document, enum_type, id_type
+
+_LOG = logging.getLogger("headrace.store")
+
+
+def _none() -> None:
+    return None
+
+
+def id_type() -> Text:
+    """Return a text type that sorts by code point on both databases, so that ids sort by time."""
+    return Text().with_variant(Text(collation="C"), "postgresql")
+
+
+class OpenEnum(Enum):
+    """The values of an enum as text. A value that is not a member is read as the text itself.
+
+    A newer node that shares the store may write such values during a rolling upgrade.
+    """
+
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
+        """Return the function that converts a value of the database."""
+        to_member = super().result_processor(dialect, coltype)  # type: ignore[no-untyped-call]
+
+        def to_member_or_text(value: Any) -> Any:
+            try:
+                return to_member(value)
+            except LookupError:
+                return value
+
+        return to_member_or_text
+
+
+def enum_type(members: type[StrEnum], *, check: str | None = None, length: int = 16) -> OpenEnum:
+    """Return a text type for the values of an enum.
+
+    Args:
+        check: Name of a check constraint that enforces the values; None: no constraint.
+    """
+    return OpenEnum(
+        members,
+        name=check,
+        native_enum=False,
+        create_constraint=check is not None,
+        length=length,
+        values_callable=lambda enum: [member.value for member in enum],
+    )
+
+
+class Document(TypeDecorator[Any]):
+    """A pydantic type as JSON text; None is NULL.
+
+    A document that is not valid is read as the fallback, so that one bad row never hides others.
+
+    The type is json and not jsonb: jsonb refuses a NUL character in a message from Spark, and
+    reorders keys.
+    """
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def __init__(self, shape: Any, make_fallback: Callable[[], Any] = _none) -> None:
+        super().__init__()
+        self.shape = shape
+        self.make_fallback = make_fallback
+        self._adapter: TypeAdapter[Any] = TypeAdapter(shape)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        return None if value is None else self._adapter.dump_python(value, mode="json")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        if value is None:
+            return None
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            _LOG.error("a stored %s is not valid: %s", self.shape, error.errors()[0]["msg"])
+            return self.make_fallback()
+
 
 LIVE = text("ended_at IS NULL")
 WARM = text("warm")
@@ -69,6 +178,15 @@ metadata = MetaData(
 # SQLite may reuse a number, except in a column that is INTEGER PRIMARY KEY AUTOINCREMENT.
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 _NULLABLE_JSON = JSON(none_as_null=True)
+
+_FIELD_TYPES = {FieldKind.DURATION: Float, FieldKind.COUNT: Integer, FieldKind.TEXT: Text}
+
+
+def _columns_of(description: type[Any]) -> list[Column[Any]]:
+    """Return the columns of fields of a request. See `headrace.model.request_fields`."""
+    fields = describe_fields(description)
+    return [Column(name, _FIELD_TYPES[field.kind]) for name, field in fields.items()]
+
 
 nodes = Table(
     "nodes",
@@ -111,8 +229,7 @@ sessions = Table(
     Column("jars", JSON, nullable=False),
     Column("files", JSON, nullable=False),
     Column("py_files", JSON, nullable=False),
-    Column("idle_seconds", Float),
-    Column("ttl_seconds", Float),
+    *_columns_of(SessionFields),
     Column("parallelism", Integer, nullable=False, server_default="1"),
     Column("pool", Boolean, nullable=False, server_default=false()),
     Column("warm", Boolean, nullable=False, server_default=false()),
@@ -171,6 +288,19 @@ limit_locks = Table("limit_locks", metadata, Column("counted", Text, primary_key
 schema_support = Table("schema_support", metadata, Column("oldest_code", Text, primary_key=True))
 """One row: the oldest schema version whose code can use this schema."""
 
+store_catalog = Table(
+    "store_catalog",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("keys", JSON, nullable=False),
+    Column("place", JSON(none_as_null=True)),
+    Column("description", Text, nullable=False),
+    Column("node_id", id_type(), nullable=False),
+    Column("recorded_at", Instant, nullable=False),
+)
+"""The one catalog of the store: one row, or none before a node has started."""
+
 snapshots = Table(
     "snapshots",
     metadata,
@@ -194,8 +324,7 @@ statements = Table(
     Column("parameters", Document(list[Parameter], list), nullable=False),
     Column("conf", JSON, nullable=False),
     Column("result_request", Document(ResultRequest, ResultRequest), nullable=False),
-    Column("timeout_seconds", Float),
-    Column("queue_timeout_seconds", Float),
+    *_columns_of(SubmitFields),
     Column("epoch", Integer),
     Column("attempts", Integer, nullable=False),
     Column("may_have_effects", Boolean, nullable=False, server_default=true()),
@@ -348,6 +477,7 @@ results = Table(
     "results",
     metadata,
     Column("statement_id", id_type(), ForeignKey("statements.id"), primary_key=True),
+    Column("owner", Text, nullable=False),
     Column("disposition", enum_type(Disposition), nullable=False),
     Column("spark_schema", JSON, nullable=False),
     Column("row_count", BigInteger, nullable=False),
@@ -391,6 +521,7 @@ events = Table(
     Column("xid", BigInteger, nullable=False),
     Column("entity", Text, nullable=False),
     Column("entity_id", id_type(), nullable=False),
+    Column("owner", Text),
     Column("source", Text),
     Column("target", Text, nullable=False),
     Column("at", Instant, nullable=False),
@@ -418,4 +549,305 @@ backend_budgets = Table(
     metadata,
     Column("backend", Text, primary_key=True),
     Column("next_at", Instant, nullable=False),
+)
+
+
+# Streams and sinks that CREATE STREAM and CREATE SINK define. A replacement is a new row.
+definitions = Table(
+    "definitions",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    Index(
+        "definitions_live_name",
+        "owner",
+        "scope",
+        "kind",
+        "name_key",
+        unique=True,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index("definitions_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+# There is no foreign key: a query can outlive the statement and the session that began it.
+stream_queries = Table(
+    "stream_queries",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", Text, nullable=False),
+    Column("spec", Document(QuerySpec), nullable=False),
+    # The identity of its place: the spec has the location.
+    Column("checkpoint", Text),
+    Column("state", enum_type(StreamState, check="known_state"), nullable=False),
+    Column("wanted", enum_type(Wanted), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("session_id", id_type(), nullable=False),
+    Column("statement_id", id_type()),
+    Column("attempt", Integer, nullable=False),
+    Column("previous_id", id_type()),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("retry_at", Instant),
+    Column("run_id", Text),
+    Column("last_batch", BigInteger),
+    Column("last_error", Document(Failure)),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("healthy_since", Instant),
+    Column("ended_at", Instant),
+    Column("report_epoch", Integer),
+    Column("report_sequence", Integer),
+    Column("end_reason", enum_type(EndReason)),
+    CheckConstraint("(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended"),
+    Index(
+        "stream_queries_live_name",
+        "owner",
+        "scope",
+        "name_key",
+        unique=True,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index(
+        "stream_queries_live_checkpoint",
+        "checkpoint",
+        unique=True,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index("stream_queries_by_checkpoint", "checkpoint", "id"),
+    Index("stream_queries_live", "session_id", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("stream_queries_by_name", "owner", "scope", "name_key", "id"),
+    Index("stream_queries_by_statement", "statement_id"),
+    Index("stream_queries_by_owner", "owner", "id"),
+    Index("stream_queries_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+# A ring for each query: a batch replaces the oldest one in its slot.
+stream_progress = Table(
+    "stream_progress",
+    metadata,
+    Column("query_id", id_type(), primary_key=True),
+    Column("slot", Integer, primary_key=True),
+    Column("batch", BigInteger, nullable=False),
+    Column("progress", JSON, nullable=False),
+)
+
+
+# There is no foreign key: a view outlives its statements and its query.
+materialized_views = Table(
+    "materialized_views",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("rows", Document(ViewRows), nullable=False),
+    Column("statement_id", id_type(), nullable=False),
+    Column("writer_id", id_type(), nullable=False),
+    Column("writer_attempt", Integer),
+    Column("generation", Integer, nullable=False),
+    Column("began_at", Instant, nullable=False),
+    Column("current_generation", Integer),
+    Column("fresh_as_of", Instant),
+    Column("query_id", id_type()),
+    Column("created_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    Index(
+        "materialized_views_live_target",
+        "identity",
+        "target",
+        unique=True,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index(
+        "materialized_views_live_name",
+        "owner",
+        "name_key",
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index("materialized_views_by_writer", "writer_id"),
+    Index("materialized_views_by_target", "identity", "target", "generation"),
+    Index("materialized_views_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+catalog_intents = Table(
+    "catalog_intents",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("action", enum_type(IntentAction), nullable=False),
+    Column("view_id", id_type(), nullable=False),
+    Column("path", JSON, nullable=False),
+    Column("generation", Integer),
+    Column("query_id", id_type()),
+    Column("state", enum_type(IntentState, check="known_state"), nullable=False),
+    Column("due_at", Instant, nullable=False),
+    Column("session_id", id_type()),
+    Column("epoch", Integer),
+    Column("claim_until", Instant),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint(
+        "(ended_at IS NOT NULL) = (state IN ('done', 'failed'))", name="ended_with_state"
+    ),
+    Index("catalog_intents_due", "due_at", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("catalog_intents_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", Text, nullable=False),
+    Column("state", enum_type(JobState, check="known_state"), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("state_location", Text, nullable=False),
+    # The identity of its place.
+    Column("state_place", Text),
+    Column("version_id", id_type()),
+    Column("run", Text),
+    Column("change_id", id_type()),
+    Column("failure", Document(Failure)),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint("(ended_at IS NOT NULL) = (state = 'deleted')", name="ended"),
+    Index(
+        "jobs_live_name", "owner", "name_key", unique=True, sqlite_where=LIVE, postgresql_where=LIVE
+    ),
+    # Two jobs of one name would write to the same directories.
+    Index(
+        "jobs_live_state_place",
+        "state_place",
+        "name_key",
+        unique=True,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index("jobs_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+job_versions = Table(
+    "job_versions",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("job_id", id_type(), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("query_id", Text, nullable=False),
+    Column("query_created_at", Instant, nullable=False),
+    Column("spec", Document(VersionSpec), nullable=False),
+    Column("decision", enum_type(JobDecision, length=32), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("from_state", Text),
+    Column("last_run", Text),
+    Column("outcome", Text),
+    Column("deployment_id", id_type(), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Index("job_versions_by_job", "job_id", "revision", unique=True),
+)
+
+deployments = Table(
+    "deployments",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("action", enum_type(JobAction), nullable=False),
+    Column("state", enum_type(DeploymentState, check="known_state"), nullable=False),
+    Column("plan", Document(DeploymentPlan), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("applied_at", Instant),
+    Column("ended_at", Instant),
+    CheckConstraint(
+        "(ended_at IS NOT NULL) = (state IN ('rejected', 'applied', 'failed', 'expired'))",
+        name="ended_with_state",
+    ),
+    Index("deployments_by_owner", "owner", "id"),
+    Index("deployments_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("deployments_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+job_changes = Table(
+    "job_changes",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("deployment_id", id_type(), nullable=False),
+    Column("job_id", id_type(), nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("step", enum_type(ChangeStep, check="known_step"), nullable=False),
+    Column("record", Document(ChangeRecord), nullable=False),
+    Column("failure", Document(Failure)),
+    Column("created_at", Instant, nullable=False),
+    Column("stepped_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint("(ended_at IS NOT NULL) = (step IN ('applied', 'failed'))", name="ended"),
+    Index("job_changes_by_deployment", "deployment_id", "id"),
+    Index("job_changes_by_job", "job_id", "id"),
+)
+
+savepoints = Table(
+    "savepoints",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("job_id", id_type(), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("state", enum_type(SavepointState, check="known_state"), nullable=False),
+    Column("content", Document(SavepointContent)),
+    Column("created_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint("(ended_at IS NOT NULL) = (state = 'pruned')", name="ended"),
+    Index("savepoints_by_job", "job_id", "id"),
+)
+
+# Long work of a node. A node claims an operation; another one adopts it when the lease has expired.
+operations = Table(
+    "operations",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("ref", id_type(), nullable=False),
+    Column("state", enum_type(OperationState, check="known_state"), nullable=False),
+    Column("node_id", id_type()),
+    Column("epoch", Integer, nullable=False, server_default="0"),
+    Column("lease_until", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint("(ended_at IS NOT NULL) = (state = 'done')", name="ended"),
+    Index("operations_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("operations_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+# The tasks of drivers, each with the statement that carries it.
+job_tasks = Table(
+    "job_tasks",
+    metadata,
+    Column("statement_id", id_type(), primary_key=True),
+    Column("task", Document(JobTask), nullable=False),
+    Column("outcome", Document(JobOutcome)),
 )

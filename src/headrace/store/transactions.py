@@ -17,23 +17,24 @@ from sqlalchemy import ScalarSelect, Select, and_, false, func, insert, or_, sel
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy, TooManyTransactions
-from headrace.model.lifecycle import IN_FLIGHT, TRANSACTION, StatementState, TransactionState
+from headrace.model.lifecycle import STATEMENT, TRANSACTION, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction, TransactionSummary
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_state, lock_owned_statement
-from headrace.store.paging import count_within_budget, length_of
+from headrace.store.records import count_within_budget, length_of
+from headrace.store.statements.locks import lock_owned_state, lock_owned_statement
 from headrace.store.tables import sessions, statements, transactions
+from headrace.store.transitions import Transitions
 
 GONE_SECONDS = 15.0
 """Time that a driver process has to exit after its session has ended."""
 _MAX_PER_EPOCH = 100
 """Largest number of transactions that one driver begins for one statement."""
-_BEGINNING = IN_FLIGHT - {StatementState.CANCELLING}
 """States in which a statement can begin a table."""
 _ENTITY = "transaction"
+_TRANSITIONS = Transitions(TRANSACTION, transactions)
 _NO_EPOCH = 0
 """Epoch of no driver: the transaction belongs to a session, and none of its drivers owns it."""
 _FIRST_RETRY_SECONDS = 5.0
@@ -101,7 +102,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
     """
     lease = DriverLease(new.session_id, new.epoch)
     statement = lock_owned_statement(tx, new.statement_id, lease)
-    if statement is None or statement.is_query or statement.state not in _BEGINNING:
+    if statement is None or statement.is_query or statement.state not in STATEMENT.executing:
         return False
     journalled = get(tx, new.id) or live(tx, new.statement_id)
     if journalled is not None:
@@ -169,22 +170,19 @@ def advance(
         return True
     published = published and owned.staged.commits_natively
     stopped = statement in {None, StatementState.CANCELLING} and not published
-    cannot_commit = target is TransactionState.COMMITTING and stopped
-    if cannot_commit or not TRANSACTION.allows(source, target):
+    if target is TransactionState.COMMITTING and stopped:
         return False
-    values: dict[str, Any] = {"state": target, "staged": staged or owned.staged}
+    kept = staged or owned.staged
     if target in TRANSACTION.terminal:
-        values["ended_at"] = clock()
-        values["staged"] = owned.staged.model_copy(update={"record": {}})
+        kept = owned.staged.model_copy(update={"record": {}})
+    values = {"staged": kept}
     try:
-        tx.execute(update(transactions).where(transactions.c.id == transaction_id).values(values))
+        return _TRANSITIONS.apply(tx, transaction_id, source, target, actor=actor, values=values)
     except IntegrityError as error:
         raise TableBusy(
             f"Another statement is publishing {owned.staged.target}, or a table at its LOCATION.",
             hint="Submit the statement again when the other one has ended.",
         ) from error
-    events.append(tx, _ENTITY, transaction_id, source, target, actor=actor)
-    return True
 
 
 def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
-from headrace.cli.output.instants import find_zone, format_timestamp, strip_fraction
+from headrace.cli.output.readable_values import find_zone, format_timestamp, strip_fraction
 
 pytestmark = pytest.mark.finding("U9")
 

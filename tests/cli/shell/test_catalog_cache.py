@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.support.waiting import wait_until
 
-from headrace.cli.shell.catalog_cache import CatalogCache, CatalogName, Lookup, NameKind
+from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.errors import NodeUnreachable
+from headrace.grammar.catalog_queries import CatalogName, Lookup, NameKind
 
 TABLES = Lookup(NameKind.TABLES)
 

@@ -9,10 +9,17 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from headrace.cli.shell.catalog_cache import CatalogCache, CatalogName, Lookup, NameKind
-from headrace.cli.shell.catalog_queries import described_columns, names_in, query_for
+from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.cli.shell.completion import ShellCompleter
 from headrace.cli.shell.completion_context import find_tables
+from headrace.grammar.catalog_queries import (
+    CatalogName,
+    Lookup,
+    NameKind,
+    described_columns,
+    names_in,
+    query_for,
+)
 
 NAMES = {
     Lookup(NameKind.TABLES): ["orders", "order lines"],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.shell.copy_command import CopyRequest, parse_copy
-from headrace.cli.table_names import parse_listing, parse_name, parse_pattern
+from headrace.cli.support.script import parse_listing, parse_name, parse_pattern
 from headrace.errors import InvalidRequest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.document import Document
 
-from headrace.cli.shell.highlighting import SqlLexer, style_lines
+from headrace.cli.shell.prompt import SqlLexer, style_lines
 
 
 def styles(text: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.shell.pager import PagedStream
+from headrace.cli.shell.printer import PagedStream
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.shell.typed_input import is_complete_input, split_input
+from headrace.cli.shell.prompt import is_complete_input, split_input
 
 
 def entries(text: str) -> list[tuple[str, bool]]:

@@ -6,10 +6,10 @@ import httpx
 import pytest
 from tests.support.in_process_node import InProcessNode
 
-from headrace.model.checkpoint_messages import MarkedQuery
 from headrace.model.ids import new_id
+from headrace.model.messages import MarkedQuery
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.store import stream_queries
+from headrace.store.streams import stream_queries
 
 
 def insert_query(node: InProcessNode, session_id: str, name: str, owner: str = "anonymous") -> str:

@@ -13,9 +13,10 @@ from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 from headrace.model.transaction import Staged
-from headrace.store import statements, transactions
+from headrace.store import transactions
+from headrace.store.statements import statements
 
 pytestmark = pytest.mark.finding("S2")
 

@@ -12,16 +12,15 @@ from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
-from headrace.api.routes.driver_link import CALLS
-from headrace.control.driver_link import table_journal, table_writes
+from headrace.control.driver_link import table_journal
 from headrace.errors import LeaseLost
+from headrace.frontends.drivers.link import CALLS
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import LINK_PREFIX, Poll
 from headrace.model.session import DriverLease
-from headrace.model.table_write import TableWrite
-from headrace.model.transaction import Staged
+from headrace.model.transaction import Staged, TableWrite
 
 pytestmark = pytest.mark.finding("S2")
 
@@ -181,7 +180,7 @@ def test_a_driver_that_loses_its_session_during_a_request_for_a_lock_gets_lease_
     statement_id = str(node.submit(INSERT, session=session_id)["id"])
     driver.claim()
     change_session(node, session_id, "epoch = 2")
-    lose_after_first_check(monkeypatch, table_writes)
+    lose_after_first_check(monkeypatch, table_journal)
     response = driver._client.post("/begin_write", json=make_message("begin_write", statement_id))
     assert response.json()["code"] == "lease_lost"
 

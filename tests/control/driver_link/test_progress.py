@@ -7,7 +7,7 @@ from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result
 
 from headrace.model.lifecycle import StatementState
-from headrace.model.progress import Progress
+from headrace.model.statement import Progress
 
 HALF = Progress(
     jobs=1,

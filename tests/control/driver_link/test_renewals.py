@@ -9,7 +9,7 @@ import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
-from headrace.store.writer_queue import Precedence
+from headrace.store.database import Precedence
 
 
 def _count_renewals(node: InProcessNode) -> int:

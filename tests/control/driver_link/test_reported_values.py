@@ -15,7 +15,7 @@ from tests.support.node_client import Json
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.messages import LINK_PREFIX
-from headrace.model.snapshot import EntryForm, Snapshot, SnapshotEntry
+from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 from headrace.results.layout import build_stored_schema
 from headrace.results.schema import parse_schema
 

@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.table_write import TableWrite
+from headrace.model.transaction import TableWrite
 
 pytestmark = pytest.mark.finding("B21")
 

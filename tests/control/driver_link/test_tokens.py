@@ -7,15 +7,15 @@ import secrets
 import pytest
 from tests.support.store import new_session
 
+from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
 from headrace.control.driver_link import service
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.sessions.launch_request import hash_token
 from headrace.errors import LeaseLost, Unauthorized
 from headrace.model.session import DriverLease
-from headrace.settings import Settings
-from headrace.store import sessions, takeovers
 from headrace.store.database import Database, Tx
+from headrace.store.sessions import sessions, takeovers
 
 
 def _launch(store: Database, token: str) -> DriverLease:

@@ -18,10 +18,11 @@ from headrace.model.ids import new_id
 from headrace.model.messages import Orders
 from headrace.model.session import DriverLease
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import statement_transitions, statements, takeovers
 from headrace.store.database import Tx
-from headrace.store.limits import Limit
-from headrace.store.statement_transitions import Claim
+from headrace.store.sessions import takeovers
+from headrace.store.statements import statement_transitions, statements
+from headrace.store.statements.limits import Limit
+from headrace.store.statements.statement_transitions import Claim
 
 
 @contextmanager

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from tests.support.store import new_session, new_statement
 
+from headrace.config.extras import EXTRAS, install_command
+from headrace.config.home import HomeLayout
+from headrace.config.settings import load
 from headrace.control.catalog_claim import identify_catalog
 from headrace.control.host import health_checks
 from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
 from headrace.control.host.java import JavaHome
 from headrace.control.host.metastore import Metastore
-from headrace.extras import EXTRAS, install_command
-from headrace.home import HomeLayout
 from headrace.model.catalog import CatalogRecord
-from headrace.settings import load
 from headrace.store import catalog_record
 from headrace.store.database import Database
 

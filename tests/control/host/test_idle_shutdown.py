@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from tests.support.store import new_statement, running_session
 
-from headrace.control.host.idle_shutdown import IdleShutdown
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
+from headrace.control.host.home_ownership import IdleShutdown
+from headrace.files.file_locks import lock_file
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.store import statement_transitions, stream_queries, stream_transitions
 from headrace.store.database import Database
+from headrace.store.statements import statement_transitions
+from headrace.store.streams import stream_queries, stream_transitions
 
 
 @pytest.fixture

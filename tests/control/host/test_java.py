@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.config.extras import install_command
 from headrace.control.host.java import JavaHome, find_java, main
 from headrace.errors import JavaMissing
-from headrace.extras import install_command
 
 SPARK_OPTION = "--add-modules=jdk.incubator.vector"
 

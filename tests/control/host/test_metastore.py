@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.config.home import HomeLayout
 from headrace.control.host.metastore import Metastore, SupervisorRecord
-from headrace.control.host.orphaned_metastores import FOLDER_OPTION
-from headrace.home import HomeLayout
+from headrace.control.host.metastore_supervisor import FOLDER_OPTION
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 
 ADDRESS_KEY = "spark.hadoop.hive.metastore.uris"

@@ -86,6 +86,38 @@ def test_a_connection_waits_for_a_metastore_that_starts_late(
         assert receive(address).isdigit()
 
 
+@pytest.mark.parametrize(
+    ("file", "is_complete"),
+    [("service.properties", True), ("service.propertiesold", True), ("log/log1.dat", False)],
+)
+def test_a_database_whose_creation_was_interrupted_does_not_stop_the_metastore(
+    tmp_path: Path, file: str, is_complete: bool
+) -> None:
+    for name in ("db", "db.incomplete"):
+        (tmp_path / name / file).parent.mkdir(parents=True)
+        (tmp_path / name / file).write_text(name)
+    with supervised([ANSWERS_ONCE], tmp_path) as address:
+        assert receive(address).isdigit()
+    assert (tmp_path / "db").exists() == is_complete
+    kept = "db.incomplete" if is_complete else "db"
+    assert (tmp_path / "db.incomplete" / file).read_text() == kept
+
+
+def test_a_metastore_starts_when_the_one_of_another_supervisor_has_ended(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        address = first.enter_context(supervised([ANSWERS_ONCE], tmp_path))
+        wait_until((tmp_path / "ready").exists, what="the first metastore is ready")
+        next_address = second.enter_context(supervised([ANSWERS_ONCE], tmp_path))
+        with socket.create_connection(next_address, timeout=30) as connection:
+            connection.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+            assert receive(address).isdigit()
+            first.close()
+            connection.settimeout(30)
+            assert connection.recv(1).isdigit()
+
+
 @pytest.mark.parametrize(("program", "start_seconds"), [(FAILS, 120.0), (HANGS, 0.5)])
 def test_a_connection_is_closed_if_no_metastore_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, start_seconds: float

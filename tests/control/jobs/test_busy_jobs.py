@@ -8,8 +8,9 @@ from tests.support.in_process_node import InProcessNode
 
 from headrace.model.ids import new_id
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.store import jobs, stream_queries
-from headrace.store.job_tables import jobs as jobs_table
+from headrace.store.jobs import jobs
+from headrace.store.streams import stream_queries
+from headrace.store.tables import jobs as jobs_table
 
 
 @pytest.mark.parametrize("action", ["restart", "pause", "stop"])

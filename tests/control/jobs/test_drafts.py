@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.in_process_node import make_settings
 
-from headrace.control.jobs.drafts import JobDraft, read_drafts
-from headrace.control.jobs.requests import PlanRequest
-from headrace.deploy.source_text import SourceText
+from headrace.control.jobs.drafts import JobDraft, PlanRequest, read_drafts
+from headrace.deploy.problems import SourceText
 from headrace.errors import InvalidManifests
 
 STREAM = "CREATE STREAM ticks FROM rate;\n"

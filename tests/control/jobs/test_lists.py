@@ -9,7 +9,7 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction
 from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
-from headrace.store import job_changes, jobs
+from headrace.store.jobs import job_changes, jobs
 
 _OWNER = "anonymous"
 _RECORD = ChangeRecord(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.control.jobs.outcome_check import answers
+from headrace.control.jobs.tasks import answers
 from headrace.model.job import SavepointContent
 from headrace.model.job_messages import (
     CheckedJob,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.deployed_job import DeployedJob
 
-from headrace.control.jobs.rollback import find_newest
+from headrace.control.jobs.actions import find_newest
 from headrace.model.deployment import VersionOrigin
 from headrace.model.failure import Failure
 

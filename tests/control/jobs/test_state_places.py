@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support.deployed_job import DeployedJob
 
+from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.jobs.requests import PlanRequest
-from headrace.deploy.source_text import SourceText
+from headrace.deploy.problems import SourceText
 from headrace.errors import InvalidManifests
 
 

@@ -17,12 +17,12 @@ from tests.support.launches import (
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import Handle, Launcher
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
-from headrace.home import HomeLayout
-from headrace.profiles import Profile
 
 _NO_EXECUTORS = {
     "spark.dynamicAllocation.enabled": "true",

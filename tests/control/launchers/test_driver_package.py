@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from headrace.control.launchers.driver_package import build_driver_package
+from headrace.control.launchers.remote_artifacts import build_driver_package
 
 
 def test_the_driver_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import boto3
 import pytest
 from botocore.validate import ParamValidator
 
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import LaunchRequest
-from headrace.control.launchers.emr_request import (
+from headrace.control.launchers.emr_serverless import (
     build_job_run,
     check_nodes_are_reachable,
     remote_bootstrap,
@@ -20,7 +21,6 @@ from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.ids import new_id
 from headrace.model.messages import Bootstrap
-from headrace.profiles import Profile
 
 ARTIFACTS = RemoteArtifacts(
     entry="s3://b/drivers/1/entry.py",

@@ -13,14 +13,14 @@ from moto.emrserverless import models
 from tests.support.aws import REGION, ROLE, Aws
 from tests.support.ports import reserved_port
 
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.launchers import emr_serverless
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
-from headrace.driver.bootstrap import read_handoff
+from headrace.driver.process import read_handoff
 from headrace.errors import BackendUnreachable, LaunchFailed
-from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
-from headrace.profiles import Profile
 
 TOKEN = "the-secret-token"
 

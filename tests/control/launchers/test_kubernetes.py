@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.launches import write_interpreter
 
-from headrace.control.launchers.cluster_managers import stop_application
-from headrace.control.launchers.kubernetes import Kubernetes
+from headrace.control.launchers.cluster_managers import Kubernetes, stop_application
 from headrace.errors import BackendUnreachable
 
 MASTER = "k8s://https://cluster.example"

@@ -21,14 +21,14 @@ from tests.support.launches import (
 from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers import bootstrap_files, temporary_folders
+from headrace.config.extras import EXTRAS, install_command
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
+from headrace.control.launchers import bootstrap_files
 from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
-from headrace.extras import EXTRAS, install_command
-from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
-from headrace.profiles import Profile
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_slow_deletion_delays_no_sweep_and_a_kill_for_a_short_time_only(
         resume.wait(30)
 
     monkeypatch.setattr(shutil, "rmtree", delete_slowly)
-    monkeypatch.setattr(temporary_folders, "_DELETE_SECONDS", 0.2)
+    monkeypatch.setattr(bootstrap_files, "_DELETE_SECONDS", 0.2)
     launcher = LocalLauncher(HomeLayout.at(tmp_path))
     profile = Profile(python=write_failing_interpreter(tmp_path / "python"))
     try:
@@ -208,7 +208,7 @@ import json, sys
 from pathlib import Path
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import HeadraceError
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
 
 home, handle = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 launcher = LocalLauncher(HomeLayout.at(Path(home)))

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
+from headrace.config.sections import CatalogSettings
+from headrace.config.settings import Settings
 from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
-from headrace.home import HomeLayout
-from headrace.profiles import Profile
-from headrace.settings import Settings
-from headrace.settings_sections import CatalogSettings
 
 EMR_PROFILE = {
     "backend": "emr-serverless",

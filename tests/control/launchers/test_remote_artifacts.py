@@ -11,9 +11,8 @@ import pytest
 from fsspec.core import url_to_fs
 from tests.support.aws import Aws
 
-from headrace.control.launchers.driver_package import build_driver_package
-from headrace.control.launchers.remote_artifacts import upload_artifacts
-from headrace.driver.bootstrap import read_handoff
+from headrace.control.launchers.remote_artifacts import build_driver_package, upload_artifacts
+from headrace.driver.process import read_handoff
 from headrace.errors import LaunchFailed, ResultsUnavailable
 from headrace.model.messages import Bootstrap
 

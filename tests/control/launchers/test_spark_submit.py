@@ -12,12 +12,12 @@ from tests.support.launches import make_request
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers import handoff_deletion
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
+from headrace.control.launchers import remote_artifacts
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
-from headrace.home import HomeLayout
-from headrace.profiles import Profile
-from headrace.storage import handoff
+from headrace.files import locations
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         begun.append(results)
         resume.wait(30)
 
-    monkeypatch.setattr(handoff, "delete_handoffs", hang)
-    monkeypatch.setattr(handoff_deletion, "_SECONDS", 0.2)
+    monkeypatch.setattr(locations, "delete_handoffs", hang)
+    monkeypatch.setattr(remote_artifacts, "_SECONDS", 0.2)
     yield begun
     resume.set()
 

@@ -7,17 +7,13 @@ from pathlib import Path
 import pytest
 from tests.support.launches import SECRET, make_request
 
+from headrace.config.extras import install_command
+from headrace.config.profiles import Profile
 from headrace.control.launchers.base import LaunchRequest
-from headrace.control.launchers.driver_package import build_driver_package
-from headrace.control.launchers.spark_submit_command import (
-    build_command,
-    build_conf,
-    find_spark_home,
-)
+from headrace.control.launchers.remote_artifacts import build_driver_package
+from headrace.control.launchers.spark_submit import build_command, build_conf, find_spark_home
 from headrace.errors import LaunchFailed
-from headrace.extras import install_command
-from headrace.profiles import Profile
-from headrace.spark_properties import format_properties
+from headrace.files.spark_files import format_properties
 
 KUBERNETES = Profile(
     backend="spark-submit",

@@ -20,24 +20,18 @@ from tests.support.waiting import wait_until
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.sessions.closing import Closings
-from headrace.control.sessions.ending import close_session, finish_close
+from headrace.control.sessions.ending import Closings, close_session, finish_close
 from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.store import (
-    lease_renewals,
-    sessions,
-    statements,
-    tables,
-    takeovers,
-    waiting_statements,
-)
+from headrace.store import tables
 from headrace.store.database import Database
 from headrace.store.notifications import session_topic
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statement_queue, statements
 from headrace.store.tables import statements as statements_table
 
-CHUNK = waiting_statements.CHUNK
+CHUNK = statement_queue.CHUNK
 
 
 @pytest.fixture

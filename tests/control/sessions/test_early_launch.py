@@ -15,11 +15,10 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.store import get_session
 from tests.support.waiting import wait_until
 
-from headrace.control.sessions.early_launch import EarlyLaunch, launch_early
-from headrace.control.sessions.local_parts import LocalParts
+from headrace.config.settings import Settings
+from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts, launch_early
 from headrace.errors import Unauthorized
 from headrace.model.lifecycle import SessionState
-from headrace.settings import Settings
 
 ADDRESS = "http://127.0.0.1:1"
 
@@ -146,7 +145,7 @@ def test_a_signal_before_there_is_a_node_ends_the_early_driver(
         "HEADRACE_CATALOG__KIND": "memory",
         "HEADRACE_PROFILES": json.dumps({"default": {"python": str(program)}}),
     }
-    command = [sys.executable, "-P", "-m", "headrace.api", "--embedded", "--port", "0"]
+    command = [sys.executable, "-P", "-m", "headrace.frontends", "--embedded", "--port", "0"]
     with subprocess.Popen([*command, "--open-pool"], env=environment) as node:
         # The driver never starts a JVM, for which the node waits before it does anything else.
         [driver] = wait_until(psutil.Process(node.pid).children, what="the early driver")

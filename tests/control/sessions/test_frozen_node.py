@@ -15,7 +15,7 @@ from tests.support.node import NodeProcess
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
 from headrace.model.messages import Bootstrap
 
 _LEASE_SECONDS = 3.0

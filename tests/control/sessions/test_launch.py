@@ -15,8 +15,9 @@ from tests.support.waiting import wait_until
 
 from headrace.model.ids import new_id
 from headrace.model.session import NewSession, SessionSpec
-from headrace.store import nodes, sessions
+from headrace.store import nodes
 from headrace.store.database import Database, Tx
+from headrace.store.sessions import sessions
 
 _QUICK = {"sweep": "50ms"}
 

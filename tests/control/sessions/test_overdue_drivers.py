@@ -18,8 +18,8 @@ from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.sessions import takeover
 from headrace.control.sessions.takeover import Takeovers
 from headrace.model.lifecycle import SessionState
-from headrace.store import sessions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
 
 
 class HangingLauncher(ScriptedLauncher):

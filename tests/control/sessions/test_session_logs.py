@@ -14,7 +14,7 @@ import pytest
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.waiting import wait_until
 
-from headrace.control.sessions.kept_logs import KeptLogs
+from headrace.control.sessions.session_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
 from headrace.model.ids import new_id
 

@@ -10,13 +10,13 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.scripted_driver import ScriptedLauncher
 from tests.support.waiting import wait_until
 
+from headrace.config.settings import Settings
 from headrace.control.launchers.base import DriverStatus, Handle
 from headrace.control.launchers.process_group import HOST_RESTARTED
 from headrace.control.sessions import start_checks
 from headrace.errors import DriverOnOtherHost
-from headrace.model.snapshot import Snapshot
-from headrace.settings import Settings
-from headrace.store import sessions
+from headrace.model.session import Snapshot
+from headrace.store.sessions import sessions
 
 _LEASE = {"duration": "1s", "renew": "200ms", "sweep": "50ms"}
 _SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"my.k": "7"})

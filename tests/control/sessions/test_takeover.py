@@ -10,9 +10,8 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
-from headrace.model.session import DriverLease
-from headrace.model.snapshot import Snapshot
-from headrace.store import sessions, takeovers
+from headrace.model.session import DriverLease, Snapshot
+from headrace.store.sessions import sessions, takeovers
 
 QUICK = {"duration": "1s", "sweep": "50ms"}
 SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"a.b": "1"})

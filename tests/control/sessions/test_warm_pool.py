@@ -23,8 +23,8 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, SessionSpec
-from headrace.store import sessions, takeovers, warm_sessions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers, warm_sessions
 
 
 def start_warm_node(start_node: StartNode, count: int = 1) -> InProcessNode:

@@ -13,7 +13,7 @@ from tests.support.scripted_driver import ScriptedDriver
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import CancelReason
-from headrace.store.statement_transitions import request_cancel
+from headrace.store.statements.statement_transitions import request_cancel
 
 FAILURE = Failure(code="spark_error", message="no")
 

@@ -20,7 +20,7 @@ from tests.support.views import ViewWriter
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import SessionState
-from headrace.store import sessions
+from headrace.store.sessions import sessions
 
 
 def test_statements_without_a_session_run_beside_each_other(start_node: StartNode) -> None:

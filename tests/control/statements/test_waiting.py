@@ -10,8 +10,8 @@ from sqlalchemy import event
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
-from headrace.model.table_write import TableWrite
-from headrace.model.waiting_for import WaitCode
+from headrace.model.statement import WaitCode
+from headrace.model.transaction import TableWrite
 from headrace.store import nodes
 
 pytestmark = pytest.mark.finding("U11")

@@ -8,8 +8,7 @@ import pytest
 from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import ERROR, RunningQuery
 
-from headrace.model.lifecycle import StreamState
-from headrace.model.stream_action import StreamAction
+from headrace.model.lifecycle import StreamAction, StreamState
 
 Prepare = Callable[[InProcessNode, RunningQuery], object]
 ACTIONS = list(StreamAction)

@@ -9,7 +9,7 @@ from tests.support.in_process_node import InProcessNode
 
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import QueryReport
-from headrace.store import stream_queries
+from headrace.store.streams import stream_queries
 
 KAFKA = "'kafka.bootstrap.servers' = 'k:9092', 'subscribe' = 't'"
 

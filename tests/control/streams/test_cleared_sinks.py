@@ -11,7 +11,7 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StatementState, StreamState
-from headrace.model.view_messages import CarryOut, IntentError, Intents, SinkIntent
+from headrace.model.messages import CarryOut, IntentError, Intents, SinkIntent
 from headrace.store.catalog_intents import MAX_ATTEMPTS
 
 JDBC = "OPTIONS ('url' = 'jdbc:postgresql://db/x', 'dbtable' = 'public.t')"

@@ -9,7 +9,7 @@ from tests.support.in_process_node import InProcessNode
 
 from headrace.model.ids import new_id
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
-from headrace.store import stream_queries, stream_transitions
+from headrace.store.streams import stream_queries, stream_transitions
 
 
 def insert(node: InProcessNode, session: str, scope: str, name: str) -> str:

@@ -7,12 +7,12 @@ from sqlalchemy import insert
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 
-from headrace.model.definition import DefinitionKind
 from headrace.model.ids import new_id
 from headrace.model.messages import FindStreams, FoundStreams
-from headrace.model.snapshot import EntryForm, SessionView, Snapshot, SnapshotEntry
+from headrace.model.session import EntryForm, SessionView, Snapshot, SnapshotEntry
+from headrace.model.stream_query import DefinitionKind
 from headrace.store.clock import clock
-from headrace.store.stream_tables import definitions
+from headrace.store.tables import definitions
 
 COUNT = 10_000
 

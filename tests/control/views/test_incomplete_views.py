@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import QueryReport
 from headrace.store import history
-from headrace.store.view_tables import materialized_views
+from headrace.store.tables import materialized_views
 
 
 def test_a_driver_cannot_make_another_table_the_generation_of_a_view(node: InProcessNode) -> None:

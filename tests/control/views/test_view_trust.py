@@ -7,8 +7,8 @@ from tests.support.views import ViewWriter, begin_generation, new_view
 
 from headrace.model.lifecycle import StreamState
 from headrace.model.materialized_view import SwitchedView
+from headrace.model.messages import NewView
 from headrace.model.stream_query import QueryReport
-from headrace.model.view_messages import NewView
 
 
 def test_an_attempt_resolves_the_name_of_its_view_once(start_node: StartNode) -> None:

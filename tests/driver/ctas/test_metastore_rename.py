@@ -25,7 +25,7 @@ from tests.support.journal import JournalLink
 from headrace.driver.ctas import recover
 from headrace.driver.ctas.base import TablePath
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.metastore_rename import MetastoreRenames
+from headrace.driver.ctas.staged_table import MetastoreRenames
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
@@ -47,7 +47,7 @@ Renaming = Callable[[V1Catalog, TablePath, TablePath], None]
 
 @pytest.fixture(autouse=True)
 def no_metastore_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.driver.ctas.metastore_rename._METASTORE_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.driver.ctas.staged_table._METASTORE_GRACE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_files_follow_a_rename_that_completes_after_the_repair(
 def test_a_slow_metastore_is_given_time_to_complete_the_rename(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, database_path: Path
 ) -> None:
-    monkeypatch.setattr("headrace.driver.ctas.metastore_rename._METASTORE_GRACE_SECONDS", 600.0)
+    monkeypatch.setattr("headrace.driver.ctas.staged_table._METASTORE_GRACE_SECONDS", 600.0)
 
     def complete_during_check(self: MetastoreRenames, *arguments: Any) -> str | None:
         location = _find_abandoned_location(self, *arguments)

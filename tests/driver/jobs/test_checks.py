@@ -260,7 +260,7 @@ def test_the_sources_of_a_summary_are_in_the_order_of_the_plan(checker: Checker)
 
 
 def test_a_long_description_of_a_source_is_cut_and_stays_unequal_to_others() -> None:
-    from headrace.driver.jobs.plan_summary import _shorten
+    from headrace.driver.jobs.check import _shorten
 
     one, other = _shorten("x" * 5000 + "1"), _shorten("x" * 5000 + "2")
 
@@ -309,7 +309,7 @@ def test_a_check_creates_no_persistent_view_or_function(
 def test_a_permanent_view_over_a_stream_of_the_job_is_refused_with_what_to_write(
     checker: Checker, view: str, name: str, reason: str, is_checked: bool
 ) -> None:
-    from headrace.driver.streams.invalid_stream import InvalidStream
+    from headrace.driver.failures import InvalidStream
     from headrace.driver.streams.job_rows import run_setup
 
     small = "CREATE TEMPORARY VIEW small AS SELECT value FROM ticks WHERE value < 3"

@@ -11,7 +11,7 @@ import pytest
 from tests.support.results import Writer
 from tests.support.waiting import wait_until
 
-from headrace.driver.output.finished_parts import PartsInOrder
+from headrace.driver.output.executor_write import PartsInOrder
 from headrace.model.result import Disposition
 from headrace.results.early_rows import EarlyRows
 

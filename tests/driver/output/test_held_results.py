@@ -13,7 +13,7 @@ from tests.support.made_results import spark_schema
 
 from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.held_results import HeldResults
-from headrace.driver.output.options import OutputOptions
+from headrace.driver.output.write import OutputOptions
 from headrace.errors import ChunkNotFound, InvalidResult, ResultsUnavailable
 from headrace.model.ids import new_id
 from headrace.model.result import Disposition, ResultHolder, ResultInfo

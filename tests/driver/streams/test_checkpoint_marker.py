@@ -23,8 +23,8 @@ from headrace.driver.link import NoNodeAnswers
 from headrace.driver.streams.checkpoint_marker import MARKER, CheckpointClaims, FindMarked
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import CheckpointInUse, CheckpointMarkerInvalid
-from headrace.model.checkpoint_messages import MarkedQuery
 from headrace.model.job_messages import RestoreSavepoint, TakeSavepoint
+from headrace.model.messages import MarkedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import pytest
 from tests.support.postgres import Postgres
 from tests.support.streams import QUERY_ID, StartRun, finish, forget_commits
 
-from headrace.driver.streams.jdbc_sink import JdbcSink
-from headrace.driver.streams.jdbc_staging import drop_all_staging
+from headrace.driver.streams.jdbc_sink import JdbcSink, JdbcSinkWriter
+from headrace.driver.streams.sink_writer import Target as SinkTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,7 +134,15 @@ def test_an_intent_drops_what_killed_drivers_of_an_ended_query_have_staged(
     staged = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'headrace_batch%'"
     assert target.execute(staged) == [(1,)]
     jdbc = target.sink.partition("'url' = '")[2].partition("'")[0]
-    drop_all_staging(spark, {"URL": jdbc, "dbTable": table, "user": "postgres"}, QUERY_ID)
+    ended = SinkTarget(
+        provider="jdbc",
+        name="db",
+        options={"URL": jdbc, "dbTable": table, "user": "postgres"},
+        path=None,
+        partitioned_on=(),
+        columns=None,
+    )
+    JdbcSinkWriter(ended).clear(spark, QUERY_ID)
 
     assert target.execute(staged) == [(0,)]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.driver.streams.failure_series import FailureSeries
+from headrace.driver.streams.supervised_query import FailureSeries
 from headrace.model.retry_policy import RetryPolicy
 
 SECOND = timedelta(seconds=1)

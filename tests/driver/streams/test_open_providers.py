@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from tests.support.streams import StartRun, finish
 
-from headrace.driver import data_sources
+from headrace.driver.spark import DATA_SOURCE_GROUP, register_data_sources
 from headrace.driver.streams.supervised_query import RunFailed
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def stream_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Spar
     session = spark.newSession()
     # Spark's Python workers cannot import the modules of the tests.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    entry = EntryPoint("acme", f"{__name__}:Numbers", data_sources.GROUP)
-    broken = EntryPoint("broken", "no.such.module:Source", data_sources.GROUP)
-    monkeypatch.setattr(data_sources, "entry_points", lambda **_group: [broken, entry])
-    data_sources.register_data_sources(session)
+    entry = EntryPoint("acme", f"{__name__}:Numbers", DATA_SOURCE_GROUP)
+    broken = EntryPoint("broken", "no.such.module:Source", DATA_SOURCE_GROUP)
+    monkeypatch.setattr("headrace.driver.spark.entry_points", lambda **_group: [broken, entry])
+    register_data_sources(session)
     return session
 
 

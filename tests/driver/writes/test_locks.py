@@ -13,7 +13,7 @@ from headrace.driver.ctas import Cancelled
 from headrace.driver.link import NodeLink
 from headrace.driver.writes.locks import PlannedWrites, wait_for_lock
 from headrace.model.messages import BeginWrite, WriteLock
-from headrace.model.table_write import TableWrite
+from headrace.model.transaction import TableWrite
 
 pytestmark = pytest.mark.finding("B21")
 

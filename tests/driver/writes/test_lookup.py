@@ -15,10 +15,9 @@ from headrace.driver.ctas import Cancelled
 from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.writes.detect import WriteDetector
-from headrace.driver.writes.locks import PlannedWrites
-from headrace.driver.writes.lookup import find_writes_patiently
+from headrace.driver.writes.locks import PlannedWrites, find_writes_patiently
 from headrace.errors import WriteTargetsUnknown
-from headrace.model.table_write import TableWrite
+from headrace.model.transaction import TableWrite
 
 _WRITES = PlannedWrites("metastore", [TableWrite(location="file:/t", overwrite=True)])
 

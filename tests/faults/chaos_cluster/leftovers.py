@@ -21,9 +21,9 @@ from tests.faults.invariants import Rows
 from tests.faults.leftovers import find_files_of_ended_drivers, find_killed_attempts
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
 from headrace.driver.ctas.base import STAGING_PREFIX
 from headrace.driver.streams.checkpoint_marker import MARKER
-from headrace.home import HomeLayout
 
 _STAGING = (
     ".headrace_write_",

@@ -27,10 +27,10 @@ from tests.faults.chaos_cluster.record import LoadRecord, Work
 from tests.faults.invariants import Rows, check_submits_are_idempotent, find_violations
 from tests.support.waiting import wait_until
 
+from headrace.config.sections import StatementSettings
 from headrace.errors import HeadraceError
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.text import cut_text
-from headrace.settings_sections import StatementSettings
 
 _END_SECONDS = 240.0
 _MAX_ATTEMPTS = StatementSettings().max_attempts

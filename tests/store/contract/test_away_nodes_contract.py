@@ -7,9 +7,10 @@ from sqlalchemy import update
 from tests.support.store import register_node, running_session, set_present_since
 
 from headrace.model.session import DriverLease
-from headrace.store import nodes, tables, takeovers
+from headrace.store import nodes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import takeovers
 
 _AGO = -1.0
 

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from headrace.store.backend_budgets import take_slot
 from headrace.store.database import Database
+from headrace.store.nodes import take_backend_slot
 
 
 def take(store: Database, backend: str, per_second: float) -> float:
     with store.write("test") as tx:
-        return take_slot(tx, backend, per_second)
+        return take_backend_slot(tx, backend, per_second)
 
 
 def test_calls_after_a_burst_are_spread_over_time(store: Database) -> None:

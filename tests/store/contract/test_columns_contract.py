@@ -7,8 +7,9 @@ from tests.support.store import new_session, new_statement
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import SessionKind
-from headrace.store import sessions, statements
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
+from headrace.store.statements import statements
 
 
 def test_an_unknown_value_of_an_enum_is_read_as_text(store: Database) -> None:

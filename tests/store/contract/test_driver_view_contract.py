@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tests.support.store import new_statement, running_session
 
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
-from headrace.store import driver_view
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals
 
 
 def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> None:
     lease = running_session(store)
     with store.read() as tx:
-        assert driver_view.load_driver_view(tx, "se_x") is None
-        idle = driver_view.load_driver_view(tx, lease.session_id)
-    assert idle == driver_view.DriverView(
+        assert lease_renewals.load_driver_view(tx, "se_x") is None
+        idle = lease_renewals.load_driver_view(tx, lease.session_id)
+    assert idle == lease_renewals.DriverView(
         epoch=lease.epoch,
         state=SessionState.RUNNING,
         parallelism=1,
@@ -28,9 +28,8 @@ def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> 
     )
     by_state = {state: new_statement(store, lease.session_id, state) for state in StatementState}
     with store.read() as tx:
-        busy = driver_view.load_driver_view(tx, lease.session_id)
+        busy = lease_renewals.load_driver_view(tx, lease.session_id)
     assert busy is not None
     assert busy.has_waiting
-    assert busy.in_flight == [
-        (statement_id, state) for state, statement_id in by_state.items() if state in IN_FLIGHT
-    ]
+    in_flight = STATEMENT.in_flight
+    assert busy.in_flight == [(id_, state) for state, id_ in by_state.items() if state in in_flight]

@@ -19,11 +19,12 @@ from tests.support.store import new_session, new_statement
 from tests.support.waiting import wait_until
 
 from headrace.errors import InvalidRequest
-from headrace.model.event import Event
+from headrace.model.event import EntityKind, Event
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease
-from headrace.store import events, sessions
+from headrace.store import events, nodes
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -60,6 +61,23 @@ def test_an_event_has_actor_states_time_and_detail(store: Database) -> None:
     assert (closed.source, closed.target) == ("not_started", "closing")
     assert (closed.actor, closed.detail) == ("bob", {"why": "bored"})
     assert created.at < closed.at
+
+
+def test_an_event_has_the_owner_of_its_entity(store: Database) -> None:
+    session_id = new_session(store, owner="bob")
+    statement_id = new_statement(store, session_id, owner="bob")
+    new_session(store, owner="ada")
+    with store.write("test") as tx:
+        nodes.register(tx, "no_" + "1" * 32, address="http://a", version="1", seconds=60)
+    with store.read() as tx:
+        of_bob = events.read(tx, after=None, owner="bob", limit=9)
+        of_nodes = events.read(tx, after=None, entity="node", limit=9)
+    assert [event.entity_id for event in of_bob] == [session_id, statement_id]
+    assert [event.owner for event in of_nodes] == [None]
+
+
+def test_events_of_every_entity_but_nodes_have_an_owner() -> None:
+    assert {*events._OWNERS} == {*EntityKind} - {EntityKind.NODE}
 
 
 def test_reading_continues_after_a_cursor(store: Database) -> None:

@@ -21,17 +21,11 @@ from headrace.model.result import (
 )
 from headrace.model.session import DriverLease, FlightAccess
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import (
-    closing_sessions,
-    results,
-    sessions,
-    statement_transitions,
-    statements,
-    tables,
-    takeovers,
-)
+from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import results, statement_transitions, statements
 
 HELD = INLINE.model_copy(update={"disposition": Disposition.MEMORY, "data": None, "port": 40_000})
 FLIGHT = FlightAccess("10.0.0.5", "secret of the driver")
@@ -166,7 +160,7 @@ def _end(tx: Tx, lease: DriverLease) -> None:
 
 def _release(tx: Tx, lease: DriverLease) -> None:
     assert sessions.transition(tx, lease.session_id, SessionState.CLOSING, actor="test")
-    closing_sessions.release(tx, lease.session_id)
+    takeovers.release_closing(tx, lease.session_id)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from headrace.store import idempotency
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.statements import idempotency
 from headrace.store.tables import idempotency as table
 
 

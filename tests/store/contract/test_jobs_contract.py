@@ -10,8 +10,9 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
-from headrace.store import job_changes, job_history, jobs, operations, savepoints
+from headrace.store import history, operations
 from headrace.store.database import Database, Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
 
 RECORD = ChangeRecord(
     action=JobAction.DEPLOY, decision=JobDecision.START_CLEAN, reason="The job is new."
@@ -236,8 +237,8 @@ def test_history_deletes_ended_deployments_and_keeps_live_ones(store: Database) 
         live_id, _changes = deploy(tx, "b")
         walk(tx, change_id, ChangeStep.STOPPED, ChangeStep.VERIFIED, ChangeStep.APPLIED)
         nothing = {"deployments": 0, "operations": 0, "jobs": 0}
-        assert job_history.delete_jobs(tx, 60.0, 10) == nothing
-        assert job_history.delete_jobs(tx, -1.0, 10) == nothing | {"deployments": 1}
+        assert history.delete_jobs(tx, 60.0, 10) == nothing
+        assert history.delete_jobs(tx, -1.0, 10) == nothing | {"deployments": 1}
         assert job_changes.get_deployment(tx, ended_id) is None
         assert job_changes.get(tx, change_id) is None
         assert job_changes.get_deployment(tx, live_id) is not None

@@ -9,8 +9,8 @@ from tests.support.store import running_session
 
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease
-from headrace.store import lease_renewals, sessions
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions
 
 
 def _lease_until(store: Database, session_id: str) -> object:

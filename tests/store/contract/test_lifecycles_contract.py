@@ -14,8 +14,10 @@ from headrace.model.lifecycle import (
     SessionState,
     StatementState,
 )
-from headrace.store import events, nodes, sessions, statement_transitions, statements
+from headrace.store import events, nodes
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions, statements
 from headrace.store.tables import events as event_table
 
 

@@ -8,9 +8,10 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.store import limits, sessions, statement_transitions
 from headrace.store.database import Database
-from headrace.store.limits import Counted, Excess, Limit
+from headrace.store.sessions import sessions
+from headrace.store.statements import limits, statement_transitions
+from headrace.store.statements.limits import Counted, Excess, Limit
 
 
 def _claim(store: Database, lease: DriverLease, limit: Limit) -> str | None:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import update
-from tests.support.store import LOST, new_statement, register_node, running_session
+from tests.support.store import LOST, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.store import (
-    lost_statements,
-    pending_hook_calls,
-    sessions,
-    statement_transitions,
-    statements,
-)
 from headrace.store.database import Database
-from headrace.store.tables import nodes
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 
 
 @pytest.mark.parametrize("state", [StatementState.LAUNCHED, StatementState.RUNNING])
@@ -29,9 +22,7 @@ def test_a_statement_with_effects_is_not_retried_and_a_query_is(
 
     def resolve() -> tuple[StatementState, int]:
         with store.write("test") as tx:
-            lost_statements.resolve(
-                tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
-            )
+            takeovers.resolve_lost(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
             statement = statements.get(tx, statement_id)
             other = statements.get(tx, waiting)
         assert statement is not None
@@ -63,7 +54,7 @@ def test_a_lost_statement_runs_again_if_it_had_no_effects(
         claimed = statement_transitions.claim_next(tx, lease, may_have_effects=False)
         if has_effects:
             statement_transitions.note_effects(tx, statement_id)
-        lost_statements.resolve(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
+        takeovers.resolve_lost(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
         lost = statements.get(tx, statement_id)
     assert claimed is not None
     assert lost is not None
@@ -79,7 +70,7 @@ def test_a_lost_statement_with_a_requested_cancel_ends_as_cancelled(store: Datab
         store, lease.session_id, StatementState.CANCELLING, lease=lease, is_query=True
     )
     with store.write("test") as tx:
-        lost_statements.resolve(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
+        takeovers.resolve_lost(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
         statement = statements.get(tx, statement_id)
     assert statement is not None
     assert (statement.state, statement.failure) == (StatementState.CANCELLED, None)
@@ -98,33 +89,19 @@ def test_a_statement_that_ends_with_its_driver_gets_a_pending_hook_call(store: D
         )
     ]
     with store.write("test") as tx:
-        lost_statements.resolve(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
+        takeovers.resolve_lost(tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2)
     with store.write("test") as tx:
         pending = [
             (call.statement_id, call.state, call.failure)
-            for call in pending_hook_calls.list_for_session(tx, lease.session_id)
+            for call in sessions.list_hook_calls(tx, lease.session_id)
         ]
         assert pending == [
             (failed, StatementState.FAILED, LOST),
             (cancelled, StatementState.CANCELLED, None),
         ]
-        pending_hook_calls.remove(tx, lease.session_id, [failed])
-        assert [
-            call.statement_id for call in pending_hook_calls.list_for_session(tx, lease.session_id)
-        ] == [cancelled]
+        sessions.remove_hook_calls(tx, lease.session_id, [failed])
+        assert [call.statement_id for call in sessions.list_hook_calls(tx, lease.session_id)] == [
+            cancelled
+        ]
         assert sessions.transition(tx, lease.session_id, SessionState.DEAD, actor="test")
-        assert pending_hook_calls.list_for_session(tx, lease.session_id) == []
-
-
-def test_a_statement_has_effects_from_the_claim_on_while_an_older_node_is_up(
-    store: Database,
-) -> None:
-    """The driver may announce the effects to a node that does not store them."""
-    register_node(store)
-    lease = running_session(store)
-    new_statement(store, lease.session_id)
-    with store.write("test") as tx:
-        tx.execute(update(nodes).values(link_version=1))
-        claimed = statement_transitions.claim_next(tx, lease, may_have_effects=False)
-    assert claimed is not None
-    assert claimed.statement.may_have_effects
+        assert sessions.list_hook_calls(tx, lease.session_id) == []

@@ -110,7 +110,7 @@ def test_a_newer_schema_is_refused_and_not_changed(newer_store: Database) -> Non
 
 def test_a_newer_schema_that_supports_this_version_is_used(newer_store: Database) -> None:
     with newer_store.write("test") as tx:
-        tx.execute(text("UPDATE schema_support SET oldest_code = '0004'"))
+        tx.execute(text("UPDATE schema_support SET oldest_code = '0001'"))
 
     newer_store.migrate()
 

@@ -19,17 +19,20 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import events, nodes, sessions, statement_transitions, statements
+from headrace.store import events, nodes
 from headrace.store.database import Database
 from headrace.store.notifications import (
+    CHANNEL,
     EVENTS,
     HEARTBEAT,
     LAUNCH,
     Subscription,
+    decode_wake_ups,
     session_topic,
     statement_topic,
 )
-from headrace.store.remote_wake_ups import CHANNEL, decode
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions, statements
 
 _SOON = 10.0
 
@@ -49,7 +52,7 @@ class SentWakeUps:
         for notice in self._connection.notifies():
             if notice.payload == "end":
                 break
-            topics += decode(notice.payload, "")
+            topics += decode_wake_ups(notice.payload, "")
         return topics
 
     def close(self) -> None:

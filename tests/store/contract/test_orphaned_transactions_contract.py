@@ -15,9 +15,11 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import TransactionSummary
-from headrace.store import events, lost_statements, sessions, statement_transitions, transactions
+from headrace.store import events, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions
 from headrace.store.tables import sessions as sessions_table
 from headrace.store.tables import statements
 from headrace.store.tables import transactions as transactions_table
@@ -161,7 +163,7 @@ def lose_in_state(store: Database, state: TransactionState) -> Creation:
     for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
         if creation.advance(step) and step is state:
             break
-    set_attempts(store, creation, lost_statements.COMMIT_ATTEMPTS)
+    set_attempts(store, creation, takeovers.COMMIT_ATTEMPTS)
     assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
     assert creation.id in orphaned_ids(store)
     return creation
@@ -272,7 +274,7 @@ def test_a_commit_that_no_driver_finishes_is_in_doubt_after_a_bounded_number_of_
     store: Database,
 ) -> None:
     states = []
-    for attempts in range(1, lost_statements.COMMIT_ATTEMPTS + 1):
+    for attempts in range(1, takeovers.COMMIT_ATTEMPTS + 1):
         creation = Creation(store)
         own = STAGED.model_copy(update={"identity": creation.id})
         creation.bring_to(TransactionState.COMMITTING, own)

@@ -13,8 +13,8 @@ from tests.support.store import new_session
 
 from headrace.errors import StoreUnavailable
 from headrace.model.lifecycle import SessionState
-from headrace.store import sessions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlalchemy import update
 from tests.support.store import register_node, running_session
 
-from headrace.store import tables, takeovers
+from headrace.store import tables
 from headrace.store.database import Database
+from headrace.store.sessions import takeovers
 
 _AGO = -1.0
 

@@ -8,13 +8,14 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease
-from headrace.store import pool_sessions, statement_transitions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions
 
 
 def _find(store: Database, owner: str = "ada", profile: str = "default") -> str | None:
     with store.read() as tx:
-        return pool_sessions.find_open(tx, owner, profile)
+        return sessions.find_open_pool(tx, owner, profile)
 
 
 def _claim(store: Database, lease: DriverLease) -> str | None:

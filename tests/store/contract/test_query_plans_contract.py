@@ -12,26 +12,19 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.model.table_write import TableWrite
-from headrace.store import (
-    driver_view,
-    events,
+from headrace.model.transaction import TableWrite
+from headrace.store import events, nodes, table_writes
+from headrace.store.database import Database, Tx
+from headrace.store.sessions import lease_renewals, sessions, warm_sessions
+from headrace.store.statements import (
     idempotency,
-    nodes,
-    pool_sessions,
+    limits,
     results,
-    session_names,
-    sessions,
     statement_transitions,
     statements,
-    stream_progress,
-    stream_queries,
-    table_writes,
-    timeouts,
     wait_view,
-    warm_sessions,
 )
-from headrace.store.database import Database, Tx
+from headrace.store.streams import stream_progress, stream_queries
 
 _ENDED = 3000
 
@@ -91,16 +84,16 @@ def _plans(tx: Tx, act: Any) -> list[str]:
     [
         statement_transitions.claim_next,
         lambda tx, lease: statements.live_ids(tx, lease.session_id),
-        lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
+        lambda tx, lease: lease_renewals.load_driver_view(tx, lease.session_id),
         lambda tx, lease: statements.active_count(tx),
-        lambda tx, lease: timeouts.timed_out(tx, 10),
-        lambda tx, lease: timeouts.unanswered_cancels(tx, 5, 10),
-        lambda tx, lease: timeouts.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: limits.timed_out(tx, 10),
+        lambda tx, lease: limits.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: limits.has_other_work(tx, lease.session_id, "st_x"),
         lambda tx, lease: statements.get(tx, "st_x"),
         lambda tx, lease: statements.page(tx, limit=10),
         lambda tx, lease: statements.page(tx, owner="ada", before="st_9", limit=10),
         lambda tx, lease: statements.page(tx, owner="ada", id_prefix="st_0", limit=10),
-        lambda tx, lease: session_names.find_names(tx, [lease.session_id]),
+        lambda tx, lease: sessions.find_names(tx, [lease.session_id]),
         lambda tx, lease: sessions.get(tx, lease.session_id),
         lambda tx, lease: events.read(tx, after="0.0.9999999", limit=10),
         lambda tx, lease: events.read(tx, after="0.0.9", entity_id="st_x", limit=10),
@@ -224,7 +217,7 @@ _ENDED_QUERY = """
         lambda tx, session: stream_queries.page(tx, owner="ada", live=False, limit=10),
         lambda tx, session: stream_queries.of_statement(tx, "st_1"),
         lambda tx, session: stream_queries.starting_statements(tx, ["st_1", "st_2"]),
-        lambda tx, session: pool_sessions.find_open(tx, "ada", "default"),
+        lambda tx, session: sessions.find_open_pool(tx, "ada", "default"),
         lambda tx, session: sessions.idle(tx, 10),
         lambda tx, session: sessions.launchable(tx, 10),
         lambda tx, session: stream_progress.read_live(tx, 10),
@@ -368,9 +361,9 @@ def _plans_beside_many(store: Database, copy: str, act: Any, *, with_statistics:
     "act",
     [
         statement_transitions.claim_next,
-        lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
-        lambda tx, lease: timeouts.has_other_work(tx, lease.session_id, "st_x"),
-        lambda tx, lease: timeouts.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: lease_renewals.load_driver_view(tx, lease.session_id),
+        lambda tx, lease: limits.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: limits.unanswered_cancels(tx, 5, 10),
         lambda tx, lease: statements.in_flight_ids(tx, lease.session_id),
     ],
     ids=["claim_next", "driver view", "other work", "unanswered cancels", "in_flight_ids"],

@@ -19,8 +19,10 @@ from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionSpec
-from headrace.store import events, lease_renewals, sessions, statements, takeovers
+from headrace.store import events
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statements
 
 _AGO = -1.0
 
@@ -55,7 +57,7 @@ def test_an_unknown_session_is_none(store: Database) -> None:
     with store.read() as tx:
         assert sessions.get(tx, "se_x") is None
         assert sessions.id_of_name(tx, "ada", "x") is None
-        assert not sessions.is_owned(tx, "ada", "se_x")
+        assert sessions.owner_of(tx, "se_x") is None
         assert sessions.token_hash(tx, DriverLease("se_x", 1)) is None
 
 
@@ -80,8 +82,7 @@ def test_a_name_is_unique_among_the_live_sessions_of_an_owner(store: Database) -
     new_session(store, name="etl", owner="bob")
     with store.read() as tx:
         assert sessions.id_of_name(tx, "ada", "etl") == first
-        assert sessions.is_owned(tx, "ada", first)
-        assert not sessions.is_owned(tx, "bob", first)
+        assert sessions.owner_of(tx, first) == "ada"
     with store.write("test") as tx:
         assert sessions.transition(tx, first, SessionState.FAILED, actor="test")
     with store.read() as tx:

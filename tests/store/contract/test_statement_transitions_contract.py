@@ -11,8 +11,9 @@ from tests.support.store import INLINE, new_statement, running_session
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Statement
-from headrace.store import lease_renewals, sessions, statement_transitions, statements
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions
+from headrace.store.statements import statement_transitions, statements
 
 
 def _claim(store: Database, lease: DriverLease) -> Statement | None:

@@ -20,7 +20,7 @@ from tests.support.store import (
 from headrace.errors import SessionEnded, SessionNotFound, StatementNotFound
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import (
@@ -30,17 +30,11 @@ from headrace.model.statement import (
     StatementSpec,
     StatementView,
 )
-from headrace.store import (
-    driver_view,
-    events,
-    results,
-    session_names,
-    sessions,
-    statement_transitions,
-    statements,
-)
+from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions
+from headrace.store.statements import results, statement_transitions, statements
 from headrace.store.tables import statements as statements_table
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
@@ -252,8 +246,8 @@ def test_sessions_are_found_by_a_prefix_of_their_ids(store: Database) -> None:
 def test_only_sessions_with_a_name_have_one(store: Database) -> None:
     named, other = new_session(store, name="etl"), new_session(store)
     with store.read() as tx:
-        assert session_names.find_names(tx, [named, other, "se_x"]) == {named: "etl"}
-        assert session_names.find_names(tx, []) == {}
+        assert sessions.find_names(tx, [named, other, "se_x"]) == {named: "etl"}
+        assert sessions.find_names(tx, []) == {}
 
 
 def test_the_time_zone_of_a_result_is_stored_beside_its_schema(store: Database) -> None:
@@ -395,9 +389,9 @@ def test_a_cancel_request_changes_the_state(
     assert after.state is target
     assert (after.cancel_requested_at is not None) is (source is not target)
     with store.read() as tx:
-        view = driver_view.load_driver_view(tx, session_id)
+        view = lease_renewals.load_driver_view(tx, session_id)
     assert view is not None
-    assert view.in_flight == ([(statement_id, target)] if target in IN_FLIGHT else [])
+    assert view.in_flight == ([(statement_id, target)] if target in STATEMENT.in_flight else [])
 
 
 def test_ending_all_statements_of_a_session_ends_the_live_ones(store: Database) -> None:

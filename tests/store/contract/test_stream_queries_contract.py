@@ -10,8 +10,8 @@ from tests.support.store import running_session
 
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import NewStreamQuery, QuerySpec, Wanted
-from headrace.store import stream_queries, stream_transitions
 from headrace.store.database import Database, Tx
+from headrace.store.streams import stream_queries, stream_transitions
 
 
 @pytest.mark.parametrize("reads_before", [1, 2])

@@ -14,17 +14,12 @@ from tests.support.table_transactions import Creation
 
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.table_write import TableWrite, writer_name
-from headrace.store import (
-    lost_statements,
-    sessions,
-    statement_transitions,
-    table_writes,
-    takeovers,
-    transactions,
-)
+from headrace.model.transaction import TableWrite, writer_name
+from headrace.store import table_writes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions
 from headrace.store.tables import sessions as sessions_table
 
 pytestmark = pytest.mark.finding("B21")
@@ -185,7 +180,7 @@ def test_a_write_of_a_lost_driver_blocks_until_its_process_is_gone(store: Databa
     assert orphaned_writes(store) == []
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
-        lost_statements.resolve(tx, fenced.session_id, actor="node", failure=LOST, max_attempts=2)
+        takeovers.resolve_lost(tx, fenced.session_id, actor="node", failure=LOST, max_attempts=2)
     assert overwrite.blocker() is None
     assert orphaned_writes(store) == [
         (writer_name(lost.lease.session_id, lost.lease.epoch), "`d`.`t`")

@@ -15,18 +15,11 @@ from tests.support.store import (
 )
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import DriverLease, FencedDriver
-from headrace.model.snapshot import Snapshot
-from headrace.store import (
-    events,
-    lease_renewals,
-    sessions,
-    snapshots,
-    statement_transitions,
-    statements,
-    takeovers,
-)
+from headrace.model.session import DriverLease, FencedDriver, Snapshot
+from headrace.store import events
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions, takeovers
+from headrace.store.statements import statement_transitions, statements
 
 _AGO = -1.0
 
@@ -273,23 +266,25 @@ def test_a_new_snapshot_of_a_session_replaces_the_earlier_one(store: Database) -
     first = Snapshot(catalog="spark_catalog", namespace=["default"], conf={"a": "\x00"})
     second = Snapshot(catalog="lake", namespace=["sales"], conf={"b": "2"})
     with store.write("test") as tx:
-        assert snapshots.get(tx, session_id) is None
-        snapshots.save(tx, session_id, first)
+        assert sessions.get_snapshot(tx, session_id) is None
+        sessions.save_snapshot(tx, session_id, first)
     with store.write("test") as tx:
-        assert snapshots.get(tx, session_id) == first
-        snapshots.save(tx, session_id, second)
+        assert sessions.get_snapshot(tx, session_id) == first
+        sessions.save_snapshot(tx, session_id, second)
     with store.read() as tx:
-        assert snapshots.get(tx, session_id) == second
+        assert sessions.get_snapshot(tx, session_id) == second
 
 
 def test_a_session_that_ends_keeps_no_snapshot(store: Database) -> None:
     session_id = running_session(store).session_id
     with store.write("test") as tx:
-        snapshots.save(tx, session_id, Snapshot(catalog="spark_catalog", namespace=["default"]))
-        assert snapshots.get(tx, session_id) is not None
+        sessions.save_snapshot(
+            tx, session_id, Snapshot(catalog="spark_catalog", namespace=["default"])
+        )
+        assert sessions.get_snapshot(tx, session_id) is not None
     with store.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
-        assert snapshots.get(tx, session_id) is None
+        assert sessions.get_snapshot(tx, session_id) is None
 
 
 def test_one_of_many_nodes_claims_a_launch(store: Database) -> None:

@@ -12,16 +12,11 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
 from headrace.model.statement import CancelReason
-from headrace.store import (
-    lease_renewals,
-    sessions,
-    statement_transitions,
-    statements,
-    tables,
-    timeouts,
-)
+from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.sessions import lease_renewals, sessions
+from headrace.store.statements import limits, statement_transitions, statements
 
 MINUTE = 60.0
 ENDLESS = 999_999_999 * 86_400.0
@@ -129,7 +124,7 @@ def test_the_queue_timeout_counts_from_the_wait_and_the_timeout_from_the_start(
 
     def find_timed_out() -> list[tuple[str, StatementState]]:
         with store.read() as tx:
-            return timeouts.timed_out(tx, 10)
+            return limits.timed_out(tx, 10)
 
     assert find_timed_out() == []
     _backdate(store, tables.statements, running, "started_at", 2 * MINUTE)
@@ -167,7 +162,7 @@ def test_a_row_with_an_endless_time_limit_does_not_stop_the_checks_of_other_rows
     with store.read() as tx:
         assert [session.id for session in sessions.aged(tx, 10)] == [ordinary.session_id]
         assert sessions.idle(tx, 10) == []
-        [(late, state)] = timeouts.timed_out(tx, 10)
+        [(late, state)] = limits.timed_out(tx, 10)
         statement = statements.get(tx, late)
     assert statement is not None
     assert (statement.session_id, state) == (ordinary.session_id, StatementState.RUNNING)
@@ -177,9 +172,9 @@ def test_a_cancel_is_unanswered_after_the_grace_period(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(store, lease.session_id, StatementState.CANCELLING, lease=lease)
 
-    def find_unanswered() -> list[timeouts.UnansweredCancel]:
+    def find_unanswered() -> list[limits.UnansweredCancel]:
         with store.read() as tx:
-            return timeouts.unanswered_cancels(tx, MINUTE, 10)
+            return limits.unanswered_cancels(tx, MINUTE, 10)
 
     assert find_unanswered() == []
     _backdate(store, tables.statements, statement_id, "cancel_requested_at", 2 * MINUTE)
@@ -188,7 +183,7 @@ def test_a_cancel_is_unanswered_after_the_grace_period(store: Database) -> None:
     assert (cancel.alone, cancel.forced, cancel.noted) == (True, False, False)
     other = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     with store.write("test") as tx:
-        timeouts.set_cancel_note(tx, statement_id, "because")
+        limits.set_cancel_note(tx, statement_id, "because")
     (cancel,) = find_unanswered()
     assert (cancel.alone, cancel.noted) == (False, True)
     with store.write("test") as tx:

@@ -12,14 +12,10 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason
-from headrace.store import (
-    events,
-    sessions,
-    statement_transitions,
-    takeovers,
-    transactions,
-)
+from headrace.store import events, transactions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_transitions
 
 
 def test_every_step_of_a_transaction_is_journalled_with_an_event(store: Database) -> None:

@@ -7,8 +7,8 @@ from tests.store.contract.test_table_writes_contract import Writer
 from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.store import wait_view
 from headrace.store.database import Database
+from headrace.store.statements import wait_view
 
 pytestmark = pytest.mark.finding("U11")
 

@@ -13,8 +13,8 @@ from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, NewSession, SessionKind, SessionSpec
-from headrace.store import sessions, takeovers, warm_sessions
 from headrace.store.database import Database
+from headrace.store.sessions import sessions, takeovers, warm_sessions
 
 
 def _new_warm(store: Database, *, running: bool = True, profile: str = "default") -> str:

@@ -15,8 +15,13 @@ from headrace.cli.load.file_rows import FileSource, Misfits, Numbered, refuse_du
 from headrace.cli.output.text import Number
 from headrace.errors import InvalidRequest
 from headrace.grammar.data_types import DataType
-from headrace.model.instants import format_date, format_instant, format_time
-from headrace.model.intervals import format_day_time, format_year_month
+from headrace.model.instants import (
+    format_date,
+    format_day_time,
+    format_instant,
+    format_time,
+    format_year_month,
+)
 
 _BATCH_ROWS = 10_000
 _FILE_MAGIC = b"ARROW1"

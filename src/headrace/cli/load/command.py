@@ -10,14 +10,13 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner
-from headrace.cli.script import Source, split_sources
-from headrace.cli.session_option import SessionOption, explain_missing_session
-from headrace.cli.table_names import parse_name
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.runner import RunOptions, ScriptRunner
+from headrace.cli.support.script import Source, parse_name, split_sources
+from headrace.cli.support.session_option import SessionOption, explain_missing_session
 
 
 @click.command()
@@ -38,8 +37,9 @@ from headrace.cli.table_names import parse_name
 @options.profile
 @options.conf
 @options.quiet
-@options.connection_options
+@with_context
 def load(
+    context: CommandContext,
     *,
     files: Sequence[str],
     table: str,
@@ -47,35 +47,30 @@ def load(
     create: bool,
     profile: str | None,
     conf: Sequence[str],
-    quiet: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
 ) -> None:
     """Load local files into a table: all of their rows, or none.
 
     A name ends with .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow or .arrows, also followed
     by .gz. A table that exists gets the rows appended; the names of the columns select its columns.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
-        terminal = context.terminal
-        name = parse_name(table)
-        pairs = options.parse_pairs(conf, "--conf")
-        option = SessionOption(session, create=create, profile=profile, conf=pairs)
-        notify = partial(terminal.info, "Cancelling …", replaces_progress=True)
-        with Interrupts(notify) as interrupts:
-            with interrupts.interruptible():
-                client = context.connect(new_home=True, opens_pool=not option.is_given)
-                chosen = option.resolve(client)
+    terminal = context.terminal
+    name = parse_name(table)
+    pairs = options.parse_pairs(conf, "--conf")
+    option = SessionOption(session, create=create, profile=profile, conf=pairs)
+    notify = partial(terminal.info, "Cancelling …", replaces_progress=True)
+    with Interrupts(notify) as interrupts:
+        with interrupts.interruptible():
+            client = context.connect(new_home=True, opens_pool=not option.is_given)
+            chosen = option.resolve(client)
 
-            def run(text: str, fields: dict[str, Any], printer: ResultPrinter) -> int:
-                run_options = RunOptions(fields=fields, session=chosen, private=False)
-                runner = ScriptRunner(client, terminal, printer, interrupts, run_options)
-                return runner.run(split_sources([Source(None, text)]))
+        def run(text: str, fields: dict[str, Any], printer: ResultPrinter) -> int:
+            run_options = RunOptions(fields=fields, session=chosen, private=False)
+            runner = ScriptRunner(client, terminal, printer, interrupts, run_options)
+            return runner.run(split_sources([Source(None, text)]))
 
-            # What reads and encodes files takes a while to import, which other commands need not.
-            from headrace.cli.load.loader import Loader  # noqa: PLC0415
+        # What reads and encodes files takes a while to import, which other commands need not.
+        from headrace.cli.load.loader import Loader  # noqa: PLC0415
 
-            loader = Loader(client, terminal, chosen, run, interrupts)
-            with explain_missing_session():
-                raise Exit(loader.load(name, [Path(file) for file in files]))
+        loader = Loader(client, terminal, chosen, run, interrupts)
+        with explain_missing_session():
+            raise Exit(loader.load(name, [Path(file) for file in files]))

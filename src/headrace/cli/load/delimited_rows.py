@@ -9,7 +9,7 @@ from typing import TextIO
 
 from headrace.cli.load.file_rows import FileSource, Misfits, Numbered, refuse_duplicates
 from headrace.errors import InvalidRequest
-from headrace.printable import describe_count
+from headrace.text.printable import describe_count
 
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^,"]*)')
 _TSV_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)

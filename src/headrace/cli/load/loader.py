@@ -16,8 +16,7 @@ from secrets import token_hex
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.load.encoded_rows import EncodedRows
+from headrace.cli.load.encoding import EncodedRows
 from headrace.cli.load.file_rows import Misfits
 from headrace.cli.load.formats import LoadFile
 from headrace.cli.load.statements import (
@@ -30,13 +29,14 @@ from headrace.cli.load.statements import (
     stage_lines,
 )
 from headrace.cli.load.table_columns import find_columns, find_lengths, infer_columns
-from headrace.cli.queries import fetch_rows
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.follow import fetch_rows
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import HeadraceError, InvalidRequest, RowsDoNotFit
 from headrace.grammar.lexer import code_tokens
-from headrace.printable import describe_count
+from headrace.text.printable import describe_count
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Size of the rows that one statement takes. The store keeps the parameters of a statement."""

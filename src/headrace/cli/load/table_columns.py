@@ -9,7 +9,7 @@ from headrace.cli.load.file_rows import Misfits, column_key
 from headrace.cli.load.formats import LoadFile
 from headrace.cli.load.inference import TypeGuess
 from headrace.cli.load.statements import LoadColumn
-from headrace.cli.queries import fetch_rows, run_query
+from headrace.cli.support.follow import fetch_rows, run_query
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest, TableNotFound
 from headrace.grammar.data_types import DataType, parse_data_type

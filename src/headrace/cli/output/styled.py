@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from headrace.printable import escape_controls
+from headrace.text.printable import escape_controls
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -37,3 +38,21 @@ def _parse_style(style: str) -> Style:
     from rich.style import Style  # noqa: PLC0415
 
     return Style.parse(style)
+
+
+class WrappedStream(io.TextIOBase):
+    """Base of the streams that change what is written to a stream of the process."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()

@@ -23,7 +23,7 @@ from headrace.cli.output.text import (
     to_text,
 )
 from headrace.cli.output.widths import ColumnPlan
-from headrace.printable import escape_controls
+from headrace.text.printable import escape_controls
 
 _BATCH_ROWS = 1000
 """Rows for which a table on a terminal plans its columns anew."""

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, cast
 
+from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.cli.output.console import open_text_console
-from headrace.cli.output.styled import StyledText
+from headrace.cli.output.styled import StyledText, WrappedStream
 from headrace.cli.output.text import cut, display_width, is_utf8, to_printable
 from headrace.cli.output.widths import fit_widths
+
+_UNLIMITED_COLUMNS = 1 << 20
+
+
+class _StyledStream(WrappedStream):
+    """A stream whose text comes from rich, and has been escaped before."""
+
+    def write(self, text: str) -> int:
+        return self._stream.write(StyledText(text))
+
+
+def open_console(out: TextIO) -> Console:
+    """Return a console without colours that draws on a terminal.
+
+    It does not escape control characters: a text from outside must be escaped before.
+    """
+    stream = cast("TextIO", _StyledStream(out))
+    return Console(file=stream, color_system=None, highlight=False, force_jupyter=False)
+
+
+def open_text_console(*, colour: bool) -> Console:
+    """Return a console for `capture`, which neither wraps nor cuts lines."""
+    return Console(
+        file=io.StringIO(),
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        width=_UNLIMITED_COLUMNS,
+        highlight=False,
+        force_jupyter=False,
+    )
+
 
 _NARROWEST = 5
 """Width below which no column is cut."""

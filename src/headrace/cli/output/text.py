@@ -6,7 +6,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
 
-from headrace.printable import escape_character
+from headrace.text.printable import escape_character
 
 NULL = "NULL"
 _CUT_MARK, _ASCII_CUT_MARK = "…", "~"

@@ -6,36 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from enum import Enum, auto
-from typing import NamedTuple
+
+from headrace.cli.shell.session import ShellSession
+from headrace.cli.support.follow import fetch_rows
+from headrace.client.http import Client
+from headrace.grammar.catalog_queries import CatalogName, Lookup, names_in, query_for
 
 _PAUSE = 600.0
 """Seconds between two keep-alives, unless the session sets another time."""
-
-
-class NameKind(Enum):
-    """Kinds of names that the cache holds."""
-
-    CATALOGS = auto()
-    DATABASES = auto()
-    TABLES = auto()
-    COLUMNS = auto()
-    FUNCTIONS = auto()
-
-
-class Lookup(NamedTuple):
-    """A list of names."""
-
-    kind: NameKind
-    parent: tuple[str, ...] = ()
-    """Parts of the name of the catalog, database or table; empty for the current one."""
-
-
-class CatalogName(NamedTuple):
-    """A name, and for a column its type."""
-
-    text: str
-    detail: str = ""
 
 
 class CatalogCache:
@@ -164,3 +142,8 @@ class CatalogCache:
             has_names = self._wanted and not is_new and not self._pauses
             self._loading = self._wanted.popleft() if has_names else None
             return self._loading, self._generation
+
+
+def load_names(client: Client, session: ShellSession, lookup: Lookup) -> list[CatalogName]:
+    """Return the names of a lookup. Raises HeadraceError if the session cannot tell them."""
+    return names_in(lookup.kind, fetch_rows(client, session.id, query_for(lookup)))

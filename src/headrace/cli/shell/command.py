@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options
-from headrace.cli.command import CommandContext, command_context
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.session_option import SessionOption
 from headrace.cli.shell.command_list import format_help
+from headrace.cli.shell.session import ShellOptions
+from headrace.cli.support import options
+from headrace.cli.support.command import CommandContext, with_context
 from headrace.errors import InvalidRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellOptions:
-    """The options with which a shell starts."""
-
-    session: str | None
-    create: bool
-    profile: str | None
-    conf: dict[str, str]
-    output_format: OutputFormat | None
-    fields: dict[str, Any] = field(default_factory=dict)
-    """Fields of every submit."""
-
-    def session_option(self) -> SessionOption:
-        """Return the checked choice of the session."""
-        return SessionOption(self.session, create=self.create, profile=self.profile, conf=self.conf)
 
 
 @click.command(epilog="\b\nAt the prompt:\n" + format_help().replace("\n\n", "\n\n\b\n"))
@@ -49,40 +30,36 @@ class ShellOptions:
 )
 @options.output
 @options.quiet
-@options.connection_options
+@with_context
 def shell(
+    context: CommandContext,
     *,
     session: str | None,
     create: bool,
     profile: str | None,
     conf: Sequence[str],
     row_limit: int | None,
-    output: OutputFormat | None,
-    quiet: bool,
-    server: str | None,
-    home: str | None,
-    debug: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """Type SQL at a prompt. All statements share one session.
 
     Statements end with `;` and may span lines. Views, settings and variables stay until the shell
     ends.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
-        shell_options = ShellOptions(
-            session=session,
-            create=create,
-            profile=profile,
-            conf=options.parse_pairs(conf, "--conf"),
-            output_format=context.output_format(output),
-            fields={} if row_limit is None else {"row_limit": row_limit},
+    shell_options = ShellOptions(
+        session=session,
+        create=create,
+        profile=profile,
+        conf=options.parse_pairs(conf, "--conf"),
+        output_format=output_format,
+        fields={} if row_limit is None else {"row_limit": row_limit},
+    )
+    if not has_terminal():
+        raise InvalidRequest(
+            "The shell needs a terminal.",
+            hint='run a script with headrace sql: headrace sql -f FILE, or headrace sql "…"',
         )
-        if not has_terminal():
-            raise InvalidRequest(
-                "The shell needs a terminal.",
-                hint='run a script with headrace sql: headrace sql -f FILE, or headrace sql "…"',
-            )
-        raise Exit(run_shell(context, shell_options))
+    raise Exit(run_shell(context, shell_options))
 
 
 def has_terminal() -> bool:
@@ -92,8 +69,7 @@ def has_terminal() -> bool:
 
 def run_shell(context: CommandContext, shell_options: ShellOptions) -> int:
     """Connect, run the shell until the user leaves it, and return the exit code."""
-    session_option = shell_options.session_option()
     # prompt_toolkit takes 0.2 s to import, which only the shell should cost.
     from headrace.cli.shell.start import start_shell  # noqa: PLC0415
 
-    return start_shell(context, shell_options, session_option)
+    return start_shell(context, shell_options)

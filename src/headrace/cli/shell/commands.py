@@ -3,35 +3,142 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.listing import write_object
-from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat, format_of_file
-from headrace.cli.readable import describe_session, format_local_time
-from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
-from headrace.cli.session_option import SessionOption
-from headrace.cli.shell import catalog_commands, child_process
-from headrace.cli.shell.arguments import parse_file, split_words
 from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS, format_help
-from headrace.cli.shell.copy_command import parse_copy
-from headrace.cli.shell.copy_from import copy_from
-from headrace.cli.shell.copy_to import copy_to
+from headrace.cli.shell.copy_command import copy_from, copy_to, parse_copy, parse_file, split_words
 from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.pager import PagedStream
-from headrace.cli.shell.printer import Display
+from headrace.cli.shell.printer import Display, PagedStream
 from headrace.cli.shell.session import ShellSession
-from headrace.cli.table_names import parse_name
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.listing import write_object
+from headrace.cli.support.options import parse_seconds
+from headrace.cli.support.readable import describe_session, format_local_time
+from headrace.cli.support.script import (
+    Source,
+    SourceStatement,
+    parse_listing,
+    parse_name,
+    parse_pattern,
+    read_sources,
+    split_sources,
+)
+from headrace.cli.support.session_option import SessionOption
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
+
+_LOCAL_MODES = termios.ECHO | termios.ICANON
+_DEFAULT_EDITOR = "vi"
+
+
+def run_program(command: Sequence[str]) -> int:
+    """Run a program on the terminal and return its exit code.
+
+    Raises InvalidRequest if it cannot be started.
+    """
+    try:
+        with _usual_terminal():
+            return subprocess.call(command)
+    except OSError as error:
+        raise InvalidRequest(f"{command[0]} cannot be started: {error.strerror}.") from error
+
+
+def run_system_shell(command: str) -> int:
+    """Run a command in the user's shell; without a command, start the shell itself."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    return run_program([shell, "-c", command] if command else [shell])
+
+
+def edit(text: str) -> str | None:
+    """Return a text as the user leaves it in the editor; None if the editor fails."""
+    with tempfile.TemporaryDirectory(prefix="headrace-edit-") as folder:
+        file = Path(folder) / "statement.sql"
+        file.write_text(text, encoding="utf-8")
+        return None if edit_file(file) else file.read_text(encoding="utf-8")
+
+
+def edit_file(file: Path) -> int:
+    """Open a file in the editor that VISUAL or EDITOR names. Return the editor's exit code."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _DEFAULT_EDITOR
+    return run_program([*shlex.split(editor), str(file)])
+
+
+@contextmanager
+def _usual_terminal() -> Iterator[None]:
+    """Let the terminal show and edit typed lines, as programs expect it."""
+    descriptor = sys.stdin.fileno()
+    present = termios.tcgetattr(descriptor)
+    usual = [present[0] | termios.ICRNL, *present[1:3], present[3] | _LOCAL_MODES, *present[4:]]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, present)
+
+
+def _describe(arguments: str) -> str:
+    if not arguments:
+        return "SHOW TABLES"
+    pattern = parse_pattern(arguments)
+    if pattern is not None:
+        return f"SHOW TABLES {pattern}"
+    return f"DESCRIBE TABLE {parse_name(arguments)}"
+
+
+def _describe_extended(arguments: str) -> str:
+    return f"DESCRIBE TABLE EXTENDED {_required_name('d+', arguments)}"
+
+
+def _show_definition(arguments: str) -> str:
+    return f"SHOW CREATE TABLE {_required_name('sv', arguments)}"
+
+
+def _required_name(command: str, arguments: str) -> str:
+    if not arguments:
+        raise InvalidRequest(f"The name of the table is missing: \\{command} NAME.")
+    return parse_name(arguments)
+
+
+def _list(what: str) -> Callable[[str], str]:
+    return lambda arguments: f"SHOW {what} {parse_listing(arguments)}".rstrip()
+
+
+def _list_functions(arguments: str) -> str:
+    return _list("FUNCTIONS" if arguments else "USER FUNCTIONS")(arguments)
+
+
+def _list_databases(arguments: str) -> str:
+    return _list("DATABASES")(arguments)
+
+
+def make_statements() -> dict[str, Callable[[str], str]]:
+    """Return the functions that make the statements of commands from their arguments."""
+    return {
+        "d": _describe,
+        "d+": _describe_extended,
+        "dt": _list("TABLES"),
+        "dv": _list("VIEWS"),
+        "dn": _list_databases,
+        "df": _list_functions,
+        "sv": _show_definition,
+        "l": lambda _: "SHOW CATALOGS; SHOW DATABASES",
+    }
+
 
 _TYPING_ERROR = 0.7
 """Likeness from which a command is what a user has meant to type."""
@@ -74,8 +181,7 @@ class CommandRunner:
         self.last_statement: SourceStatement | None = None
         """What `\\watch` repeats."""
         self._commands: dict[str, Callable[[str], int]] = {
-            name: partial(self._run_made, make)
-            for name, make in catalog_commands.make_statements().items()
+            name: partial(self._run_made, make) for name, make in make_statements().items()
         }
         self._commands |= {
             "?": self._help,
@@ -177,10 +283,10 @@ class CommandRunner:
     def _edit(self, arguments: str) -> int:
         if arguments:
             file = parse_file("e", arguments)
-            code = child_process.edit_file(file)
+            code = edit_file(file)
             return code or self._run_file(f"'{file}'")
         text = self.last_statement.text if self.last_statement is not None else ""
-        edited = child_process.edit(text)
+        edited = edit(text)
         if edited is None or not edited.strip():
             self._terminal.info("There is no text to run.")
             return 0
@@ -195,7 +301,7 @@ class CommandRunner:
         return 0
 
     def _run_system(self, arguments: str) -> int:
-        code = child_process.run_system_shell(arguments)
+        code = run_system_shell(arguments)
         if code:
             self._terminal.warn(f"The command ended with exit code {code}.")
         return 0

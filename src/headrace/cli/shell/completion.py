@@ -10,15 +10,17 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from headrace.cli.output.text import to_printable
-from headrace.cli.shell.catalog_cache import CatalogCache, CatalogName, Lookup, NameKind
+from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.cli.shell.command_list import COMMANDS
 from headrace.cli.shell.completion_context import (
+    KEYWORDS,
+    TYPES,
     CompletionContext,
     NamePlace,
     find_context,
     find_tables,
 )
-from headrace.cli.shell.keywords import KEYWORDS, TYPES
+from headrace.grammar.catalog_queries import CatalogName, Lookup, NameKind
 from headrace.grammar.quoting import quote_name
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")

@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner
-from headrace.cli.script import SourceStatement
-from headrace.cli.shell.pager import PagedStream
-from headrace.cli.shell.printer import Display, ShellPrinter
+from headrace.cli.shell.printer import Display, PagedStream, ShellPrinter
 from headrace.cli.shell.session import ShellSession
-from headrace.cli.terminal import Terminal
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.support.result_printer import ResultPrinter
+from headrace.cli.support.runner import RunOptions, ScriptRunner
+from headrace.cli.support.script import SourceStatement
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import HeadraceError
-from headrace.grammar.verb import describe_verb
+from headrace.grammar.script import describe_verb
 
 _LIMIT_FIELDS = frozenset({"row_limit", "byte_limit"})
 _NAMESPACE_VERBS = frozenset({"USE", "SET", "BEGIN", "EXECUTE", "DROP DATABASE", "DROP SCHEMA"})

@@ -13,14 +13,14 @@ from typing import Any
 
 from prompt_toolkit import PromptSession
 
-from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted
-from headrace.cli.script import SourceStatement
 from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.cli.shell.commands import CommandRunner
 from headrace.cli.shell.executor import Executor
 from headrace.cli.shell.printer import Display
-from headrace.cli.shell.typed_input import Entry, split_input
-from headrace.cli.terminal import Terminal
+from headrace.cli.shell.prompt import Entry, split_input
+from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted
+from headrace.cli.support.script import SourceStatement
+from headrace.cli.support.terminal import Terminal
 from headrace.errors import HeadraceError
 
 _LINE_MODES = termios.ECHO | termios.ICANON

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.text import to_printable
-from headrace.cli.queries import fetch_rows
-from headrace.cli.readable import describe_session
-from headrace.cli.session_option import SessionOption, explain_missing_session
+from headrace.cli.support.follow import fetch_rows
+from headrace.cli.support.readable import describe_session
+from headrace.cli.support.session_option import SessionOption, explain_missing_session
 from headrace.client.http import Client, Json
 from headrace.errors import (
     HeadraceError,
@@ -22,6 +24,23 @@ DEFAULT_CATALOG = "spark_catalog"
 NAMESPACE_QUERY = "SELECT current_catalog(), current_database()"
 _CLOSE_SECONDS = 2.0
 """Longest outage that the end of the shell waits out. Not 0: the node closes idle connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellOptions:
+    """The options with which a shell starts."""
+
+    session: str | None
+    create: bool
+    profile: str | None
+    conf: dict[str, str]
+    output_format: OutputFormat | None
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of every submit."""
+
+    def session_option(self) -> SessionOption:
+        """Return the checked choice of the session."""
+        return SessionOption(self.session, create=self.create, profile=self.profile, conf=self.conf)
 
 
 class Namespace(NamedTuple):
@@ -124,5 +143,6 @@ def _find_session(client: Client, id_: str) -> Json | None:
 
 def has_session_ended(session: Json) -> bool:
     """Return whether a session accepts no more statements."""
-    state = SessionState(session["state"])
-    return state in SESSION.terminal or state is SessionState.CLOSING
+    # A state that only newer nodes know is no end.
+    state = session["state"]
+    return state in SESSION.terminal or state == SessionState.CLOSING

@@ -1,34 +1,74 @@
-"""Start and end of a shell: its session, its connections, its prompt."""
+"""The start and the end of a shell. The import takes 0.2 s, which only the shell should cost."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TextIO, cast
+from pathlib import Path
+from typing import TextIO, cast
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from headrace import __version__
-from headrace.cli.command import CommandContext
-from headrace.cli.discovery import find_node
-from headrace.cli.interrupts import Interrupts
-from headrace.cli.options import parse_seconds
-from headrace.cli.session_option import SessionOption
-from headrace.cli.shell.catalog_cache import CatalogCache
-from headrace.cli.shell.catalog_queries import load_names
+from headrace.cli.shell.catalog_cache import CatalogCache, load_names
 from headrace.cli.shell.commands import CommandRunner
 from headrace.cli.shell.completion import ShellCompleter
 from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.history import open_history
-from headrace.cli.shell.pager import PagedStream
-from headrace.cli.shell.printer import Display
+from headrace.cli.shell.printer import Display, PagedStream
 from headrace.cli.shell.prompt import make_prompt, redraw
 from headrace.cli.shell.repl import Shell
-from headrace.cli.shell.session import ShellSession
-from headrace.cli.terminal import EscapingStream, Terminal
+from headrace.cli.shell.session import ShellOptions, ShellSession
+from headrace.cli.support.command import CommandContext
+from headrace.cli.support.discovery import find_node
+from headrace.cli.support.interrupts import Interrupts
+from headrace.cli.support.options import parse_seconds
+from headrace.cli.support.terminal import EscapingStream, Terminal
 from headrace.client.http import Client
+from headrace.config.home import state_folder
 from headrace.errors import HeadraceError
+from headrace.files.private_files import open_private_log
 
-if TYPE_CHECKING:
-    from headrace.cli.shell.command import ShellOptions
+_FILE = "shell_history"
+
+
+class ShellHistory(FileHistory):
+    """History that does not record an input that begins with a space.
+
+    If its file cannot be read or written any more, the history continues in memory.
+    """
+
+    def append_string(self, string: str) -> None:
+        if string and not string.startswith(" "):
+            super().append_string(string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            yield from super().load_history_strings()
+        except OSError:
+            return
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string)
+
+
+def history_file() -> Path:
+    """Return the path of the history. Raises RuntimeError if the user has no home directory."""
+    return state_folder() / _FILE
+
+
+def open_history() -> History:
+    """Return the history of the user; one in memory if its file cannot be written."""
+    try:
+        file = history_file()
+        open_private_log(file).close()
+        file.chmod(0o600)
+    except (OSError, RuntimeError):
+        return InMemoryHistory()
+    return ShellHistory(str(file))
+
 
 _NAMES_SECONDS = 5.0
 """Longest outage for the requests of completion. Not 0: the node closes idle connections."""
@@ -36,10 +76,9 @@ _LONGEST_PAUSE, _SHORTEST_PAUSE = 600.0, 1.0
 """Seconds between two statements that keep the private session open."""
 
 
-def start_shell(
-    context: CommandContext, shell_options: ShellOptions, session_option: SessionOption
-) -> int:
+def start_shell(context: CommandContext, shell_options: ShellOptions) -> int:
     """Run a shell until the user leaves it. Return the exit code."""
+    session_option = shell_options.session_option()
     pager = PagedStream(sys.stdout)
     terminal = replace(context.terminal, out=cast("TextIO", EscapingStream(cast("TextIO", pager))))
     session = ShellSession(shell_options.profile, shell_options.conf)

@@ -10,11 +10,13 @@ from headrace.model.messages import Assignment, Poll
 from headrace.model.session import DriverLease
 from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
 from headrace.model.transaction import Transaction
-from headrace.store import job_tasks, results, statements, transactions
+from headrace.store import transactions
 from headrace.store.database import Tx
-from headrace.store.driver_view import DriverView
-from headrace.store.limits import Limit
-from headrace.store.statement_transitions import Claim, claim_next
+from headrace.store.jobs import jobs
+from headrace.store.sessions.lease_renewals import DriverView
+from headrace.store.statements import results, statements
+from headrace.store.statements.limits import Limit
+from headrace.store.statements.statement_transitions import Claim, claim_next
 
 
 def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | None:
@@ -67,7 +69,7 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         query=find_query_to_start(tx, statement),
         definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
         view=find_view_to_refresh(tx, statement),
-        task=job_tasks.get_task(tx, statement.id)
+        task=jobs.get_task(tx, statement.id)
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
         isolated=claim.in_pool,

@@ -6,7 +6,7 @@ from headrace.errors import LeaseLost
 from headrace.model.lifecycle import SESSION
 from headrace.model.session import DriverLease
 from headrace.store.database import Tx
-from headrace.store.driver_view import DriverView, load_driver_view
+from headrace.store.sessions.lease_renewals import DriverView, load_driver_view
 
 
 def load_owned_view(tx: Tx, lease: DriverLease) -> DriverView:

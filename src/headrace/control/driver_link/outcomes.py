@@ -10,10 +10,11 @@ from headrace.model.messages import Ended
 from headrace.model.result import Disposition, ResultReport, ResultRequest
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
-from headrace.results.report_check import check_report
-from headrace.store import results, snapshots, statement_transitions, statements
+from headrace.results.manifest import check_report
 from headrace.store.database import Tx
-from headrace.store.locks import LockedStatement
+from headrace.store.sessions import sessions
+from headrace.store.statements import results, statement_transitions, statements
+from headrace.store.statements.locks import LockedStatement
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
 
@@ -84,7 +85,7 @@ def save_report(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
         )
     if message.snapshot is not None:
-        snapshots.save(tx, lease.session_id, message.snapshot)
+        sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(
         tx,
         message.statement_id,

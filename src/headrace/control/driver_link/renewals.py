@@ -9,8 +9,10 @@ from headrace.control.driver_link.streams import apply_query_reports
 from headrace.errors import LeaseLost
 from headrace.model.messages import Renew, Renewed
 from headrace.model.session import DriverLease
-from headrace.store import catalog_intents, lease_renewals, nodes, results, transactions
-from headrace.store.writer_queue import Precedence
+from headrace.store import catalog_intents, nodes, transactions
+from headrace.store.database import Precedence
+from headrace.store.sessions import lease_renewals
+from headrace.store.statements import results
 
 
 class Renewals:

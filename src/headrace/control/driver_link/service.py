@@ -10,14 +10,12 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.assignments import assign_again, claim_next_assignment
-from headrace.control.driver_link.checkpoints import CheckpointMarks
 from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.control.driver_link.moved_links import Polled, move_link
 from headrace.control.driver_link.outcomes import (
     accept_outcome,
     check_holder,
@@ -25,9 +23,8 @@ from headrace.control.driver_link.outcomes import (
     save_report,
 )
 from headrace.control.driver_link.renewals import Renewals
-from headrace.control.driver_link.streams import find_streams, store_definition
-from headrace.control.driver_link.table_journal import TableJournal
-from headrace.control.driver_link.table_writes import WriteLocks
+from headrace.control.driver_link.streams import CheckpointMarks, find_streams, store_definition
+from headrace.control.driver_link.table_journal import TableJournal, WriteLocks
 from headrace.control.driver_link.views import (
     ViewWrites,
     check_written,
@@ -36,13 +33,14 @@ from headrace.control.driver_link.views import (
 from headrace.control.driver_link.waiting_polls import WaitingPolls
 from headrace.control.limits import running_limit
 from headrace.control.sessions.launch_request import hash_token
+from headrace.control.wake_ups import AwaitedEnds
 from headrace.errors import (
     DriverLost,
     LeaseLost,
     LinkVersionUnsupported,
     Unauthorized,
 )
-from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.messages import (
     LINK_VERSION,
     Acknowledged,
@@ -61,24 +59,33 @@ from headrace.model.messages import (
 )
 from headrace.model.session import DriverLease, Session
 from headrace.model.stream_query import DesiredQueries
-from headrace.store import (
-    job_tasks,
-    limits,
-    pending_hook_calls,
-    progress,
-    sessions,
-    snapshots,
-    statement_transitions,
-    stream_queries,
-    table_writes,
-    takeovers,
-    transactions,
-)
-from headrace.store.database import Tx
-from headrace.store.driver_view import DriverView
-from headrace.store.locks import lock_owned_statement
+from headrace.store import table_writes, transactions
+from headrace.store.database import Database, Precedence, Tx
+from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
-from headrace.store.writer_queue import Precedence
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.sessions.lease_renewals import DriverView
+from headrace.store.statements import limits, statement_transitions
+from headrace.store.statements.locks import lock_owned_statement
+from headrace.store.streams import stream_queries
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The orders for a driver, and whether it polled another process before."""
+
+    orders: Orders
+    link_moved: bool
+
+
+def move_link(database: Database, lease: DriverLease, view: DriverView) -> bool:
+    """Ask for the wake-ups of a driver that polled another process. Return whether it did."""
+    if not database.is_shared or view.link_process == database.process:
+        return False
+    with database.write("link.move") as tx:
+        sessions.move_link(tx, lease, database.process)
+    return True
+
 
 ObserveStart = Callable[[Session, Session], None]
 """Takes a session as it was before its driver was up, and as it is then."""
@@ -152,8 +159,8 @@ class DriverLinkService:
         with self._database.read() as tx:
             load_owned_view(tx, lease)
             return Restored(
-                snapshot=snapshots.get(tx, lease.session_id),
-                pending_hook_calls=pending_hook_calls.list_for_session(tx, lease.session_id),
+                snapshot=sessions.get_snapshot(tx, lease.session_id),
+                pending_hook_calls=sessions.list_hook_calls(tx, lease.session_id),
                 has_orphans=transactions.has_orphaned(tx, lease.session_id),
             )
 
@@ -183,7 +190,7 @@ class DriverLinkService:
             if not applied:
                 load_owned_view(tx, lease)
             elif message.hook_calls_made:
-                pending_hook_calls.remove(tx, lease.session_id, message.hook_calls_made)
+                sessions.remove_hook_calls(tx, lease.session_id, message.hook_calls_made)
             running = sessions.get(tx, lease.session_id) if applied else None
         if launched is not None and running is not None:
             self._observe_start(launched, running)
@@ -241,7 +248,7 @@ class DriverLinkService:
             )
             if locked is None:
                 load_owned_view(tx, lease)
-            elif message.has_effects and locked.state in IN_FLIGHT:
+            elif message.has_effects and locked.state in STATEMENT.in_flight:
                 statement_transitions.note_effects(tx, statement_id)
                 applied = True
         return Acknowledged(applied=applied)
@@ -249,7 +256,7 @@ class DriverLinkService:
     def advanced(self, lease: DriverLease, message: Advanced) -> Acknowledged:
         """Store the progress of statements."""
         with self._database.write("link.advanced") as tx:
-            count = progress.save(tx, lease, message.progress)
+            count = statement_transitions.save_progress(tx, lease, message.progress)
         return Acknowledged(applied=count > 0)
 
     def ended(self, lease: DriverLease, message: Ended) -> Acknowledged:
@@ -293,7 +300,7 @@ class DriverLinkService:
                     if locked.command is not None:
                         release_query(tx, message.statement_id)
                     if message.task_outcome is not None:
-                        job_tasks.save_outcome(tx, message.statement_id, message.task_outcome)
+                        jobs.save_outcome(tx, message.statement_id, message.task_outcome)
                     if message.scope is not None:
                         stream_queries.set_scope(tx, message.statement_id, message.scope)
         return Acknowledged(applied=applied)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.control.context import NodeContext
+from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.commands import define
 from headrace.control.streams.submission import list_needed_definitions
-from headrace.errors import InvalidStatement
+from headrace.errors import InvalidRequest, InvalidStatement
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateStreamAs
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT
-from headrace.model.messages import FoundStreams
+from headrace.model.lifecycle import STATEMENT
+from headrace.model.messages import FindMarked, FoundStreams, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
 from headrace.model.stream_query import ADHOC_SCOPE, DesiredQuery, QueryReport
-from headrace.store import (
-    statements,
-    stream_progress,
-    stream_queries,
-    stream_transitions,
-)
 from headrace.store.database import Tx
-from headrace.store.locks import LockedStatement
+from headrace.store.statements import statements
+from headrace.store.statements.locks import LockedStatement
+from headrace.store.streams import stream_progress, stream_queries, stream_transitions
 
 
 def find_query_to_start(tx: Tx, statement: Statement) -> DesiredQuery | None:
@@ -56,7 +54,10 @@ def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Fail
 
     Return the failure of the statement if another statement has just taken the name.
     """
-    if locked.command not in {CREATE_STREAM, CREATE_SINK} or locked.state not in IN_FLIGHT:
+    if (
+        locked.command not in {CREATE_STREAM, CREATE_SINK}
+        or locked.state not in STATEMENT.in_flight
+    ):
         return None
     statement = statements.get(tx, statement_id)
     assert statement is not None
@@ -67,3 +68,32 @@ def apply_query_reports(tx: Tx, lease: DriverLease, reports: Sequence[QueryRepor
     """Apply what a driver reports about its queries, and keep the progress of their batches."""
     for report in stream_transitions.apply_reports(tx, lease, reports):
         stream_progress.save(tx, report.id, report.progress)
+
+
+class CheckpointMarks:
+    """Serves the call `find_marked`.
+
+    A driver reads in a checkpoint which query has marked it. Only the store says whether that query
+    is live: the driver, and every writer to the checkpoint, are strangers.
+    """
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+
+    def find_marked(self, lease: DriverLease, message: FindMarked) -> MarkedQuery:
+        """Return whether a marked query is live, and its name if the driver's owner may know it.
+
+        Raises:
+            LeaseLost: The driver no longer owns its session.
+            InvalidRequest: The query that is to work on the checkpoint is not one of the session.
+        """
+        with self._database.read() as tx:
+            load_owned_view(tx, lease)
+            own = stream_queries.get(tx, message.query_id)
+            marked = stream_queries.get(tx, message.marked_id)
+        if own is None or own.session_id != lease.session_id:
+            raise InvalidRequest(f"{message.query_id} is no query of this session.")
+        if marked is None or marked.ended_at is not None:
+            return MarkedQuery(is_live=False)
+        is_visible = marked.owner == own.owner
+        return MarkedQuery(is_live=True, name=marked.qualified_name if is_visible else None)

@@ -21,7 +21,7 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT, MaterializedViewState, StatementState
+from headrace.model.lifecycle import STATEMENT, MaterializedViewState, StatementState
 from headrace.model.materialized_view import (
     IntentAction,
     MaterializedView,
@@ -29,27 +29,15 @@ from headrace.model.materialized_view import (
     ViewToRefresh,
     generation_name,
 )
-from headrace.model.messages import Ended
+from headrace.model.messages import BeginGeneration, CarryOut, Ended, Generation, Intents, NewView
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.transaction import Transaction
-from headrace.model.view_messages import (
-    BeginGeneration,
-    CarryOut,
-    Generation,
-    Intents,
-    NewView,
-)
-from headrace.store import (
-    catalog_intents,
-    statements,
-    stream_queries,
-    stream_transitions,
-    transactions,
-    views,
-)
+from headrace.store import catalog_intents, transactions
 from headrace.store.database import Tx
-from headrace.store.locks import LockedStatement, lock_owned_state
+from headrace.store.statements import statements
+from headrace.store.statements.locks import LockedStatement, lock_owned_state
+from headrace.store.streams import stream_queries, stream_transitions, views
 
 _LOG = logging.getLogger("headrace.views")
 _MAX_INTENTS = 10
@@ -69,7 +57,7 @@ class ViewWrites:
             with self._database.write("link.begin_generation") as tx:
                 state = lock_owned_state(tx, message.statement_id, lease)
                 statement = statements.get(tx, message.statement_id)
-                if state not in IN_FLIGHT - {StatementState.CANCELLING} or statement is None:
+                if state not in STATEMENT.executing or statement is None:
                     load_owned_view(tx, lease)
                     return Generation()
                 view = self._find_or_insert(tx, lease, statement, message.new)

@@ -15,7 +15,7 @@ from headrace.model.messages import Orders, Poll
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.store.database import Tx
-from headrace.store.limits import Limit
+from headrace.store.statements.limits import Limit
 
 
 class _State(Enum):

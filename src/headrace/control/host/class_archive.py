@@ -25,12 +25,12 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from headrace.config.extras import install_command
+from headrace.config.settings import load
 from headrace.control.host.child_environment import CHILD_UMASK, child_environment
 from headrace.control.host.java import JavaHome, find_java
 from headrace.errors import HeadraceError
-from headrace.extras import install_command
-from headrace.private_files import open_private_log
-from headrace.settings import load
+from headrace.files.private_files import open_private_log
 
 _LOG = logging.getLogger("headrace.launch")
 _QUIET = "-Xlog:cds*=off"

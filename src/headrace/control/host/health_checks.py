@@ -22,16 +22,16 @@ from pathlib import Path
 
 import psutil
 
+from headrace.config.extras import find_missing, install_command
+from headrace.config.settings import Settings, load
 from headrace.control.catalog_claim import identify_catalog, predict_replacement
 from headrace.control.conf import check_profiles
 from headrace.control.host.java import find_java
 from headrace.control.host.metastore import Metastore
 from headrace.control.placement import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse, StoreUnavailable
-from headrace.extras import find_missing, install_command
-from headrace.settings import Settings, load
-from headrace.storage import locations
-from headrace.storage.places import join, local_path, mask_password
+from headrace.files import locations
+from headrace.files.places import join, local_path, mask_password
 from headrace.store.database import Database
 
 SPARK = "4.1."
@@ -300,7 +300,7 @@ def _check_occupied_port(port: int) -> CheckResult:
         found = f"port {port} is in use by a process of another user"
     else:
         command = " ".join(process.cmdline())
-        if "headrace.api" in command:
+        if "headrace.frontends" in command:
             return CheckResult(
                 "port", CheckStatus.OK, f"a node (process {process.pid}) listens on {port}"
             )

@@ -6,19 +6,25 @@ the store, so that sessions and running statements continue.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from headrace.errors import InvalidSetting, StoreInUse
-from headrace.file_locks import lock_file
-from headrace.home import HomeLayout
-from headrace.node_file import NodeFile, find_running_node, request_replacement
+from headrace.config.home import HomeLayout
+from headrace.config.node_file import NodeFile, find_running_node, request_replacement
+from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
+from headrace.files.file_locks import lock_file
+from headrace.files.private_files import write_private
+from headrace.store.database import Database
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries
 
-_LOG = logging.getLogger("headrace.home")
+_LOG = logging.getLogger("headrace.config.home")
 _WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 
@@ -99,3 +105,80 @@ def _describe(layout: HomeLayout, node: NodeFile | None) -> StoreInUse:
         f"{layout.path}.{end}",
         hint=remedy,
     )
+
+
+_BYTES = 32
+
+
+def load_or_create_token(file: Path) -> str:
+    """Return the token in a file with mode 0600; create the file if it does not exist.
+
+    Another process that creates the file at the same time gets the same token. The mode of an
+    existing file is corrected. Raises OSError.
+    """
+    if not file.exists():
+        _create(file)
+    if file.stat().st_mode & 0o077:
+        file.chmod(0o600)
+    token = file.read_text().strip()
+    if not token:
+        token = secrets.token_urlsafe(_BYTES)
+        write_private(file, token)
+    return token
+
+
+def _create(file: Path) -> None:
+    """Create the file with a new token, unless another process has just created it."""
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    write_private(draft, secrets.token_urlsafe(_BYTES))
+    try:
+        # Unlike a rename, a link does not replace the file of another process.
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, file)
+    finally:
+        draft.unlink()
+
+
+class IdleShutdown:
+    """Measures how long no command has used an embedded node."""
+
+    def __init__(self, layout: HomeLayout, linger_seconds: float) -> None:
+        self._lock_file = layout.commands_lock
+        self._linger_seconds = linger_seconds
+        self._idle_since: float | None = None
+        self._lock: int | None = None
+
+    def is_due(self, database: Database) -> bool:
+        """Return whether no command has used the node for the linger time and all work has ended.
+
+        A detached statement and a streaming query keep the node alive until they have ended. After
+        the first True, this process holds the lock exclusively: a new command waits for the end of
+        the node, and then starts another one.
+        """
+        if self._lock is not None:
+            return True
+        lock = lock_file(self._lock_file)
+        if lock is None or _has_active_work(database):
+            self._idle_since = None
+            if lock is not None:
+                os.close(lock)
+            return False
+        now = time.monotonic()
+        self._idle_since = self._idle_since or now
+        if now - self._idle_since < self._linger_seconds:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+
+def _has_active_work(database: Database) -> bool:
+    """Return whether a statement or a streaming query has not ended.
+
+    A store that does not answer counts as active.
+    """
+    try:
+        with database.read() as tx:
+            return statements.active_count(tx) > 0 or stream_queries.any_live(tx)
+    except StoreUnavailable:
+        return True

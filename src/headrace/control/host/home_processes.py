@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from headrace.control.host.orphaned_metastores import FOLDER_OPTION
-from headrace.home import HomeLayout
+from headrace.config.home import HomeLayout
+from headrace.control.host.metastore_supervisor import FOLDER_OPTION
 
 _LAUNCH_FILE = re.compile(r"(headrace-(se_[0-9a-f]{1,64})-[0-9]{1,9})\.(?:json|properties)")
 _SUPERVISOR = "headrace.control.host.metastore_supervisor"

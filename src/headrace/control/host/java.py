@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.config.extras import install_command
+from headrace.config.home import cache_folder
 from headrace.control.host.child_environment import child_environment
 from headrace.errors import JavaMissing
-from headrace.extras import install_command
-from headrace.home import cache_folder
 
 SUPPORTED = (17, 21)
 """Major versions that Spark 4.1 supports."""

@@ -28,11 +28,29 @@ from pathlib import Path
 from types import FrameType
 from xml.sax.saxutils import escape
 
+import psutil
+
+from headrace.config.extras import install_command
 from headrace.control.host.child_environment import CHILD_UMASK
-from headrace.control.host.orphaned_metastores import FOLDER_OPTION, kill_orphaned_metastores
-from headrace.extras import install_command
-from headrace.file_locks import exclusive_lock
-from headrace.private_files import create_private_folder, write_private
+from headrace.files.file_locks import exclusive_lock
+from headrace.files.private_files import create_private_folder, write_private
+
+FOLDER_OPTION = "-Dheadrace.metastore="
+"""JVM option with the folder of the metastore, by which its process can be found."""
+_KILL_SECONDS = 10
+
+
+def kill_orphaned_metastores(folder: Path) -> None:
+    """Kill the metastores of a folder, which has no supervisor.
+
+    They would keep the files of Derby locked, and the port in use.
+    """
+    for process in psutil.process_iter(["cmdline"]):
+        if f"{FOLDER_OPTION}{folder}" in (process.info["cmdline"] or []):
+            _LOG.warning("killing process %d, a metastore without a supervisor", process.pid)
+            process.kill()
+            process.wait(timeout=_KILL_SECONDS)
+
 
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
@@ -71,7 +89,6 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
     signal.signal(signal.SIGINT, _ignore_interrupt)
-    kill_orphaned_metastores(arguments.folder)
     _write_hive_site(arguments.folder, arguments.warehouse)
     command = _metastore_command(arguments.folder, arguments.jvm_options)
     with socket.socket(fileno=_LISTENER_FD) as listener:
@@ -99,6 +116,20 @@ def _supervise(
     stop: threading.Event,
 ) -> None:
     """Keep the metastore running; end it when it has had no user for `linger` seconds."""
+    # Another supervisor of the folder may still be ending its metastore, which has Derby's files.
+    with exclusive_lock(folder / "run.lock"):
+        kill_orphaned_metastores(folder)
+        if not stop.is_set():
+            _run_metastore(folder, command, listener, linger, stop)
+
+
+def _run_metastore(
+    folder: Path,
+    command: list[str],
+    listener: socket.socket,
+    linger: float,
+    stop: threading.Event,
+) -> None:
     ready = _ready_file(folder)
     metastore, started = _start_metastore(folder, command, listener), time.monotonic()
     failed_starts = 0
@@ -239,12 +270,31 @@ def _start_metastore(
     shutil.rmtree(temporary, ignore_errors=True)
     create_private_folder(temporary)
     _ready_file(folder).unlink(missing_ok=True)
+    _set_incomplete_database_aside(folder)
     return subprocess.Popen(
         command,
         stdin=listener.fileno(),
         cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary)},
     )
+
+
+def _set_incomplete_database_aside(folder: Path) -> None:
+    """Rename a database whose creation was interrupted, for example by the end of the host.
+
+    Derby would refuse to open it for ever. Derby writes `service.properties` when the database is
+    complete, so that no table can be in it before. A copy of the file exists while it is replaced.
+    """
+    database, aside = folder / "db", folder / "db.incomplete"
+    if database.exists() and not any(database.glob("service.properties*")):
+        shutil.rmtree(aside, ignore_errors=True)
+        database.rename(aside)
+        _LOG.warning(
+            "the creation of the database %s was interrupted; it is created again, and the"
+            " incomplete one is now %s",
+            database,
+            aside,
+        )
 
 
 def _class_path(jars: Path, conf: Path) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from headrace.config.settings import Settings
 from headrace.control.jobs.job_changer import KIND
 from headrace.control.jobs.places import new_run, owner_folder
 from headrace.control.places import SessionPlaces
 from headrace.errors import JobBusy, PlanNotApplicable, PlanOutdated
+from headrace.files.places import identify, join
 from headrace.model.deployment import (
     ChangeRecord,
     Deployment,
@@ -21,10 +23,10 @@ from headrace.model.deployment import (
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import DeploymentState, JobState
 from headrace.model.stream_query import StreamQuery
-from headrace.settings import Settings
-from headrace.storage.places import identify, join
-from headrace.store import job_changes, jobs, operations, stream_queries
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs
+from headrace.store.streams import stream_queries
 
 _STOPPING = {JobAction.STOP, JobAction.DELETE}
 _ID_DIGITS = 8

@@ -2,38 +2,225 @@
 
 from __future__ import annotations
 
-from headrace.control.jobs.change_tasks import (
-    get_job,
-    get_version,
-    submit_manifest,
-    submit_restore,
-    submit_savepoint,
-)
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+
+from headrace.config.settings import Settings
+from headrace.control.context import NodeContext
+from headrace.control.jobs.decisions import judge_versions
 from headrace.control.jobs.job_queries import (
     Verdict,
     have_ended,
     judge_queries,
+    list_written,
     lock_sessions_of,
     start_queries,
     stop_job,
+    stop_queries,
 )
+from headrace.control.jobs.job_sessions import open_check_session, open_session
 from headrace.control.jobs.places import JobPlaces, identity_of
-from headrace.control.jobs.pruning import begin_pruning
-from headrace.control.jobs.step_effects import (
-    StepEffects,
-    StepResult,
-    state_without_new_version,
-    without_task,
+from headrace.control.jobs.tasks import (
+    EndedTask,
+    get_job,
+    get_version,
+    read_end,
+    submit_manifest,
+    submit_restore,
+    submit_savepoint,
+    submit_task,
 )
-from headrace.control.jobs.tasks import read_end
-from headrace.errors import HeadraceError, JobStateMissing, SessionConflict
-from headrace.model.deployment import ChangeRecord, JobAction, JobChange, JobVersion
+from headrace.errors import HeadraceError, JobStateMissing, LeaseLost, SessionConflict
+from headrace.model.deployment import (
+    ChangeRecord,
+    JobAction,
+    JobChange,
+    JobSession,
+    JobVersion,
+    OperationLease,
+)
 from headrace.model.failure import Failure
-from headrace.model.job import SavepointContent
-from headrace.model.job_messages import SavepointTaken
+from headrace.model.job import JobDecision, SavepointContent
+from headrace.model.job_messages import DeleteStates, SavepointTaken
 from headrace.model.lifecycle import STREAM, ChangeStep, JobState, SavepointState, StreamState
-from headrace.store import job_changes, jobs, savepoints, stream_queries
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.streams import stream_queries
+from headrace.text.printable import describe_count
+from headrace.text.times import describe_duration
+
+KIND = "job_prune"
+"""Kind of the operations that wait for a deletion."""
+_LOG = logging.getLogger("headrace.jobs")
+_POLL_SECONDS = 0.5
+_AT_ONCE = 100
+"""Largest number of savepoints that one task deletes."""
+
+
+def begin_pruning(tx: Tx, settings: Settings, job_id: str, session: JobSession) -> None:
+    """Submit the deletion of the old savepoints of a job, if it has any.
+
+    The newest savepoints stay, and those that are younger than the retention.
+    """
+    job = jobs.get(tx, job_id)
+    assert job is not None
+    old = savepoints.list_old(
+        tx,
+        job_id,
+        kept=settings.jobs.savepoints_kept,
+        seconds=settings.jobs.savepoint_retention.total_seconds(),
+    )[:_AT_ONCE]
+    if not old:
+        return
+    places = JobPlaces(job.state_location, job.name)
+    checkpoints = {each.run: places.checkpoint(each.run) for each in old}
+    checkpoints.pop(job.run or "", None)
+    task = DeleteStates(directories=[*(each.place for each in old), *checkpoints.values()])
+    session_id = open_check_session(tx, settings, job.owner, session)
+    what = f"delete {describe_count(len(old), 'old savepoint')} of {job.name}"
+    statement_id = submit_task(tx, job.owner, session_id, task, what)
+    operations.insert_operation(tx, KIND, statement_id, actor=job.owner)
+
+
+class Pruner:
+    """Records which savepoints a driver has deleted."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._lease_seconds = context.lease_seconds
+        self._actor = context.node_id
+
+    def advance(self, lease: OperationLease, statement_id: str) -> float | None:
+        """Record the deletion when its task has ended. See `Advance`."""
+        with self._database.read() as tx:
+            ended = read_end(tx, statement_id)
+        if ended is None:
+            return _POLL_SECONDS
+        with self._database.write("operation.prune") as tx:
+            if not operations.renew(tx, lease, self._lease_seconds):
+                raise LeaseLost(f"Operation {lease.id} has another node.")
+            if ended.failure is not None:
+                # The savepoints stay old: the next deployment of the job tries again.
+                _LOG.warning("savepoints were not deleted: %s", ended.failure.message)
+            else:
+                self._mark(tx, statement_id)
+            operations.finish(tx, lease)
+        return None
+
+    def _mark(self, tx: Tx, statement_id: str) -> None:
+        task = jobs.get_task(tx, statement_id)
+        assert isinstance(task, DeleteStates)
+        for savepoint_id in savepoints.list_at(tx, task.directories):
+            savepoints.move(tx, savepoint_id, SavepointState.PRUNED, actor=self._actor)
+
+
+STOPPING = frozenset({JobAction.STOP, JobAction.DELETE})
+"""Actions after which no query of the job runs."""
+
+
+class StepResult(StrEnum):
+    """What a step has done."""
+
+    ADVANCED = "advanced"
+    WAITS = "waits"  # for a driver
+
+
+class StepEffects:
+    """Ends a step: the change goes on, waits for a task, or returns to the old version."""
+
+    def __init__(self, settings: Settings, node_id: str) -> None:
+        """Create the steps of a node."""
+        self.settings = settings
+        self.actor = node_id
+
+    def submit(
+        self,
+        tx: Tx,
+        change: JobChange,
+        submit: Callable[[Tx, Settings, JobChange], ChangeRecord],
+    ) -> StepResult:
+        """Submit a task of the change."""
+        job_changes.save_record(tx, change, submit(tx, self.settings, change))
+        return StepResult.WAITS
+
+    def read_task(self, tx: Tx, change: JobChange) -> EndedTask | None:
+        """Return the end of the task of the step; None: no task is submitted yet."""
+        task_id = change.record.task_id
+        return None if task_id is None else read_end(tx, task_id)
+
+    def open_session(self, tx: Tx, change: JobChange, version: JobVersion) -> str | None:
+        """Return the session in which a version can run now; None: ask again a moment later.
+
+        Raises:
+            SessionConflict: A session with another configuration has the name, and stays.
+        """
+        wanted = version.spec.session
+        session_id = open_session(tx, self.settings, change.owner, wanted)
+        limit = self.settings.jobs.proof_timeout.total_seconds()
+        if session_id is None and job_changes.seconds_in_step(tx, change.id) > limit:
+            raise SessionConflict(
+                f"The session {wanted.name} has another configuration, and is still in use after"
+                f" {describe_duration(limit)} (jobs.proof_timeout).",
+                hint="headrace stream list and headrace statement list show what uses it.",
+            )
+        return session_id
+
+    def undo(self, tx: Tx, change: JobChange, failure: Failure) -> StepResult:
+        """Stop the queries of the new version, and return to the old one."""
+        stop_queries(tx, change.record.new_query_ids, actor=self.actor)
+        job_changes.step(
+            tx,
+            change,
+            ChangeStep.UNDOING,
+            actor=self.actor,
+            record=without_task(change.record),
+            failure=failure,
+        )
+        return StepResult.ADVANCED
+
+    def go_on(
+        self, tx: Tx, change: JobChange, target: ChangeStep, record: ChangeRecord | None = None
+    ) -> StepResult:
+        """Move the change to its next step."""
+        job_changes.step(tx, change, target, actor=self.actor, record=record)
+        return StepResult.ADVANCED
+
+    def keep(self, tx: Tx, change: JobChange, record: ChangeRecord) -> StepResult:
+        """Keep what the step has done so far, and repeat it."""
+        job_changes.save_record(tx, change, record)
+        return StepResult.WAITS
+
+    def move_job(
+        self,
+        tx: Tx,
+        change: JobChange,
+        target: JobState,
+        *,
+        failure: Failure | None = None,
+        deployed: jobs.Deployed | None = None,
+    ) -> None:
+        """Change the state of the job. See `jobs.transition`."""
+        job = jobs.lock(tx, change.job_id)
+        assert job is not None
+        jobs.transition(tx, job, target, actor=self.actor, failure=failure, deployed=deployed)
+
+
+def without_task(record: ChangeRecord, *, attempts: int | None = None) -> ChangeRecord:
+    """Return a record whose step has no task in progress."""
+    update: dict[str, object] = {"task_id": None}
+    if attempts is not None:
+        update["task_attempts"] = attempts
+    return record.model_copy(update=update)
+
+
+def state_without_new_version(record: ChangeRecord) -> JobState:
+    """Return the state of a job whose change has failed and whose old version did not run."""
+    if record.action in STOPPING or record.was is JobState.STOPPED:
+        return JobState.STOPPED
+    return JobState.FAILED
+
 
 _TASK_ATTEMPTS = 3
 _COPYING = {JobAction.SAVEPOINT, JobAction.STOP, JobAction.DELETE}
@@ -310,3 +497,107 @@ def _describe_missing(tx: Tx, change: JobChange) -> Failure:
 def _runs_afterwards(record: ChangeRecord) -> bool:
     """Return whether the job is to run when the change has ended."""
     return record.action is not JobAction.SAVEPOINT or record.was is JobState.RUNNING
+
+
+_CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
+
+
+class UndoSteps(StepEffects):
+    """The transactions of the steps after a failure."""
+
+    def has_new_ended(self, tx: Tx, change: JobChange) -> bool:
+        """Return whether the queries of the new version have ended."""
+        return have_ended(tx, change.record.new_query_ids)
+
+    def start_old(self, tx: Tx, change: JobChange) -> StepResult:
+        """Let the old version continue, if it ran before."""
+        record = change.record
+        queries = lock_sessions_of(tx, record.new_query_ids)
+        record = record.model_copy(update={"written": list_written(queries, record.base_batches)})
+        run = _choose_run(tx, record)
+        failure: Failure | None = None
+        if record.was is JobState.RUNNING and record.action not in STOPPING:
+            version = get_version(tx, record.old_version_id)
+            assert run is not None
+            try:
+                session_id = self.open_session(tx, change, version)
+                if session_id is None:
+                    return StepResult.WAITS
+                self._start_version(tx, change, version, run, session_id)
+                target = JobState.RUNNING
+            except HeadraceError as error:
+                failure, target = Failure.of(error), JobState.FAILED
+        else:
+            target = state_without_new_version(record)
+        self.move_job(
+            tx,
+            change,
+            target,
+            failure=failure or change.failure,
+            deployed=jobs.Deployed(record.old_version_id, run),
+        )
+        self._set_outcomes(tx, record, run)
+        return self.go_on(tx, change, ChangeStep.FAILED, record)
+
+    def leave_failed(self, tx: Tx, change: JobChange, failure: Failure) -> StepResult:
+        """End a change that cannot return to the old version, and leave its job failed."""
+        record = change.record
+        deployed = jobs.Deployed(record.old_version_id, _choose_run(tx, record))
+        self.move_job(tx, change, JobState.FAILED, failure=failure, deployed=deployed)
+        return self.go_on(tx, change, ChangeStep.FAILED, record)
+
+    def _set_outcomes(self, tx: Tx, record: ChangeRecord, run: str | None) -> None:
+        if record.new_version_id is not None and record.new_version_id != record.old_version_id:
+            # The sinks of another lineage may have batches of the run that has failed.
+            has_begun = record.is_other_lineage and bool(record.new_query_ids)
+            jobs.set_outcome(
+                tx,
+                record.new_version_id,
+                outcome="failed",
+                last_run=record.new_run if has_begun else None,
+                from_state=record.restore_id if has_begun else None,
+            )
+        if record.old_version_id is not None:
+            jobs.set_outcome(
+                tx, record.old_version_id, outcome="deployed", last_run=run, from_state=None
+            )
+
+    def _start_version(
+        self, tx: Tx, change: JobChange, version: JobVersion, run: str, session_id: str
+    ) -> None:
+        """Start the old version again. Raise as `start_queries` does."""
+        job, record = get_job(tx, change), change.record
+        # Batches of a run that does not continue the old one say nothing about its checkpoint.
+        newer = record.new_query_ids if run == record.new_run else []
+        ended = lock_sessions_of(tx, [*record.old_query_ids, *newer])
+        directories = {query.name: query.directory for query in version.spec.queries}
+        last = {
+            directories[query.name]: query.last_batch
+            for query in ended
+            if query.name in directories and query.last_batch is not None
+        }
+        start_queries(
+            tx,
+            version,
+            job,
+            run=run,
+            session_id=session_id,
+            last_batches=last,
+            actor=self.actor,
+        )
+
+
+def _choose_run(tx: Tx, record: ChangeRecord) -> str | None:
+    """Return the run in which the old version continues, or can be started later.
+
+    It is the new run if that was started and continues the state of the old one: sinks would skip
+    the next batches of the old run. The new run may have committed batches that its driver, if it
+    is lost, has not reported.
+    """
+    if not record.new_query_ids or record.decision in _CLEAN or record.is_other_lineage:
+        return record.old_run
+    new = get_version(tx, record.new_version_id)
+    old = get_version(tx, record.old_version_id)
+    if new.version == old.version or judge_versions(new.spec, old.spec).is_compatible:
+        return record.new_run
+    return record.old_run

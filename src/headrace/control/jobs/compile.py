@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from headrace.control.file_names import to_file_name
+from headrace.control.places import to_file_name
 from headrace.control.streams.checks import (
     check_create_sink,
     check_create_stream,
@@ -19,6 +19,7 @@ from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.relations import order_relations
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
 from headrace.errors import InvalidStatement, Position
+from headrace.files.places import to_hadoop_form
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -31,7 +32,6 @@ from headrace.model.job import JobMetadata, JobRows
 from headrace.model.session import SessionSpec
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import QuerySpec
-from headrace.storage.places import to_hadoop_form
 
 _STATIC_SQL = (
     "spark.sql.extensions",

@@ -12,7 +12,7 @@ from headrace.deploy.compatibility import (
     list_ineffective_keys,
 )
 from headrace.deploy.decision import JobFacts, decide
-from headrace.deploy.flink_ddl import explain_flink_ddl
+from headrace.deploy.flink import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
 from headrace.errors import Position
 from headrace.grammar.clauses import Options, override_options
@@ -270,12 +270,11 @@ def _summarize_sink(query: JobQuery) -> SinkSummary:
     assert isinstance(command, SaveStream)
     options = {key.lower(): value for key, value in _list_options(query, command)}
     provider = find_sink(query.spec.sink)
-    table = options.get("dbtable") or options.get("path") if not command.to_table else None
+    given = (options[key] for key in provider.place_options if options.get(key))
     return SinkSummary(
         provider=provider.name,
         path=query.spec.path if not query.needs_path else None,
-        table=".".join(command.target) if command.to_table else table,
-        topic=options.get("topic"),
+        table=".".join(command.target) if command.to_table else next(given, None),
         output_mode=(command.output_mode or provider.modes[0]),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.config.settings import Settings
 from headrace.control.conf import check_conf, check_session_conf
 from headrace.control.jobs.compile import (
     check_definition,
@@ -12,12 +13,11 @@ from headrace.control.jobs.compile import (
     compile_queries,
     find_key_of_clause,
 )
-from headrace.control.jobs.requests import PlanRequest
 from headrace.deploy.definitions import Definitions, NeededDefinitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
 from headrace.deploy.load import LoadedManifest, load_manifests
 from headrace.deploy.manifest_validation import find_wrong_property
-from headrace.deploy.problems import ManifestProblem
+from headrace.deploy.problems import ManifestProblem, SourceText
 from headrace.deploy.query_places import list_part_places
 from headrace.deploy.script_statements import read_statements
 from headrace.errors import HeadraceError, InvalidManifests
@@ -30,8 +30,25 @@ from headrace.model.deployment import (
     VersionSpec,
 )
 from headrace.model.job import OnQueryChange
-from headrace.printable import describe_count
-from headrace.settings import Settings
+from headrace.text.printable import describe_count
+
+__all__ = ["PlanRequest", "SourceText"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """The files of a deployment, and where it deploys to."""
+
+    manifests: list[SourceText]
+    template: SourceText | None = None
+    definitions: list[SourceText] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    """Values of `${NAME}`."""
+    profile: str = "default"
+    state_location: str | None = None
+    py_files: list[str] = field(default_factory=list)
+    prune: bool = False
+
 
 _MAX_BYTES = 4 * 1024 * 1024
 """Size of all files of a deployment together."""

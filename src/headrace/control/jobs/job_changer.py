@@ -12,15 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.change_steps import ChangeSteps
-from headrace.control.jobs.step_effects import StepResult
-from headrace.control.jobs.undo_steps import UndoSteps
+from headrace.control.jobs.change_steps import ChangeSteps, StepResult, UndoSteps
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.model.deployment import JobChange, OperationLease
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import CHANGE, ChangeStep
-from headrace.store import job_changes, operations
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes
 
 KIND = "job_change"
 """Kind of the operations that change jobs."""

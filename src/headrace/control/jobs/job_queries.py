@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from headrace.config.sections import JobSettings
 from headrace.control.jobs.places import JobPlaces, identity_of
 from headrace.model.deployment import Job, JobQuery, JobVersion, WrittenOutput
 from headrace.model.failure import Failure
@@ -12,9 +13,9 @@ from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
 from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.stream_query import EndReason, NewStreamQuery, QuerySpec, StreamQuery, Wanted
-from headrace.settings_sections import JobSettings
-from headrace.store import sessions, stream_queries, stream_transitions
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_queries, stream_transitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

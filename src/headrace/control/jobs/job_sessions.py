@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.config.settings import Settings
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session
-from headrace.durations import seconds_of
 from headrace.errors import SessionConflict
 from headrace.model.deployment import Job, JobSession, JobVersion
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind, SessionSpec
-from headrace.settings import Settings
-from headrace.store import sessions, statements, stream_queries
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries
+from headrace.text.durations import seconds_of
 
 _OWN_HINT = "Close that session, or give the job another `session`."
-_ACCEPTING = SESSION.live - {SessionState.CLOSING}
 _TASKS_AT_ONCE = 4
 """Parallelism of the session of jobs: a long copy does not delay the other tasks."""
 
@@ -67,7 +68,7 @@ def open_session(tx: Tx, settings: Settings, owner: str, wanted: JobSession) -> 
         return None
     sessions.lock(tx, present.id)
     locked = sessions.get(tx, present.id)
-    if locked is None or locked.state not in _ACCEPTING:
+    if locked is None or locked.state not in SESSION.accepting:
         # Another node has closed the session meanwhile.
         return None
     if locked.spec == wanted.spec:

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.decisions import Checks, decide_job
-from headrace.control.jobs.drafts import JobDraft, raise_errors, read_drafts
+from headrace.control.jobs.drafts import JobDraft, PlanRequest, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import find_conflict, find_session, open_check_session
-from headrace.control.jobs.manifest_files import Comparison, add_text, compare_versions
 from headrace.control.jobs.places import (
+    Comparison,
     JobPlaces,
+    add_text,
+    compare_versions,
     default_location,
     identity_of,
     normalize_location,
 )
-from headrace.control.jobs.requests import PlanRequest
 from headrace.control.jobs.tasks import read_end, submit_task
 from headrace.control.places import SessionPlaces
 from headrace.errors import LeaseLost
@@ -41,8 +42,10 @@ from headrace.model.deployment import (
 from headrace.model.job import JobDecision
 from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
 from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
-from headrace.store import job_changes, jobs, operations, savepoints, stream_queries
+from headrace.store import operations
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.streams import stream_queries
 
 KIND = "plan"
 """Kind of the operations that plan deployments."""
@@ -383,3 +386,20 @@ def _job_to_check(planned: PlannedJob, deployed: _Deployed) -> JobToCheck:
         checkpoint=checkpoint,
         savepoints=places,
     )
+
+
+class PlanExpiry:
+    """Ends old plans. Several nodes may do so at the same time."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._actor = context.node_id
+        self._seconds = context.settings.jobs.plan_retention.total_seconds()
+
+    def run(self) -> None:
+        """Expire the plans whose time is over."""
+        with self._database.read() as tx:
+            if not job_changes.has_old_plan(tx, self._seconds):
+                return
+        with self._database.write("jobs.expire_plans") as tx:
+            job_changes.expire_plans(tx, self._seconds, actor=self._actor)

@@ -9,8 +9,9 @@ from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
+from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.jobs.requests import PlanRequest
+from headrace.control.policy import Action, Shared, may, require
 from headrace.errors import DeploymentNotFound, JobNotFound
 from headrace.model.deployment import (
     Deployment,
@@ -22,8 +23,9 @@ from headrace.model.deployment import (
 )
 from headrace.model.lifecycle import DeploymentState
 from headrace.model.stream_query import StreamQuery
-from headrace.store import job_changes, jobs, savepoints, stream_queries
 from headrace.store.database import Tx
+from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.streams import stream_queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +59,18 @@ class Jobs:
         """Plan a deployment. Return it while it is checked, or with its plan.
 
         Raises:
+            NotPermitted: The caller has no role that lets it deploy jobs.
             InvalidManifests: With every error that the files alone show.
             InvalidSetting: The profile does not exist.
         """
+        require(caller, Action.CREATE, Shared.JOBS)
         return self.get_deployment(caller, self._planner.begin(caller.owner, request))
 
     def apply(self, caller: Caller, deployment_id: str) -> DeploymentStatus:
         """Apply a plan. Raise as `apply_plan` does, and DeploymentNotFound."""
         with self._database.write("jobs.apply") as tx:
             deployment = job_changes.lock_deployment(tx, deployment_id)
-            if deployment is None or deployment.owner != caller.owner:
+            if deployment is None or not may(caller, Action.CHANGE, deployment):
                 raise _deployment_not_found(deployment_id)
             apply_plan(tx, self._settings, deployment)
             return _read_deployment(tx, deployment_id)
@@ -75,7 +79,7 @@ class Jobs:
         """Return a deployment of the caller. Raise DeploymentNotFound."""
         with self._database.read() as tx:
             deployment = job_changes.get_deployment(tx, deployment_id)
-            if deployment is None or deployment.owner != caller.owner:
+            if deployment is None or not may(caller, Action.READ, deployment):
                 raise _deployment_not_found(deployment_id)
             return _read_deployment(tx, deployment_id)
 
@@ -162,7 +166,7 @@ class Jobs:
         takes_savepoint: bool = True,
     ) -> DeploymentStatus:
         with self._database.write("jobs.act") as tx:
-            job = jobs.lock(tx, _find(tx, caller, name).id)
+            job = jobs.lock(tx, _find(tx, caller, name, Action.CHANGE).id)
             assert job is not None
             if job.change_id is not None:
                 raise describe_busy(tx, job)
@@ -179,9 +183,9 @@ class Jobs:
             return _read_deployment(tx, deployment_id)
 
 
-def _find(tx: Tx, caller: Caller, name: str) -> Job:
+def _find(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> Job:
     job = jobs.find(tx, caller.owner, name)
-    if job is None:
+    if job is None or not may(caller, action, job):
         raise JobNotFound(f"There is no job {name[:100]!r}.")
     return job
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from headrace.config.profiles import Profile
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
 
 Handle = dict[str, Any]
 """JSON object in the store by which a launcher identifies a driver. The key `backend` names the

@@ -7,16 +7,21 @@ This module has the clients of Spark's standalone master and of YARN. The client
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
 from headrace.errors import BackendUnreachable, LaunchFailed
-from headrace.time_text import describe_duration
+from headrace.text.times import describe_duration
 
 if TYPE_CHECKING:
     import urllib3
+
 
 _CALL_SECONDS = 5.0
 _STOP_SECONDS = 60.0
@@ -168,3 +173,65 @@ def _yarn_application(app: dict[str, str]) -> Application:
         message=f"{outcome}: {diagnostics}" if diagnostics else outcome,
         log=app.get("amContainerLogs"),
     )
+
+
+_KUBERNETES_SECONDS = 60.0
+_PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
+# Printed by org.apache.spark.deploy.k8s.submit.K8SSparkSubmitOperation.
+_NOT_FOUND = "Application not found."
+_ENDED_PHASES = {"Succeeded", "Failed"}
+
+
+class Kubernetes:
+    """The driver pods in one namespace of a cluster. Implements `ClusterManager`."""
+
+    def __init__(
+        self, spark_submit: Path, master: str, namespace: str, environment: Mapping[str, str]
+    ) -> None:
+        self._spark_submit = spark_submit
+        self._master = master
+        self._namespace = namespace
+        self._environment = environment
+
+    def find(self, name: str) -> Application | None:
+        pod = f"{self._namespace}:{pod_name(name)}"
+        output = self._run("--status", pod)
+        phase = _PHASE.search(output)
+        if phase is None:
+            if _NOT_FOUND in output:
+                return None
+            raise BackendUnreachable(
+                f"{self._master} did not report the state of the pod {pod}:"
+                f" {output[-_MESSAGE_LENGTH:]}"
+            )
+        return Application(id=pod, alive=phase[1] not in _ENDED_PHASES, message=phase[1])
+
+    def kill(self, application: Application) -> None:
+        self._run("--kill", application.id)
+
+    def _run(self, option: str, pod: str) -> str:
+        """Run spark-submit for a pod, given as `namespace:name`, and return its output."""
+        command = [str(self._spark_submit), "--master", self._master, option, pod]
+        try:
+            process = subprocess.run(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_KUBERNETES_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BackendUnreachable(f"{self._master} does not answer: {error}") from error
+        return process.stdout.decode(errors="replace")
+
+
+def pod_name(name: str) -> str:
+    """Return the name of the driver pod of a launch. Kubernetes does not allow underscores."""
+    return name.replace("_", "-")
+
+
+def pod_namespace(conf: Mapping[str, str]) -> str:
+    """Return the namespace in which the pods of a profile run."""
+    return conf.get("spark.kubernetes.namespace", "default")

@@ -6,6 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+from headrace.config.extras import require_extra
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.host.child_environment import child_environment
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import JavaHome, find_java
@@ -16,19 +19,15 @@ from headrace.control.launchers.base import (
     Handle,
     LaunchRequest,
 )
-from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.process_group import (
     HOST_RESTARTED,
     ChildGroups,
     ProcessGroup,
     describe_exit,
 )
-from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import LaunchFailed
-from headrace.extras import require_extra
-from headrace.home import HomeLayout
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
 
 _POLL_SECONDS = 0.01
 _LATER_OPTIMIZATION = (

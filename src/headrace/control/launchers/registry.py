@@ -11,6 +11,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
+from headrace.config.extras import install_command
+from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers.base import (
     DriverExit,
@@ -22,11 +25,8 @@ from headrace.control.launchers.base import (
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
-from headrace.extras import install_command
+from headrace.files.places import local_path
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
-from headrace.settings import Settings
-from headrace.storage.places import local_path
 
 
 class LauncherRegistry:

@@ -7,13 +7,19 @@ driver. The page docs/guides/backends.md lists the files that each mode sends to
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.config.extras import install_command
+from headrace.config.home import HomeLayout
+from headrace.config.profiles import Profile
 from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import find_java
-from headrace.control.launchers import process_group, spark_submit_command
+from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
     DriverExit,
     DriverStatus,
@@ -21,31 +27,132 @@ from headrace.control.launchers.base import (
     LaunchRequest,
     launch_name,
 )
-from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.cluster_managers import (
     ClusterManager,
+    Kubernetes,
     Standalone,
     Yarn,
+    pod_name,
+    pod_namespace,
     stop_application,
 )
-from headrace.control.launchers.driver_package import build_driver_package
-from headrace.control.launchers.handoff_deletion import HandoffDeletion
-from headrace.control.launchers.kubernetes import Kubernetes, pod_namespace
 from headrace.control.launchers.process_group import (
     HOST_RESTARTED,
     ChildGroups,
     ProcessGroup,
     describe_exit,
 )
-from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.launchers.remote_artifacts import (
+    DriverPackage,
+    HandoffDeletion,
+    build_driver_package,
+)
 from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed
-from headrace.home import HomeLayout
+from headrace.files import locations
+from headrace.files.spark_files import find_last_exception, read_tail, write_properties
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.profiles import Profile
-from headrace.spark_log import find_last_exception, read_tail
-from headrace.spark_properties import write_properties
-from headrace.storage import handoff
+
+YARN = "yarn"
+
+
+def find_spark_home(profile: Profile) -> Path:
+    """Return the Spark whose spark-submit is used: SPARK_HOME of the profile, otherwise PySpark.
+
+    Raises LaunchFailed if there is neither.
+    """
+    if home := profile.env.get("SPARK_HOME"):
+        return Path(home)
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise LaunchFailed(
+            "The backend spark-submit needs Spark, but PySpark is not installed on this node and"
+            " the profile does not set SPARK_HOME.",
+            hint=f"{install_command('spark')}, or set SPARK_HOME in the env of the profile",
+        )
+    return Path(package.origin).parent
+
+
+def build_command(
+    request: LaunchRequest,
+    properties_file: Path,
+    driver_package: DriverPackage,
+    driver_arguments: list[str],
+) -> list[str]:
+    """Return the command that starts a driver.
+
+    In cluster mode the driver's host needs no Headrace: the command sends the package along.
+    """
+    profile = request.profile
+    package_options = []
+    if profile.deploy_mode == "cluster":
+        py_files = [str(driver_package.package)]
+        # The option replaces the property that holds the Python files of the session.
+        if session_files := request.bootstrap.conf.get("spark.submit.pyFiles"):
+            py_files.append(session_files)
+        package_options = ["--py-files", ",".join(py_files)]
+    return [
+        str(find_spark_home(profile) / "bin" / "spark-submit"),
+        *("--master", profile.master),
+        *("--deploy-mode", profile.deploy_mode),
+        *("--name", request.name),
+        "--load-spark-defaults",
+        *("--properties-file", str(properties_file)),
+        *package_options,
+        str(driver_package.entry),
+        *driver_arguments,
+    ]
+
+
+def build_conf(request: LaunchRequest) -> dict[str, str]:
+    """Return the Spark configuration of the bootstrap, with the keys that the launch needs.
+
+    The keys of YARN and Kubernetes override the configuration of the session.
+    """
+    profile = request.profile
+    python = profile.python or sys.executable
+    bootstrap_conf = {
+        key: value for key, value in request.bootstrap.conf.items() if key.startswith("spark.")
+    }
+    return {
+        "spark.pyspark.python": python,
+        "spark.pyspark.driver.python": python,
+        **bootstrap_conf,
+        **_yarn_conf(request, bootstrap_conf),
+        **_kubernetes_conf(request),
+    }
+
+
+def _yarn_conf(request: LaunchRequest, bootstrap_conf: Mapping[str, str]) -> dict[str, str]:
+    if request.profile.master != YARN:
+        return {}
+    tags = [tag for tag in (bootstrap_conf.get("spark.yarn.tags"), request.name) if tag]
+    conf = {"spark.yarn.tags": ",".join(tags)}
+    if request.profile.deploy_mode == "cluster":
+        python = request.profile.python or sys.executable
+        conf |= {
+            "spark.yarn.submit.waitAppCompletion": "false",
+            # A second attempt could not start: the first one has read and deleted the bootstrap.
+            "spark.yarn.maxAppAttempts": "1",
+            "spark.yarn.appMasterEnv.PYSPARK_PYTHON": python,
+        }
+    return conf
+
+
+def _kubernetes_conf(request: LaunchRequest) -> dict[str, str]:
+    if not request.profile.master.startswith("k8s://"):
+        return {}
+    if request.profile.deploy_mode == "client":
+        return {"spark.kubernetes.executor.label.headrace-launch": request.name}
+    return {
+        # A session cannot choose its namespace: `find` searches the namespace of the profile.
+        "spark.kubernetes.namespace": pod_namespace(request.profile.conf),
+        "spark.kubernetes.submission.waitAppCompletion": "false",
+        "spark.kubernetes.driver.pod.name": pod_name(request.name),
+        "spark.kubernetes.driver.label.headrace-launch": request.name,
+        "spark.kubernetes.executor.label.headrace-launch": request.name,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +194,7 @@ class SparkSubmitLauncher:
     def start(self, request: LaunchRequest) -> Handle:
         name, profile = request.name, request.profile
         properties_file = self._bootstraps.properties_path(name)
-        properties = spark_submit_command.build_conf(request)
+        properties = build_conf(request)
         if profile.deploy_mode == "client":
             properties = {**self._temporary.spark_conf(name), **properties}
         with self._lock:
@@ -98,7 +205,7 @@ class SparkSubmitLauncher:
             self._temporary.create(name)
             write_properties(properties_file, properties)
             driver_arguments = self._write_bootstrap(request)
-            command = spark_submit_command.build_command(
+            command = build_command(
                 request, properties_file, build_driver_package(self._folder), driver_arguments
             )
             group = self._children.start(
@@ -237,7 +344,7 @@ class SparkSubmitLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--handoff", handoff.write_handoff(self._results, request.name, content)]
+            return ["--handoff", locations.write_handoff(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
                 f"The bootstrap of the driver could not be written to the results location"
@@ -255,7 +362,7 @@ class SparkSubmitLauncher:
     def _remove_launch_files(self, name: str, deploy_mode: str) -> None:
         self._bootstraps.remove(name)
         if deploy_mode == "cluster":
-            self._handoffs.run(handoff.delete_handoffs, self._results, name)
+            self._handoffs.run(locations.delete_handoffs, self._results, name)
         self._temporary.remove(name)
 
     def _poll_process(self, handle: Handle) -> tuple[DriverStatus | None, DriverOnOtherHost | None]:
@@ -291,18 +398,18 @@ def _cluster_manager(handle: Handle) -> ClusterManager | None:
     master, url = handle["master"], handle["cluster_url"]
     if master.startswith("k8s://") and handle["deploy_mode"] == "cluster":
         profile = Profile(backend="spark-submit", master=master)
-        spark_submit = spark_submit_command.find_spark_home(profile) / "bin" / "spark-submit"
+        spark_submit = find_spark_home(profile) / "bin" / "spark-submit"
         return Kubernetes(spark_submit, master, handle["namespace"], _environment(profile))
     if url is None:
         return None
-    return Yarn(url) if master == spark_submit_command.YARN else Standalone(url)
+    return Yarn(url) if master == YARN else Standalone(url)
 
 
 def _environment(profile: Profile) -> dict[str, str]:
     return {
         **child_environment(profile.inherit_env),
         "JAVA_HOME": str(find_java().path),
-        "SPARK_HOME": str(spark_submit_command.find_spark_home(profile)),
+        "SPARK_HOME": str(find_spark_home(profile)),
         # On a cluster, executors on other hosts call the driver.
         **({"SPARK_LOCAL_IP": "127.0.0.1"} if profile.master.startswith("local") else {}),
         **profile.env,

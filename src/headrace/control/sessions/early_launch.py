@@ -14,16 +14,50 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
 from headrace.control.caller import ANONYMOUS
+from headrace.control.host.class_archive import ClassArchives
+from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Handle
+from headrace.control.launchers.local import LocalLauncher
 from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
-from headrace.control.sessions.local_parts import LocalParts
-from headrace.control.sessions.pool_session import new_pool_session
+from headrace.control.sessions.opening import new_pool_session
 from headrace.errors import HeadraceError
 from headrace.model.session import DriverLease, NewSession
-from headrace.profiles import Profile
-from headrace.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LocalParts:
+    """The archives of classes, the metastore and the launcher of one host."""
+
+    archives: ClassArchives
+    metastore: Metastore | None
+    """None: the catalog is in memory, or belongs to the user."""
+    launcher: LocalLauncher
+    working_directory: Path | None
+    """Folder in which drivers and spark-submit run; None: the working directory of the node."""
+
+    @classmethod
+    def create(cls, settings: Settings, *, embedded: bool) -> LocalParts:
+        """Return the parts for a home. Nothing is started or created."""
+        archives = ClassArchives(settings.class_archive_folder)
+        metastore = Metastore.of_settings(settings, archives)
+        folder = _working_directory(settings, embedded=embedded)
+        launcher = LocalLauncher(settings.layout, archives, folder)
+        return cls(archives, metastore, launcher, folder)
+
+
+def _working_directory(settings: Settings, *, embedded: bool) -> Path | None:
+    """Return the folder in which the drivers of this host run; None: that of the node.
+
+    Commands in any folder can start an embedded node. Relative paths in SQL must not depend on
+    which of them did, so the folder that contains the home is used: `./.headrace` is the default.
+    """
+    return settings.layout.path.parent if embedded else None
+
 
 _LOG = logging.getLogger("headrace.launch")
 _FIRST_EPOCH = 1

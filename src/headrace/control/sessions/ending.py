@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 
+from headrace.control.context import NodeContext
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.errors import Committing, SessionClosed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.statement import CancelReason
-from headrace.store import (
-    closing_sessions,
-    sessions,
-    statement_transitions,
-    statements,
-    stream_transitions,
-    waiting_statements,
-)
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
+from headrace.store.sessions import sessions, takeovers
+from headrace.store.statements import statement_queue, statement_transitions, statements
+from headrace.store.streams import stream_transitions
 
 
 def close_session(tx: Tx, session_id: str, *, actor: str, reason: str | None = None) -> None:
@@ -39,7 +36,7 @@ def close_session(tx: Tx, session_id: str, *, actor: str, reason: str | None = N
             statement_transitions.request_cancel(
                 tx, statement_id, actor=actor, reason=CancelReason.CLOSED
             )
-    if closing_sessions.has_driver(tx, session_id):
+    if takeovers.closing_has_driver(tx, session_id):
         cancel_queue(tx, session_id, actor=actor)
     else:
         finish_close(tx, session_id, actor=actor)
@@ -50,8 +47,8 @@ def cancel_queue(tx: Tx, session_id: str, *, actor: str) -> bool:
 
     Return whether the queue is empty now. If it is not, a periodic task continues at once.
     """
-    waiting_statements.cancel_chunk(tx, session_id, actor=actor, reason=CancelReason.CLOSED)
-    is_empty = not waiting_statements.exist(tx, session_id)
+    statement_queue.cancel_chunk(tx, session_id, actor=actor, reason=CancelReason.CLOSED)
+    is_empty = not statement_queue.exist(tx, session_id)
     if not is_empty:
         tx.wake(LAUNCH)
     return is_empty
@@ -65,10 +62,10 @@ def finish_close(tx: Tx, session_id: str, *, actor: str, epoch: int | None = Non
 
     Return whether the change was applied. It is not if the session has another state or epoch.
     """
-    if not closing_sessions.lock(tx, session_id, epoch=epoch):
+    if not takeovers.lock_closing(tx, session_id, epoch=epoch):
         return False
     if not cancel_queue(tx, session_id, actor=actor):
-        closing_sessions.release(tx, session_id)
+        takeovers.release_closing(tx, session_id)
         return True
     sessions.transition(tx, session_id, SessionState.DEAD, actor=actor)
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
@@ -103,3 +100,36 @@ def fail_session(
         )
         stream_transitions.end_all(tx, session_id, actor=actor, failure=failure)
     return applied
+
+
+_BATCH = 100
+_CHUNKS = 20
+"""Largest number of chunks in one round, so that the other periodic tasks also run."""
+
+
+class Closings:
+    """Ends closing sessions and their queues. Several nodes may do so at the same time."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._node_id = context.node_id
+
+    def run(self) -> None:
+        """Cancel the waiting statements of closing sessions, then end sessions without a driver."""
+        with self._database.read() as tx:
+            pending = takeovers.list_closing(tx, _BATCH)
+        chunks = 0
+        for session_id in pending:
+            with isolate_errors(f"the closing session {session_id} could not be ended"):
+                while chunks < _CHUNKS and not self._cancel_chunk(session_id):
+                    chunks += 1
+
+    def _cancel_chunk(self, session_id: str) -> bool:
+        """Cancel one chunk of a queue; return whether nothing remains to be cancelled."""
+        with self._database.write("session.cancel_queue") as tx:
+            if not takeovers.lock_closing(tx, session_id):
+                return True
+            is_empty = cancel_queue(tx, session_id, actor=self._node_id)
+            if is_empty and not takeovers.closing_has_driver(tx, session_id):
+                finish_close(tx, session_id, actor=self._node_id)
+            return is_empty

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 
-from headrace.control.backend_pace import BackendPace
-from headrace.control.backend_pools import BackendPools
+from headrace.config.profiles import Profile
+from headrace.control.backend_pools import BackendPace, BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host
@@ -34,10 +34,10 @@ from headrace.errors import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, Session
-from headrace.profiles import Profile
-from headrace.store import nodes, sessions, takeovers
+from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
+from headrace.store.sessions import sessions, takeovers
 
 _LOG = logging.getLogger("headrace.launch")
 _BATCH = 100

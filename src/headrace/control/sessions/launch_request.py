@@ -10,14 +10,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
 from headrace.control.conf import artifact_conf, list_conf_rules
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import LaunchRequest, launch_name
+from headrace.files.places import local_path
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease, FlightAccess, NewSession, Session
-from headrace.profiles import Profile
-from headrace.settings import Settings
-from headrace.storage.places import local_path
 
 _ICEBERG_CATALOGS = {
     "org.apache.iceberg.spark.SparkCatalog",

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.config.settings import Settings
+from headrace.control.caller import Caller
 from headrace.control.limits import check_sessions
-from headrace.control.sessions.pool_session import new_pool_session
-from headrace.durations import seconds_of
+from headrace.control.policy import Action, OwnedBy, may
 from headrace.errors import SessionNotFound
-from headrace.model.ids import looks_like_id
+from headrace.model.ids import looks_like_id, new_id
+from headrace.model.lifecycle import SESSION
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
-from headrace.settings import Settings
-from headrace.store import limits, pool_sessions, sessions, warm_sessions
 from headrace.store.database import Tx
-from headrace.store.limits import Counted
+from headrace.store.sessions import sessions, warm_sessions
+from headrace.store.statements import limits
+from headrace.store.statements.limits import Counted
+from headrace.text.durations import seconds_of
+
+
+def new_pool_session(settings: Settings, owner: str) -> NewSession:
+    """Return a pool session that is not in the store yet."""
+    return NewSession(
+        id=new_id("se"),
+        owner=owner,
+        idle_seconds=seconds_of(settings.sessions.pool_idle_timeout),
+        parallelism=settings.sessions.pool_parallelism,
+        pool=True,
+    )
+
 
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
 
-def resolve_session(tx: Tx, owner: str, name_or_id: str) -> str:
+def resolve_session(tx: Tx, caller: Caller, name_or_id: str, action: Action = Action.READ) -> str:
     """Return the id of a session, given by its id or, while it is live, by its name.
 
-    Raise SessionNotFound if the owner has no such session.
+    Raise SessionNotFound unless the caller may act on such a session.
     """
-    session_id: str | None = None
+    session_id, owner = None, None
     if looks_like_id(name_or_id):
-        session_id = name_or_id if sessions.is_owned(tx, owner, name_or_id) else None
+        session_id, owner = name_or_id, sessions.owner_of(tx, name_or_id)
     elif is_session_name(name_or_id):
-        session_id = sessions.id_of_name(tx, owner, name_or_id)
-    if session_id is None:
+        session_id, owner = sessions.id_of_name(tx, caller.owner, name_or_id), caller.owner
+    if session_id is None or not may(caller, action, OwnedBy(owner)):
         raise SessionNotFound(f"Session {name_or_id[:_SHOWN]!r} does not exist.")
     return session_id
 
@@ -40,6 +55,23 @@ def get_session(tx: Tx, session_id: str) -> Session:
     if session is None:
         raise SessionNotFound(f"Session {session_id!r} does not exist.")
     return session
+
+
+def find_usable_session(
+    tx: Tx, caller: Caller, name_or_id: str | None, catalog: str | None
+) -> str | None:
+    """Return the id of a session of the caller that accepts statements and has this catalog.
+
+    Return None if there is none.
+    """
+    if name_or_id is None:
+        return None
+    try:
+        session = get_session(tx, resolve_session(tx, caller, name_or_id))
+    except SessionNotFound:
+        return None
+    is_usable = session.state in SESSION.accepting and session.spec.catalog == catalog
+    return session.id if is_usable else None
 
 
 def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
@@ -68,11 +100,11 @@ def choose_pool_session(
     Raise TooManySessions if it must be created and a limit on live sessions is reached.
     """
     profile = SessionSpec().profile
-    found = pool_sessions.find_open(tx, owner, profile)
+    found = sessions.find_open_pool(tx, owner, profile)
     if found is None:
         # Two transactions must not both create one. The second finds that of the first.
         limits.lock(tx, Counted.SESSIONS)
-        found = pool_sessions.find_open(tx, owner, profile)
+        found = sessions.find_open_pool(tx, owner, profile)
     if found is not None:
         return found
     check_sessions(tx, settings, owner)

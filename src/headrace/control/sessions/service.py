@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 
 from headrace.control.caller import Caller
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions
+from headrace.control.policy import Action, Shared, require
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SessionState
+from headrace.model.request_fields import SessionFields
 from headrace.model.session import (
     NewSession,
     Session,
@@ -20,7 +23,7 @@ from headrace.model.session import (
     SessionSpec,
     is_session_name,
 )
-from headrace.store import sessions
+from headrace.store.sessions import sessions
 
 
 class Sessions:
@@ -39,15 +42,16 @@ class Sessions:
         name: str | None = None,
         kind: SessionKind = SessionKind.INTERACTIVE,
         parallelism: int = 1,
-        idle_seconds: float | None = None,
-        ttl_seconds: float | None = None,
+        fields: SessionFields | None = None,
     ) -> Session:
         """Store a session and return it. A node then starts its driver, unless a warm one fits.
 
         Args:
             like: Id or name of a session of the caller that gives its spec in place of `spec`.
+            fields: Further fields of the request; default: those of the settings.
 
         Raises:
+            NotPermitted: If the caller has no role that lets it open sessions.
             InvalidRequest: If the name has the form of an id, or a character that is not allowed;
                 or if both `like` and `spec` are given.
             SessionNotFound: If `like` names no session of the caller.
@@ -56,6 +60,7 @@ class Sessions:
             SessionNameExists: If a live session of the caller has the name.
             TooManySessions: If a limit on live sessions is reached.
         """
+        require(caller, Action.CREATE, Shared.SESSIONS)
         if like is not None:
             spec = self._copy_spec(caller, spec, like)
         self._settings.profile(spec.profile)
@@ -68,8 +73,7 @@ class Sessions:
             kind=kind,
             name=name,
             spec=spec,
-            idle_seconds=idle_seconds,
-            ttl_seconds=ttl_seconds,
+            **asdict(fields or SessionFields()),
             parallelism=parallelism,
         )
         with self._database.write("session.open") as tx:
@@ -87,7 +91,7 @@ class Sessions:
     def get(self, caller: Caller, name_or_id: str) -> Session:
         """Return a session of the caller. Raise SessionNotFound if there is none."""
         with self._database.read() as tx:
-            return get_session(tx, resolve_session(tx, caller.owner, name_or_id))
+            return get_session(tx, resolve_session(tx, caller, name_or_id))
 
     def page(
         self,
@@ -116,7 +120,7 @@ class Sessions:
         answer was lost. Raise SessionNotFound if the caller has no such session.
         """
         with self._database.write("session.close") as tx:
-            session_id = resolve_session(tx, caller.owner, name_or_id)
+            session_id = resolve_session(tx, caller, name_or_id, Action.CHANGE)
             close_session(tx, session_id, actor=caller.owner)
             return get_session(tx, session_id)
 

@@ -14,8 +14,7 @@ import logging
 import time
 from functools import partial
 
-from headrace.control.backend_pace import BackendPace
-from headrace.control.backend_pools import BackendPools
+from headrace.control.backend_pools import BackendPace, BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle
@@ -24,7 +23,7 @@ from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.takeover import Takeovers
 from headrace.errors import BackendUnreachable, DriverOnOtherHost
 from headrace.model.session import DriverLease, Session
-from headrace.store import takeovers
+from headrace.store.sessions import takeovers
 
 _LOG = logging.getLogger("headrace.launch")
 _BATCH = 100

@@ -19,8 +19,8 @@ from headrace.control.sessions.ending import close_session
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, Session, SessionSpec
-from headrace.store import sessions, warm_sessions
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions, warm_sessions
 
 _LOG = logging.getLogger("headrace.warm")
 _PAUSE_SECONDS = 60.0

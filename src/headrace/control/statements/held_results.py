@@ -20,8 +20,10 @@ from headrace.results.flight_tickets import ResultTicket, make_token
 from headrace.results.held_rows import FetchedRows, HeldRows
 from headrace.results.read_limits import BufferLimit
 from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Rows, build_gone
-from headrace.store import nodes, results, sessions
+from headrace.store import nodes
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.statements import results
 
 _FORWARD_SECONDS = 5.0
 """How long a node that does not respond is asked for rows."""

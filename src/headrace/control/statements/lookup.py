@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from headrace.control.caller import Caller
+from headrace.control.policy import Action, may
 from headrace.errors import StatementNotFound
 from headrace.model.ids import looks_like_id
 from headrace.model.statement import Statement
-from headrace.store import statements
 from headrace.store.database import Tx
+from headrace.store.statements import statements
 
 _SHOWN = 200
 """Largest number of characters of an id in a message."""
@@ -21,14 +23,21 @@ def get_statement(tx: Tx, statement_id: str) -> Statement:
     return statement
 
 
-def get_owned_statement(tx: Tx, owner: str, statement_id: str) -> Statement:
-    """Return a statement of this owner. Raise StatementNotFound for any other statement."""
-    return check_owner(get_statement(tx, statement_id), owner, statement_id)
+def get_permitted(
+    tx: Tx, caller: Caller, statement_id: str, action: Action = Action.READ
+) -> Statement:
+    """Return a statement on which the caller may act. Raise StatementNotFound for any other."""
+    return check_permitted(caller, get_statement(tx, statement_id), statement_id, action)
 
 
-def check_owner(statement: Statement | None, owner: str, statement_id: str) -> Statement:
-    """Return the statement with this id. Raise StatementNotFound unless it is of this owner."""
-    if statement is None or statement.owner != owner:
+def check_permitted(
+    caller: Caller, statement: Statement | None, statement_id: str, action: Action = Action.READ
+) -> Statement:
+    """Return the statement with this id.
+
+    Raise StatementNotFound if there is none, or if the caller may not act on it.
+    """
+    if statement is None or not may(caller, action, statement):
         raise _not_found(statement_id)
     return statement
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.sessions.ending import finish_close
 from headrace.control.statements.cancel import request_cancel
-from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.streams import commands as stream_commands
 from headrace.control.views import commands as view_commands
 from headrace.errors import HeadraceError, StoreUnavailable
-from headrace.grammar.cancel_statement import CancelStatement
 from headrace.grammar.materialized_views import (
     MaterializedViewStatement,
     ShowMaterializedViews,
 )
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import CancelStatement, parse
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.results.node_result import make_text_result
-from headrace.store import sessions, statement_transitions
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.statements import statement_transitions
 
 
 class NodeStatements:
@@ -37,11 +37,14 @@ class NodeStatements:
         self._node_id = context.node_id
         self._retention_seconds = context.retention_seconds
 
-    def execute(self, tx: Tx, statement: Statement) -> None:
-        """Execute a statement and end it, together with a session that exists only for it."""
+    def execute(self, tx: Tx, caller: Caller, statement: Statement) -> None:
+        """Execute a statement of the caller and end it.
+
+        A session that exists only for the statement ends too.
+        """
         result, failure = None, None
         try:
-            result = self._execute_command(tx, statement)
+            result = self._execute_command(tx, caller, statement)
         except StoreUnavailable:
             raise
         except HeadraceError as error:
@@ -60,18 +63,16 @@ class NodeStatements:
             sessions.transition(tx, session.id, SessionState.CLOSING, actor=self._node_id)
             finish_close(tx, session.id, actor=self._node_id)
 
-    def _execute_command(self, tx: Tx, statement: Statement) -> ResultReport:
+    def _execute_command(self, tx: Tx, caller: Caller, statement: Statement) -> ResultReport:
         command = parse(statement.spec.text).command
         if isinstance(command, CancelStatement):
-            return _cancel_statement(tx, statement.owner, command)
+            return _cancel_statement(tx, caller, command)
         if isinstance(command, MaterializedViewStatement | ShowMaterializedViews):
-            return view_commands.execute(tx, statement.owner, command)
+            return view_commands.execute(tx, caller, command)
         assert command is not None
-        return stream_commands.execute(tx, self._settings, statement.owner, command)
+        return stream_commands.execute(tx, self._settings, caller, command)
 
 
-def _cancel_statement(tx: Tx, owner: str, command: CancelStatement) -> ResultReport:
-    target = get_owned_statement(tx, owner, command.statement_id)
-    request_cancel(tx, target, actor=owner)
-    state = get_statement(tx, target.id).state
-    return make_text_result(["statement", "state"], [[target.id, state]])
+def _cancel_statement(tx: Tx, caller: Caller, command: CancelStatement) -> ResultReport:
+    target = request_cancel(tx, caller, command.statement_id)
+    return make_text_result(["statement", "state"], [[target.id, target.state]])

@@ -2,61 +2,130 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
-from headrace.control.caller import Caller, Role
+from headrace.control.caller import Caller
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting, running_limit
+from headrace.control.long_polls import LongPolls, Rereads
+from headrace.control.policy import Action, Shared, may, require, visible_owner
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
+    find_usable_session,
     resolve_session,
 )
 from headrace.control.statements.cancel import request_cancel
-from headrace.control.statements.checks import check_parameters, check_result_location
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
-from headrace.control.statements.lookup import check_owner, get_owned_statement, get_statement
+from headrace.control.statements.lookup import check_permitted, get_permitted, get_statement
 from headrace.control.statements.node_statements import NodeStatements
-from headrace.control.statements.session_locks import lock_sessions
-from headrace.control.statements.waiting import WaitReasons
+from headrace.control.statements.waiting import WaitReasons, can_wait
 from headrace.control.streams import submission
+from headrace.control.streams.actions import find_query
 from headrace.control.views import submission as view_submission
-from headrace.durations import seconds_of
+from headrace.control.views.lookup import find_refresh_query, find_view
+from headrace.control.wake_ups import WakeUps
 from headrace.errors import (
     IdempotencyConflict,
     InvalidRequest,
+    MaterializedViewNotFound,
     NoResult,
+    ResultLocationDenied,
     ResultNotReady,
     SessionEnded,
+    SessionNotFound,
+    StreamNotFound,
 )
-from headrace.grammar.parse import ParsedStatement, parse
-from headrace.grammar.stream_statements import SaveStream
+from headrace.files.places import check_has_no_password, is_below
+from headrace.grammar.materialized_views import MaterializedViewStatement, ViewAction
+from headrace.grammar.parse import Command, ParsedStatement, parse
+from headrace.grammar.stream_statements import QueryStatement, SaveStream
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
+    MAX_PARAMETERS,
     REFRESH_VIEW,
     NewStatement,
+    Parameter,
     Statement,
     StatementSpec,
     StatementView,
+    WaitingFor,
 )
-from headrace.results.reader import Rows, open_rows
-from headrace.store import (
-    idempotency,
-    results,
-    session_names,
-    sessions,
-    statements,
-)
+from headrace.model.stream_query import StreamQuery
+from headrace.results.reader import RowRange, Rows, find_next_offset, open_rows
 from headrace.store.database import Tx
-from headrace.store.paging import Page
-from headrace.store.remote_wake_ups import SEVERAL
+from headrace.store.notifications import SEVERAL
+from headrace.store.records import Page
+from headrace.store.sessions import sessions
+from headrace.store.statements import idempotency, results, statements
+from headrace.text.durations import seconds_of
+
+
+def lock_sessions(tx: Tx, caller: Caller, command: Command | None, session_id: str) -> None:
+    """Lock the session of a statement that acts on a query, together with the session of the query.
+
+    The insertion of the statement locks the first one, and the action the other one. Statements in
+    the sessions of each other's queries would otherwise wait for each other.
+    """
+    query = _find_affected(tx, caller, command)
+    if query is not None:
+        sessions.lock_all(tx, {session_id, query.session_id})
+
+
+def _find_affected(tx: Tx, caller: Caller, command: Command | None) -> StreamQuery | None:
+    """Return the query that a statement of the caller changes, or None."""
+    try:
+        if isinstance(command, QueryStatement) and command.action is not None:
+            return find_query(tx, caller, ".".join(command.query))
+        if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.DROP:
+            return find_refresh_query(tx, find_view(tx, caller, command.name))
+    except (StreamNotFound, MaterializedViewNotFound):
+        return None
+    return None
+
+
+def check_result_location(location: str | None, allowed: list[str]) -> None:
+    """Raise ResultLocationDenied unless the location is one of the allowed ones, or below one.
+
+    Nodes read and delete the files at a result's location, with their own rights. Links are
+    resolved: a link below an allowed location must not lead to another place.
+
+    Raises InvalidLocation if the location contains a password.
+    """
+    if location is None:
+        return
+    check_has_no_password(location)
+    has_dots = not {".", ".."}.isdisjoint(location.split("/"))
+    if has_dots or not any(is_below(location, parent) for parent in allowed):
+        raise ResultLocationDenied(
+            f"result_location {location!r} is not below a location that the setting"
+            f" results.allowed lists ({', '.join(allowed) or 'none'})."
+        )
+
+
+def check_parameters(parameters: list[Parameter]) -> None:
+    """Raise InvalidRequest unless the parameters can be bound, in time linear in their number."""
+    if len(parameters) > MAX_PARAMETERS:
+        raise InvalidRequest(
+            f"The statement has {len(parameters)} parameters. At most {MAX_PARAMETERS} are allowed."
+        )
+    names = [parameter.name for parameter in parameters]
+    if any(name is None for name in names) and any(name is not None for name in names):
+        raise InvalidRequest("Parameters must be all named or all positional.")
+    counts = Counter(name for name in names if name is not None)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise InvalidRequest(f"Parameters are given twice: {', '.join(repeated)}.")
+
 
 _SLOW = timedelta(minutes=1)
 """Time from which on a statement is slow, unless the caller names another."""
@@ -74,6 +143,19 @@ class RepeatableRequest:
 
     key: str
     body_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """A range of the rows of a result."""
+
+    rows: Rows
+    selection: RowRange
+
+    @property
+    def next_offset(self) -> int | None:
+        """Position at which the next page begins; None: this page is the last one."""
+        return find_next_offset(self.rows, self.selection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +188,16 @@ class Statements:
         node_statements: NodeStatements,
         held_results: HeldResultReader,
         claim_for_poll: ClaimForPoll,
+        long_polls: LongPolls,
     ) -> None:
         self._database = context.database
         self._settings = context.settings
         self._node_statements = node_statements
         self._held_results = held_results
         self._claim_for_poll = claim_for_poll
-        self.wait_reasons = WaitReasons(context.database, running_limit(context.settings))
+        self._long_polls = long_polls
+        self._wake_ups = WakeUps(context.database)
+        self._wait_reasons = WaitReasons(context.database, running_limit(context.settings))
 
     def submit(
         self,
@@ -141,6 +226,7 @@ class Statements:
             awaited: Whether this process waits for the end of the statement.
 
         Raises:
+            NotPermitted: The caller has no role that lets it run statements.
             InvalidRequest: Or a subclass, before anything is stored.
             SettingDenied: For a key in `conf` that is reserved for the operator.
             DefinitionExists: If a stream or sink with the name of the new one exists.
@@ -154,6 +240,7 @@ class Statements:
             TooManySessions: If the statement needs a new session and a limit is reached.
             IdempotencyConflict: If the key was used for a different request.
         """
+        require(caller, Action.CREATE, Shared.STATEMENTS)
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
         check_conf(spec.conf, self._settings.conf_policy)
         check_parameters(spec.parameters)
@@ -162,7 +249,7 @@ class Statements:
         view_submission.check_statement(spec.text, parsed.command)
         own_driver = spec.kind is SessionKind.BATCH
         if parsed.command is not None:
-            spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
+            spec = replace(spec, kind=SessionKind(parsed.kind))
         request = _Submit(
             caller=caller,
             spec=spec,
@@ -197,7 +284,7 @@ class Statements:
         session_id, is_chosen_pool = self._choose_session(tx, request)
         if not is_local:
             check_waiting(tx, self._settings, owner)
-        lock_sessions(tx, owner, parsed.command, session_id)
+        lock_sessions(tx, request.caller, parsed.command, session_id)
         new = NewStatement(
             id=request.statement_id or new_id("st"),
             session_id=session_id,
@@ -217,11 +304,11 @@ class Statements:
             raise
         origin = None
         if request.session is not None and isinstance(parsed.command, SaveStream):
-            origin = resolve_session(tx, owner, request.session)
+            origin = resolve_session(tx, request.caller, request.session)
         submission.prepare(tx, self._settings, statement, parsed.command, origin=origin)
-        view_submission.prepare(tx, self._settings, statement, parsed.command)
+        view_submission.prepare(tx, request.caller, self._settings, statement, parsed.command)
         if is_local:
-            self._node_statements.execute(tx, statement)
+            self._node_statements.execute(tx, request.caller, statement)
             statement = get_statement(tx, statement.id)
         if repeatable is not None:
             idempotency.remember(tx, owner, repeatable.key, repeatable.body_hash, statement.id)
@@ -231,7 +318,7 @@ class Statements:
     def get(self, caller: Caller, statement_id: str) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
         with self._database.read() as tx:
-            return get_owned_statement(tx, caller.owner, statement_id)
+            return get_permitted(tx, caller, statement_id)
 
     def get_with_rows(
         self, caller: Caller, statement_id: str, *, max_bytes: int
@@ -244,15 +331,63 @@ class Statements:
         with self._database.read() as tx:
             record = statements.get_with_rows(tx, statement_id, max_bytes=max_bytes)
         statement, data = record or (None, None)
-        return check_owner(statement, caller.owner, statement_id), data
+        return check_permitted(caller, statement, statement_id), data
 
-    def get_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
-        """Return the statements of all owners with these ids that exist, by id."""
+    def submit_to_usable(
+        self, caller: Caller, spec: StatementSpec, *, session: str | None, catalog: str | None
+    ) -> Statement:
+        """Submit to a session that accepts statements and has this catalog, or to a new one.
+
+        Raise as `submit` does, without SessionNotFound and SessionEnded.
+
+        Args:
+            session: Id or name of the session to use, if it is usable.
+        """
         with self._database.read() as tx:
-            return statements.get_all(tx, statement_ids)
+            usable = find_usable_session(tx, caller, session, catalog)
+        try:
+            return self.submit(caller, spec, session=usable, catalog=catalog, reusable=True)
+        except (SessionNotFound, SessionEnded):
+            return self.submit(caller, spec, catalog=catalog, reusable=True)
 
-    def await_end(self, statement: Statement) -> None:
+    def submit_and_wait(
+        self,
+        caller: Caller,
+        spec: StatementSpec,
+        *,
+        seconds: float,
+        session: str | None = None,
+        catalog: str | None = None,
+        reusable: bool = False,
+    ) -> Statement:
+        """Submit as `submit` does, and wait as `wait` does. The calling thread waits."""
+        statement = self.submit(
+            caller, spec, session=session, catalog=catalog, reusable=reusable, awaited=True
+        )
+        return self.wait(caller, statement.id, seconds)
+
+    def wait(self, caller: Caller, statement_id: str, seconds: float) -> Statement:
+        """Wait until a statement has ended, at most `seconds`; return its latest state.
+
+        The calling thread waits. Raise StatementNotFound if the caller has no such statement.
+        """
+        latest = self.get(caller, statement_id)
+        if latest.state in STATEMENT.terminal:
+            return latest
+
+        def check() -> Statement | None:
+            nonlocal latest
+            latest = self.get(caller, statement_id)
+            return latest if latest.state in STATEMENT.terminal else None
+
+        self.await_end(caller, latest)
+        subscribe = partial(self._wake_ups.on_statement_end, statement_id)
+        self._long_polls.wait_in_thread(subscribe, check, seconds=seconds, rereads=Rereads.RARE)
+        return latest
+
+    def await_end(self, caller: Caller, statement: Statement) -> None:
         """Ask for wake-ups of other processes. Call this before the state is read again."""
+        check_permitted(caller, statement, statement.id)
         known = (self._database.process, SEVERAL)
         if not self._database.is_shared or statement.awaited_by in known:
             return
@@ -284,12 +419,12 @@ class Statements:
             InvalidRequest: `over` is given without a view, or is too short for it.
         """
         over_seconds = _over_seconds(view, over)
-        sees_all = view is not None and Role.ADMIN in caller.roles
+        owner = caller.owner if view is None else visible_owner(caller, Shared.STATEMENTS)
         with self._database.read() as tx:
-            session_id = None if session is None else resolve_session(tx, caller.owner, session)
+            session_id = None if session is None else resolve_session(tx, caller, session)
             return statements.page(
                 tx,
-                owner=None if sees_all else caller.owner,
+                owner=owner,
                 session=session_id,
                 states=states,
                 view=view,
@@ -299,28 +434,55 @@ class Statements:
                 limit=limit,
             )
 
-    def find_session_names(self, listed: Sequence[Statement]) -> dict[str, str]:
-        """Return the names of the sessions of statements, by id of the session."""
+    def find_session_names(self, caller: Caller, listed: Sequence[Statement]) -> dict[str, str]:
+        """Return the names of the sessions of listed statements, by id of the session."""
         with self._database.read() as tx:
-            return session_names.find_names(tx, {statement.session_id for statement in listed})
+            visible = self._select_visible(caller, listed)
+            return sessions.find_names(tx, {statement.session_id for statement in visible})
+
+    def find_wait_reasons(
+        self, caller: Caller, listed: Sequence[Statement]
+    ) -> dict[str, tuple[int | None, WaitingFor | None]]:
+        """Return the positions of listed statements in their queues, and why they wait, by id.
+
+        A statement that does not wait is not in the result. See `WaitReasons.find_all`.
+        """
+        visible = filter(can_wait, self._select_visible(caller, listed))
+        return self._wait_reasons.find_all(list(visible))
+
+    @staticmethod
+    def _select_visible(caller: Caller, listed: Sequence[Statement]) -> list[Statement]:
+        sees_all = may(caller, Action.READ, Shared.STATEMENTS)
+        return [each for each in listed if sees_all or may(caller, Action.READ, each)]
 
     def cancel(self, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
         """Request a cancel and return the statement. Raise as `request_cancel` does."""
         with self._database.write("statement.cancel") as tx:
-            statement = get_owned_statement(tx, caller.owner, statement_id)
-            request_cancel(tx, statement, actor=caller.owner, force=force)
-            return get_statement(tx, statement_id)
+            return request_cancel(tx, caller, statement_id, force=force)
 
-    def find_flight_offer(self, statement: Statement, *, is_local: bool) -> FlightOffer | None:
+    def find_flight_offer(
+        self, caller: Caller, statement: Statement, *, is_local: bool
+    ) -> FlightOffer | None:
         """Return the place at which a Flight client reads a result directly, if there is one.
 
         Args:
             is_local: Whether the client is on the host of this node.
         """
+        check_permitted(caller, statement, statement.id)
         return self._held_results.find_offer(statement, is_local=is_local)
 
+    def read_page(self, caller: Caller, statement_id: str, selection: RowRange) -> ResultPage:
+        """Return a range of the rows of a statement. Raise as `get` and `open_result` do."""
+        statement = self.get(caller, statement_id)
+        return ResultPage(self.open_result(caller, statement), selection)
+
     def open_result(
-        self, statement: Statement, *, forward: bool = True, data: bytes | None = None
+        self,
+        caller: Caller,
+        statement: Statement,
+        *,
+        forward: bool = True,
+        data: bytes | None = None,
     ) -> Rows:
         """Return the rows of a successful statement.
 
@@ -329,6 +491,7 @@ class Statements:
             data: The rows of an inline result, if they are read already.
 
         Raises:
+            StatementNotFound: If the statement is not of the caller.
             ResultNotReady: If the statement has not ended.
             NoResult: If the statement did not succeed.
             ResultGone: If the rows have been deleted.
@@ -336,6 +499,7 @@ class Statements:
             NodeUnreachable: If only a node that does not respond reaches the driver.
             InvalidResult: If the driver has written a result that is not valid.
         """
+        check_permitted(caller, statement, statement.id)
         if statement.state not in STATEMENT.terminal:
             raise ResultNotReady(
                 f"Statement {statement.id} is {statement.state} and has no result yet."
@@ -350,8 +514,9 @@ class Statements:
                 data = results.inline_data(tx, statement.id)
         return open_rows(statement.result, data)
 
-    def find_location(self, statement: Statement) -> str | None:
+    def find_location(self, caller: Caller, statement: Statement) -> str | None:
         """Return the location at which the current attempt writes rows; None if there is none."""
+        check_permitted(caller, statement, statement.id)
         with self._database.read() as tx:
             return results.location_of(tx, statement.id)
 
@@ -365,7 +530,7 @@ class Statements:
         owner, kind, reusable = request.caller.owner, request.spec.kind, request.reusable
         spec = SessionSpec(catalog=request.catalog)
         if request.session is not None:
-            session_id = resolve_session(tx, owner, request.session)
+            session_id = resolve_session(tx, request.caller, request.session)
             if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
                 return session_id, False
             session = sessions.get(tx, session_id)

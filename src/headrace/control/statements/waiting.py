@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.statement import Statement
-from headrace.model.waiting_for import WaitCode, WaitingFor
-from headrace.printable import describe_count
-from headrace.store import wait_view
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
+from headrace.model.statement import Statement, WaitCode, WaitingFor
 from headrace.store.database import Database
-from headrace.store.limits import Limit
-from headrace.store.wait_view import LockView, QueueView
+from headrace.store.statements import wait_view
+from headrace.store.statements.limits import Limit
+from headrace.store.statements.wait_view import LockView, QueueView
+from headrace.text.printable import describe_count
 
 
 class WaitReasons:
@@ -105,7 +104,7 @@ class WaitReasons:
 
 def can_wait(statement: Statement) -> bool:
     """Return whether a statement may wait: in its queue, or in flight for a table."""
-    if statement.state in {StatementState.LAUNCHED, StatementState.RUNNING}:
+    if statement.state in STATEMENT.executing:
         return not statement.is_query
     return statement.state is StatementState.WAITING
 

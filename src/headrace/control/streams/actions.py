@@ -5,40 +5,80 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from headrace.config.settings import Settings
+from headrace.control.caller import Caller
+from headrace.control.policy import Action, may
 from headrace.control.sessions.opening import create_session
-from headrace.control.streams.lookup import find_query, lock_query
-from headrace.durations import seconds_of
-from headrace.errors import SessionNotFound, StreamStateConflict
-from headrace.model.ids import new_id
-from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
+from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.model.ids import looks_like_id, new_id
+from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_action import (
     Answer,
-    StreamAction,
     answer_action,
     describe_conflict,
     suggest_action,
 )
 from headrace.model.stream_query import ADHOC_SCOPE, EndReason, StreamQuery
-from headrace.settings import Settings
-from headrace.store import jobs, sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_queries, stream_transitions, views
+from headrace.text.durations import seconds_of
 
-_ACCEPTING = SESSION.live - {SessionState.CLOSING}
+_MAX_DOTS = 10
+"""Largest number of ways in which a name is read."""
+_SHOWN = 200
+"""Largest number of characters of a name in a message."""
 
 
-def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction) -> StreamQuery:
-    """Apply an action to a query of an owner. Return the query, or its next attempt.
+def find_query(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> StreamQuery:
+    """Return a query on which the caller may act: by its id, its name, or `scope.name`.
+
+    A name means the live query with this name, or the newest that has ended. Raise StreamNotFound
+    if there is no such query.
+    """
+    is_id = looks_like_id(name)
+    query = stream_queries.get(tx, name) if is_id else _find_by_name(tx, caller.owner, name)
+    if query is None or not may(caller, action, query):
+        raise StreamNotFound(f"The streaming query {name[:_SHOWN]!r} does not exist.")
+    return query
+
+
+def lock_query(tx: Tx, caller: Caller, name: str) -> StreamQuery:
+    """Return a query that the caller may change, with locks on its session and on the query."""
+    found = find_query(tx, caller, name, Action.CHANGE)
+    sessions.lock(tx, found.session_id)
+    locked = stream_queries.lock(tx, found.id)
+    assert locked is not None
+    return locked
+
+
+def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
+    # The name of a job, and that of a query, can contain a dot.
+    dots = [at for at, character in enumerate(name) if character == "."][:_MAX_DOTS]
+    names = [(ADHOC_SCOPE, name), *((name[:dot], name[dot + 1 :]) for dot in dots)]
+    found = [stream_queries.find(tx, owner, scope, query) for scope, query in names]
+    known = [each for each in found if each is not None]
+    return max(known, key=_rank, default=None)
+
+
+def _rank(query: StreamQuery) -> tuple[bool, bool, str]:
+    return query.state not in STREAM.terminal, query.scope == ADHOC_SCOPE, query.id
+
+
+def act(tx: Tx, settings: Settings, caller: Caller, name: str, action: StreamAction) -> StreamQuery:
+    """Apply an action to a query of the caller. Return the query, or its next attempt.
 
     An action that is in force already changes nothing (model/stream_action.py).
 
     Raises:
-        StreamNotFound: The owner has no such query.
+        StreamNotFound: The caller has no such query.
         StreamStateConflict: The state of the query does not allow the action.
         StreamNameExists, CheckpointInUse: For a restart, another query is live with the name or the
             checkpoint.
     """
-    query = lock_query(tx, owner, name)
+    query = lock_query(tx, caller, name)
     answer = answer_action(query, action)
     if answer is Answer.IN_FORCE:
         return query
@@ -50,14 +90,14 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
         _check_job(query)
         session_id = _choose_session(tx, settings, query)
-        query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
-        return find_query(tx, owner, query_id)
-    _ACTIONS[action](tx, query, actor=owner)
+        query_id = stream_transitions.restart(tx, query, session_id, actor=caller.owner)
+        return find_query(tx, caller, query_id)
+    _ACTIONS[action](tx, query, actor=caller.owner)
     current = stream_queries.get(tx, query.id)
     assert current is not None
     if action is StreamAction.RESTART and current.state in STREAM.terminal:
         # No driver had to stop the query: the next attempt has begun, with the same name.
-        current = stream_queries.find(tx, owner, query.scope, query.name) or current
+        current = stream_queries.find(tx, query.owner, query.scope, query.name) or current
     return current
 
 
@@ -126,7 +166,7 @@ def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:
             f"The session of the query {query.qualified_name} is deleted. Submit the statement"
             " again."
         )
-    if session.state in _ACCEPTING:
+    if session.state in SESSION.accepting:
         return session.id
     new = NewSession(
         id=new_id("se"),

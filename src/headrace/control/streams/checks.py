@@ -6,11 +6,10 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.control.streams.locations import check_locations
-from headrace.errors import InvalidStatement
+from headrace.errors import InvalidLocation, InvalidStatement
+from headrace.files.places import check_has_no_password
 from headrace.grammar.clauses import Options, override_options, qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
-from headrace.grammar.locate import find_position
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import TriggerKind
 from headrace.grammar.stream_statements import (
@@ -19,7 +18,7 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
-from headrace.grammar.text import position_at
+from headrace.grammar.text import find_position, position_at
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,
@@ -33,6 +32,22 @@ from headrace.model.stream_providers import (
     find_sink,
     find_source,
 )
+
+_LOCATIONS = {"path", CHECKPOINT_OPTION.lower()}
+
+
+def check_locations(text: str, options: Options) -> None:
+    """Raise InvalidLocation, with the position of the option, if a location has a password."""
+    for key, value in options:
+        if key.lower() not in _LOCATIONS:
+            continue
+        try:
+            check_has_no_password(value)
+        except InvalidLocation as error:
+            raise InvalidLocation(
+                error.message, position=find_position(text, key), hint=error.hint
+            ) from None
+
 
 _MAX_LISTED = 60
 """Largest number of options in a message."""
@@ -81,7 +96,7 @@ def check_create_stream(text: str, command: CreateStream) -> None:
 def check_create_sink(text: str, command: CreateSink) -> None:
     """Raise InvalidStatement unless a query can write to the sink."""
     check_locations(text, command.options)
-    if command.name.lower() in SINKS:
+    if find_sink(command.name).is_listed:
         raise _error(text, command.name, f"{command.name} is the name of a provider.")
     provider = _find_provider(text, command.provider)
     sink = ChosenSink(

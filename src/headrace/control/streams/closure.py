@@ -12,9 +12,9 @@ from headrace.grammar.lexer import code_tokens
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import unquote_name
 from headrace.grammar.stream_statements import CreateSink, CreateStream, CreateStreamAs
-from headrace.model.definition import DefinitionKind
-from headrace.store import definitions
+from headrace.model.stream_query import DefinitionKind
 from headrace.store.database import Tx
+from headrace.store.streams import definitions
 
 _MAX_STREAMS = 1000
 """Largest number of streams that one statement reads, directly or by other streams."""

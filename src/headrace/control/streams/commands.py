@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.control.streams.actions import act
-from headrace.control.streams.lookup import find_query
+from headrace.config.settings import Settings
+from headrace.control.caller import Caller
+from headrace.control.streams.actions import act, find_query
 from headrace.errors import DefinitionNotFound, HeadraceError
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import CreateMaterializedView
@@ -15,38 +16,35 @@ from headrace.grammar.stream_statements import (
     DefinedKind,
     DropDefinition,
     ListedEntity,
-    QueryAction,
     QueryStatement,
     SaveStream,
     ShowDefinitions,
 )
-from headrace.model.definition import Definition, DefinitionKind
 from headrace.model.failure import Failure
 from headrace.model.result import ResultReport
 from headrace.model.statement import Statement
-from headrace.model.stream_action import StreamAction
-from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.model.stream_query import ADHOC_SCOPE, Definition, DefinitionKind, StreamQuery
 from headrace.results.node_result import make_text_result
-from headrace.settings import Settings
-from headrace.store import definitions, stream_queries
 from headrace.store.database import Tx
-from headrace.time_text import format_utc
+from headrace.store.streams import definitions, stream_queries
+from headrace.text.times import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of queries that SHOW STREAMS lists."""
 
 
-def execute(tx: Tx, settings: Settings, owner: str, command: Command) -> ResultReport:
-    """Execute a statement of kind `local` for an owner, and return its rows.
+def execute(tx: Tx, settings: Settings, caller: Caller, command: Command) -> ResultReport:
+    """Execute a statement of kind `local` for its caller, and return its rows.
 
     A HeadraceError becomes the failure of the statement.
     """
     if isinstance(command, QueryStatement):
-        return _execute_on_query(tx, settings, owner, command)
+        return _execute_on_query(tx, settings, caller, command)
     if isinstance(command, DropDefinition):
-        return _drop(tx, owner, command)
+        return _drop(tx, caller, command)
     assert isinstance(command, ShowDefinitions)
-    return _show_sinks(tx, owner) if command.entity is ListedEntity.SINKS else _show(tx, owner)
+    is_sinks = command.entity is ListedEntity.SINKS
+    return _show_sinks(tx, caller.owner) if is_sinks else _show(tx, caller.owner)
 
 
 def define(tx: Tx, statement: Statement) -> Failure | None:
@@ -72,18 +70,19 @@ def define(tx: Tx, statement: Statement) -> Failure | None:
 
 
 def _execute_on_query(
-    tx: Tx, settings: Settings, owner: str, command: QueryStatement
+    tx: Tx, settings: Settings, caller: Caller, command: QueryStatement
 ) -> ResultReport:
     name = ".".join(command.query)
-    if command.action is QueryAction.SHOW:
-        return _show_query(find_query(tx, owner, name))
-    query = act(tx, settings, owner, name, StreamAction(command.action.lower()))
+    if command.action is None:
+        return _show_query(find_query(tx, caller, name))
+    query = act(tx, settings, caller, name, command.action)
     return make_text_result(["query", "id", "state"], [[query.name, query.id, query.state]])
 
 
-def _drop(tx: Tx, owner: str, command: DropDefinition) -> ResultReport:
+def _drop(tx: Tx, caller: Caller, command: DropDefinition) -> ResultReport:
     is_stream = command.definition is DefinedKind.STREAM
     kind = DefinitionKind.STREAM if is_stream else DefinitionKind.SINK
+    owner = caller.owner
     dropped = definitions.drop(tx, owner, ADHOC_SCOPE, kind, command.name, actor=owner)
     if dropped is None:
         raise DefinitionNotFound(f"A {kind} named {command.name!r} does not exist.")

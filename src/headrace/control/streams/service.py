@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.streams.actions import act
-from headrace.control.streams.lookup import find_query
+from headrace.control.streams.actions import act, find_query
 from headrace.grammar.masking import mask_statement
-from headrace.model.stream_action import StreamAction
+from headrace.model.lifecycle import StreamAction
 from headrace.model.stream_query import QueryProgress, StreamQuery
-from headrace.store import stream_progress, stream_queries
+from headrace.store.streams import stream_progress, stream_queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class Streams:
         Raise StreamNotFound if there is none.
         """
         with self._database.read() as tx:
-            query = find_query(tx, caller.owner, name)
+            query = find_query(tx, caller, name)
             return _status(query, stream_progress.read(tx, query.id))
 
     def page(
@@ -60,7 +59,7 @@ class Streams:
     def act(self, caller: Caller, name: str, action: StreamAction) -> QueryStatus:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""
         with self._database.write("stream.act") as tx:
-            query = act(tx, self._settings, caller.owner, name, action)
+            query = act(tx, self._settings, caller, name, action)
             return _status(query, stream_progress.read(tx, query.id))
 
 

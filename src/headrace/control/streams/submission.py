@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from headrace.control.file_names import to_file_name
-from headrace.control.places import SessionPlaces
+from headrace.config.settings import Settings
+from headrace.control.places import SessionPlaces, to_file_name
 from headrace.control.streams.checks import (
     ChosenSink,
     check_create_sink,
@@ -17,8 +17,8 @@ from headrace.control.streams.checks import (
     choose_sink,
 )
 from headrace.control.streams.closure import DefinedNames
-from headrace.control.streams.session_views import list_streams_read, order_views
 from headrace.errors import CheckpointOfOtherSink, InvalidSetting, InvalidStatement
+from headrace.files.places import join
 from headrace.grammar.clauses import Options
 from headrace.grammar.parse import Command
 from headrace.grammar.stream_statements import (
@@ -27,17 +27,50 @@ from headrace.grammar.stream_statements import (
     CreateStreamAs,
     SaveStream,
 )
-from headrace.model.definition import DefinitionKind
 from headrace.model.ids import new_id
-from headrace.model.session import Session
-from headrace.model.snapshot import SessionView
+from headrace.model.session import Session, SessionView, Snapshot
 from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
-from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
-from headrace.settings import Settings
-from headrace.storage.places import join
-from headrace.store import definitions, sessions, snapshots, stream_queries
+from headrace.model.stream_query import ADHOC_SCOPE, DefinitionKind, NewStreamQuery, QuerySpec
 from headrace.store.database import Tx
+from headrace.store.sessions import sessions
+from headrace.store.streams import definitions, stream_queries
+
+
+def order_views(snapshot: Snapshot, names: Iterable[str]) -> list[SessionView]:
+    """Return the views of a session with these names, each after the views that it reads.
+
+    A name of something else is skipped. So is a view without a query in the snapshot.
+    """
+    by_name = {
+        entry.name.casefold(): entry.view for entry in snapshot.views if entry.view is not None
+    }
+    ordered: dict[str, SessionView] = {}
+    begun = set[str]()
+    # A driver may claim that its views form a long chain.
+    stack = [(name.casefold(), False) for name in names]
+    while stack:
+        name, is_done = stack.pop()
+        view = by_name.get(name)
+        if view is None:
+            continue
+        if is_done:
+            ordered[name] = view
+        elif name not in begun:
+            begun.add(name)
+            stack.append((name, True))
+            stack += [(read.casefold(), False) for read in view.reads]
+    return list(ordered.values())
+
+
+def list_streams_read(views: Iterable[SessionView]) -> list[str]:
+    """Return the names that these views read and that are none of these views."""
+    own, names = set[str](), dict[str, None]()
+    for view in views:
+        own.add(view.name.casefold())
+        names |= dict.fromkeys(read.casefold() for read in view.reads)
+    return [name for name in names if name not in own]
+
 
 _KEPT = (CreateStream, CreateStreamAs, CreateSink, SaveStream)
 _MAX_TEXT = 64 * 1024
@@ -194,7 +227,7 @@ def _find_views(tx: Tx, command: SaveStream, origin: str | None) -> list[Session
 
     A temporary view comes before a stream with the same name, as in the statements of its session.
     """
-    snapshot = None if origin is None else snapshots.get(tx, origin)
+    snapshot = None if origin is None else sessions.get_snapshot(tx, origin)
     if snapshot is None:
         return []
     views = order_views(snapshot, _source_names(command))
@@ -255,7 +288,7 @@ def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:
     except InvalidSetting:
         # Only other nodes have the profile.
         profile_conf = {}
-    snapshot = snapshots.get(tx, session.id)
+    snapshot = sessions.get_snapshot(tx, session.id)
     changed = {} if snapshot is None else snapshot.conf
     return {**profile_conf, **session.spec.conf, **changed}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.control.caller import Caller
 from headrace.control.views.lookup import (
     find_live_writer,
     find_refresh_query,
@@ -27,16 +28,11 @@ from headrace.model.materialized_view import (
 from headrace.model.result import ResultReport
 from headrace.model.stream_query import EndReason, StreamQuery
 from headrace.results.node_result import make_text_result
-from headrace.store import (
-    catalog_intents,
-    sessions,
-    stream_progress,
-    stream_queries,
-    stream_transitions,
-    views,
-)
+from headrace.store import catalog_intents
 from headrace.store.database import Tx
-from headrace.time_text import format_utc
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_progress, stream_queries, stream_transitions, views
+from headrace.text.times import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of views that SHOW MATERIALIZED VIEWS lists."""
@@ -44,26 +40,27 @@ _MANUAL = "by REFRESH MATERIALIZED VIEW"
 
 
 def execute(
-    tx: Tx, owner: str, command: MaterializedViewStatement | ShowMaterializedViews
+    tx: Tx, caller: Caller, command: MaterializedViewStatement | ShowMaterializedViews
 ) -> ResultReport:
-    """Execute a statement of kind `local` for an owner, and return its rows.
+    """Execute a statement of kind `local` for its caller, and return its rows.
 
     A HeadraceError becomes the failure of the statement.
     """
     if isinstance(command, ShowMaterializedViews):
-        return _show(tx, owner)
+        return _show(tx, caller.owner)
     if command.action is ViewAction.DROP:
-        return _drop(tx, owner, command)
-    return _describe(tx, find_view(tx, owner, command.name))
+        return _drop(tx, caller, command)
+    return _describe(tx, find_view(tx, caller, command.name))
 
 
-def _drop(tx: Tx, owner: str, command: MaterializedViewStatement) -> ResultReport:
+def _drop(tx: Tx, caller: Caller, command: MaterializedViewStatement) -> ResultReport:
     """Drop a view. A driver with its catalog removes the view and its rows from the catalog."""
-    found = find_refresh_query(tx, find_view(tx, owner, command.name))
+    actor = caller.owner
+    found = find_refresh_query(tx, find_view(tx, caller, command.name))
     if found is not None:
         # A transaction locks the session of a query before the query, and the view last.
         sessions.lock(tx, found.session_id)
-    view = lock_view(tx, owner, command.name, incomplete=True)
+    view = lock_view(tx, caller, command.name, incomplete=True)
     query = find_refresh_query(tx, view)
     if query is not None and query.state not in STREAM.terminal:
         if found is None or query.session_id != found.session_id:
@@ -74,10 +71,10 @@ def _drop(tx: Tx, owner: str, command: MaterializedViewStatement) -> ResultRepor
             )
         locked = stream_queries.lock(tx, query.id)
         assert locked is not None
-        stream_transitions.stop(tx, locked, actor=owner, reason=EndReason.VIEW_DROPPED)
-    views.end(tx, view, actor=owner)
+        stream_transitions.stop(tx, locked, actor=actor, reason=EndReason.VIEW_DROPPED)
+    views.end(tx, view, actor=actor)
     query_id = None if query is None else query.id
-    catalog_intents.insert_intent(tx, view, IntentAction.DROP_VIEW, actor=owner, query_id=query_id)
+    catalog_intents.insert_intent(tx, view, IntentAction.DROP_VIEW, actor=actor, query_id=query_id)
     return make_text_result(["view"], [[view.qualified_name]])
 
 

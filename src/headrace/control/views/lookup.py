@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.control.caller import Caller
+from headrace.control.policy import Action, may
 from headrace.errors import MaterializedViewBusy, MaterializedViewNotFound
 from headrace.model.lifecycle import STATEMENT, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
-from headrace.store import statements, stream_queries, transactions, views
+from headrace.store import transactions
 from headrace.store.database import Tx
+from headrace.store.statements import statements
+from headrace.store.streams import stream_queries, views
 
 
-def find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
-    """Return a live view of an owner by its name, with or without namespace and catalog.
+def find_view(
+    tx: Tx, caller: Caller, name: Sequence[str], action: Action = Action.READ
+) -> MaterializedView:
+    """Return a live view on which the caller may act, by its name.
+
+    The name has its namespace and catalog, or lacks them.
 
     Raise MaterializedViewNotFound if there is none, or more than one.
     """
     wanted = [part.casefold() for part in name]
     found = [
         view
-        for view in views.list_named(tx, owner, name[-1])
+        for view in views.list_named(tx, caller.owner, name[-1])
+        if may(caller, action, view)
         if [part.casefold() for part in view.rows.path][-len(wanted) :] == wanted
     ]
     written = ".".join(name)
@@ -36,9 +45,9 @@ def find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
 
 
 def lock_view(
-    tx: Tx, owner: str, name: Sequence[str], *, incomplete: bool = False
+    tx: Tx, caller: Caller, name: Sequence[str], *, incomplete: bool = False
 ) -> MaterializedView:
-    """Return a view as `find_view` does, locked, if no statement writes to it.
+    """Return a view that the caller may change, locked, if no statement writes to it.
 
     Args:
         incomplete: Whether to return a view too whose creation has ended without a generation.
@@ -47,7 +56,7 @@ def lock_view(
         MaterializedViewNotFound: As `find_view`.
         MaterializedViewBusy: A statement writes to the view, or the view is incomplete.
     """
-    view = views.lock(tx, find_view(tx, owner, name).id)
+    view = views.lock(tx, find_view(tx, caller, name, Action.CHANGE).id)
     if view is None or view.ended_at is not None:
         # Another statement has dropped the view while this one waited for the lock.
         raise MaterializedViewNotFound(

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 
+from headrace.config.settings import Settings
+from headrace.control.caller import Caller
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.submission import QueryPlaces
 from headrace.control.views.lookup import lock_view
-from headrace.durations import parse_duration
 from headrace.errors import CheckpointOfOtherSink, InvalidStatement
-from headrace.grammar.locate import find_position
 from headrace.grammar.materialized_views import (
     CreateMaterializedView,
     MaterializedViewStatement,
     ViewAction,
 )
 from headrace.grammar.parse import Command
+from headrace.grammar.text import find_position
 from headrace.model.ids import new_id
 from headrace.model.materialized_view import AUTO_REFRESH_SINK, MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec, RefreshedView
-from headrace.settings import Settings
-from headrace.store import stream_queries, views
 from headrace.store.database import Tx
+from headrace.store.streams import stream_queries, views
+from headrace.text.durations import parse_duration
 
 _MAX_TEXT = 64 * 1024
 """Largest statement whose text a driver needs again and again."""
@@ -71,7 +72,9 @@ def read_interval(text: str, command: CreateMaterializedView) -> float | None:
     return interval.total_seconds()
 
 
-def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command | None) -> None:
+def prepare(
+    tx: Tx, caller: Caller, settings: Settings, statement: Statement, command: Command | None
+) -> None:
     """Check a statement that was just stored, and reserve the view that it refreshes.
 
     Raises:
@@ -81,7 +84,7 @@ def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command |
             itself could not start.
     """
     if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.REFRESH:
-        view = lock_view(tx, statement.owner, command.name)
+        view = lock_view(tx, caller, command.name)
         if view.query_id is not None:
             raise InvalidStatement(
                 f"The materialized view {view.qualified_name} refreshes itself by the streaming"

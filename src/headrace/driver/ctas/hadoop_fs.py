@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
-from headrace.storage.places import identify, lower_scheme
+from headrace.files.places import identify, lower_scheme
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 """Spark's writer of files that appear complete or not at all, on any file system."""

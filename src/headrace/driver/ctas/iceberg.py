@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from headrace.driver.ctas.base import (
+    TRANSACTION_PROPERTY,
     ExistingTable,
     JournalledTable,
     TableDefinition,
@@ -24,12 +26,60 @@ from headrace.driver.ctas.base import (
     WriteDefinition,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.iceberg_write import IcebergWrite
-from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
-from headrace.driver.ctas.native_write import NativeWriteRecord, restore_record
+from headrace.driver.ctas.native_commit import (
+    NativeCommitRecord,
+    NativeCommitTable,
+    NativeWrite,
+    NativeWriteRecord,
+    restore_record,
+)
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
+from headrace.driver.py4j_bridge import Py4JBridge, compile_java, plan_class_name
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
+
+_SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"
+
+_ROW_LEVEL = {"DeleteFromTable", "ReplaceData", "WriteDelta"}
+"""Class names of the plans of DELETE, UPDATE and MERGE, which may delete whole files."""
+
+
+class IcebergWrite(NativeWrite):
+    """A two-phase write to an Iceberg table."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        record: NativeWriteRecord,
+        plugin: V2Catalog,
+        definition: WriteDefinition | None = None,
+    ) -> None:
+        super().__init__(session, record, definition)
+        self._plugin = plugin
+        self._plan = None if definition is None else definition.plan
+
+    @property
+    def mark(self) -> dict[str, str]:
+        return {_SNAPSHOT_PROPERTY: self.record.transaction}
+
+    def run_command(self) -> DataFrame:
+        if plan_class_name(self._plan) not in _ROW_LEVEL:
+            return super().run_command()
+        jvm = Py4JBridge(self.session)
+        marked = compile_java(jvm.root, __package__, "MarkedStatement")
+        properties = jvm.type("java.util.HashMap")()
+        properties.put(TRANSACTION_PROPERTY, self.record.transaction)
+        rows = marked.run(properties, jvm.session, self._plan)
+        return ClassicDataFrame(rows, self.session)
+
+    def is_published(self) -> bool:
+        # This also forgets what the session has cached of the table.
+        if self._plugin.kind_of(self.record.target) != "table":
+            return False
+        snapshots = self.session.table(f"{self.record.target.sql_name}.snapshots")
+        transaction = snapshots["summary"][TRANSACTION_PROPERTY]
+        return not snapshots.where(transaction == self.record.transaction).isEmpty()
+
 
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _WRITTEN = (_DATA, _METADATA)

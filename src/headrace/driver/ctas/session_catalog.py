@@ -25,13 +25,12 @@ from headrace.driver.ctas.base import (
     WriteDefinition,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.metastore_rename import MetastoreRenames
 from headrace.driver.ctas.preconditions import (
     check_target,
     invalid_name_error,
     location_not_empty_error,
 )
-from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
+from headrace.driver.ctas.staged_table import MetastoreRenames, StagedRecord, StagedTable
 from headrace.driver.ctas.v1_catalog import V1Catalog, is_valid_name
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.staged_write import create_staged_write, restore_staged_write

@@ -16,10 +16,10 @@ from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
 from headrace.driver.hooks import StatementFacts, StatementHook
 from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError, StatementFailed, TableAlreadyExists
+from headrace.files.places import identify
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Transact
 from headrace.model.transaction import Staged
-from headrace.storage.places import identify
 
 _LOG = logging.getLogger("headrace.driver")
 _COMMIT_RETRY_PAUSES = (0.5, 2.0, 5.0)

@@ -11,16 +11,20 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pydantic import BaseModel
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseTable
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state import namespace
 from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
+from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.materialized_view import (
     MATERIALIZED_VIEW_PROPERTY,
+    NameScope,
     SwitchedView,
+    ViewRows,
     generation_name,
 )
 
@@ -192,3 +196,36 @@ def _select_all(table: TablePath) -> str:
     # Without the name that this session has for its catalog.
     name = ".".join(quote_name(part) for part in table.parts[1:])
     return f"SELECT * FROM {name}"  # noqa: S608 - quoted names
+
+
+def blank_before_query(text: str, command: CreateMaterializedView) -> str:
+    """Return the query of a CREATE MATERIALIZED VIEW, at its position in the text.
+
+    All that precedes it is blank, so that positions in Spark's errors refer to the user's text.
+    """
+    begin = text.rindex(command.query)
+    blank = "".join(character if character == "\n" else " " for character in text[:begin])
+    return blank + command.query
+
+
+def read_scope(session: SparkSession) -> NameScope:
+    """Return the current catalog and namespace of a session."""
+    catalog, current = namespace.capture(Py4JBridge(session))
+    return NameScope(catalog=catalog, namespace=current)
+
+
+def set_scope(session: SparkSession, scope: NameScope) -> None:
+    """Set the current catalog and namespace of a session. Raises what Spark raises."""
+    Py4JBridge(session).activate()
+    namespace.restore(session, scope.catalog, scope.namespace)
+
+
+def open_query(session: SparkSession, text: str, command: CreateMaterializedView) -> DataFrame:
+    """Return the rows of the query of a view. Raises what Spark raises."""
+    return session.sql(blank_before_query(text, command))
+
+
+def path_of(rows: ViewRows) -> TablePath:
+    """Return the path of a view."""
+    catalog, *levels, name = rows.path
+    return TablePath(catalog, tuple(levels), name)

@@ -14,18 +14,106 @@ the configuration of the session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+from pyspark import RDD
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.util import local_connect_and_auth
 
-from headrace.driver.output.collect import collect_arrow
-from headrace.driver.output.constant_projection import compute_constant_rows
 from headrace.driver.sql_execution import run_as_sql_execution
 from headrace.results.batches import complete_offsets, normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
+
+_CATALYST = "org.apache.spark.sql.catalyst"
+
+
+def compute_constant_rows(jvm: Any, optimized: Any) -> Any:
+    """Return the rows of an optimized plan as a JVM iterator, or None if they need a job.
+
+    Non-deterministic projections (`rand()`, `reflect(…)`) get a job, because they may take long and
+    only a job can be cancelled. Raises what Spark raises when it cannot compute a value.
+    """
+    if optimized.nodeName() != "Project" or optimized.child().nodeName() != "OneRowRelation":
+        return None
+    if not optimized.deterministic():
+        return None
+    one_row, project, rule = _load_jvm_objects(jvm)
+    # The rule leaves projections that it cannot evaluate unchanged, for example Python functions.
+    planned = rule.apply(project(optimized.projectList(), one_row))
+    if planned.nodeName() != "LocalRelation":
+        return None
+    return planned.data().iterator()
+
+
+@lru_cache(maxsize=1)
+def _load_jvm_objects(jvm: Any) -> tuple[Any, Any, Any]:
+    """Return a LocalRelation of one row, the class Project, and the rule.
+
+    The objects are cached, because each segment of a class name is a round trip to the JVM.
+    """
+
+    def get_singleton(name: str) -> Any:
+        return getattr(getattr(jvm, f"{name}$"), "MODULE$")
+
+    nil = get_singleton("scala.collection.immutable.Nil")
+    rows = getattr(nil, "$colon$colon")(get_singleton(f"{_CATALYST}.InternalRow").empty())
+    logical = getattr(jvm, f"{_CATALYST}.plans.logical")
+    one_row = logical.LocalRelation(nil, rows, False, get_singleton("scala.None"))
+    rule = get_singleton(f"{_CATALYST}.optimizer.ConvertToLocalRelation")
+    return one_row, logical.Project, rule
+
+
+_T = TypeVar("_T")
+
+
+def collect_arrow(frame: DataFrame) -> list[pa.RecordBatch]:
+    """Return the batches of a DataFrame in order. Raises what Spark raises.
+
+    `DataFrame.toArrow` also casts to PySpark's Arrow schema, which fails for some types.
+    """
+    # An index is one round trip. To unpack the Java array takes seven.
+    answer = frame._jdf.collectAsArrowToPython()  # noqa: SLF001 - as toArrow does
+    port, secret, server = answer[0], answer[1], answer[2]
+    # PySpark has no type annotations for this function.
+    serializer = cast("Callable[[], Any]", ArrowCollectSerializer)()
+    try:
+        with _open_connection(port, secret) as file:
+            # Batches arrive as their tasks end. The last item lists their indices in row order.
+            *batches, order = serializer.load_stream(file)
+    finally:
+        with unwrap_spark_exception():
+            server.getResult()
+    return [batches[index] for index in order]
+
+
+def collect_rdd(rdd: RDD[_T]) -> list[_T]:
+    """Return the elements of an RDD in order. Raises what Spark raises."""
+    jvm: Any = rdd.context._jvm  # noqa: SLF001 - as RDD.collect does
+    port, secret, *_ = jvm.PythonRDD.collectAndServe(rdd._jrdd.rdd())  # noqa: SLF001 - as above
+    with _open_connection(port, secret) as file:
+        serializer: Any = rdd._jrdd_deserializer  # noqa: SLF001 - as above
+        return list(serializer.load_stream(file))
+
+
+@contextmanager
+def _open_connection(port: int, secret: str) -> Iterator[Any]:
+    """Yield a file that reads what the JVM serves at a port."""
+    connect: Any = local_connect_and_auth
+    file, socket = connect(port, secret)
+    # The timeout of the connection must not limit the query.
+    socket.settimeout(None)
+    try:
+        yield file
+    finally:
+        file.close()
+        socket.close()
+
 
 _BATCH_ROWS = 10_000
 _SMALL_ROWS = 1_000

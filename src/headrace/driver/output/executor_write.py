@@ -7,24 +7,177 @@ where Spark first writes the rows of the query into rows of a struct.
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD, cloudpickle
+from pyspark import RDD, Accumulator, cloudpickle
+from pyspark.accumulators import _accumulatorRegistry
 from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from headrace.driver.output import task
-from headrace.driver.output.collect import collect_rdd
-from headrace.driver.output.finished_parts import FinishedPartsLister
-from headrace.driver.output.task import LocationNotWritable, TaskOptions, make_task
-from headrace.driver.output.task_outputs import TaskOutput
+from headrace.driver.output.driver_collect import collect_rdd
+from headrace.driver.output.task import (
+    FinishedTask,
+    FinishedTasks,
+    LocationNotWritable,
+    TaskOptions,
+    make_task,
+)
 from headrace.driver.sql_execution import run_as_sql_execution
+from headrace.model.result import FinishedParts, ResultPart
 from headrace.results import batches
-from headrace.results.batches import enlarge_offsets
+from headrace.results.batches import batch_bytes, count_rows_within, enlarge_offsets
+from headrace.results.early_rows import write_finished_parts
 from headrace.results.schema import Schema
+
+
+@dataclass(frozen=True)
+class TaskOutput:
+    """The rows of one task: either a part in the results location or a stream in memory."""
+
+    rows: list[int]
+    """For each batch, the number of its first rows that belong to the result."""
+    sizes: list[int]
+    """Bytes of each batch."""
+    part: str | None
+    """File name of the part."""
+    data: bytes | None
+    """Arrow IPC stream of rows in memory."""
+
+    def read_data(self) -> list[pa.RecordBatch]:
+        """Return the batches in memory, without the rows that a limit cut off."""
+        with pa.ipc.open_stream(self.data) as stream:
+            return [batch.slice(0, rows) for batch, rows in zip(stream, self.rows, strict=False)]
+
+
+def apply_limits(
+    outputs: list[TaskOutput],
+    row_limit: int | None,
+    byte_limit: int | None,
+    read_batch: Callable[[TaskOutput, int], pa.RecordBatch],
+) -> tuple[list[TaskOutput], bool]:
+    """Cut the outputs to the longest run of first rows within both limits.
+
+    Args:
+        outputs: Outputs in the order of their rows.
+        row_limit: Maximum number of rows, or None.
+        byte_limit: Maximum number of bytes, or None.
+        read_batch: Returns a batch of an output by index. It is called once, for the batch that
+            must be cut.
+
+    Returns:
+        The outputs within the limits, and whether rows were cut off.
+    """
+    rows_left = row_limit if row_limit is not None else sum(sum(output.rows) for output in outputs)
+    bytes_left = (
+        byte_limit if byte_limit is not None else sum(sum(output.sizes) for output in outputs)
+    )
+    for position, output in enumerate(outputs):
+        for index, (rows, size) in enumerate(zip(output.rows, output.sizes, strict=True)):
+            if rows <= rows_left and size <= bytes_left:
+                rows_left -= rows
+                bytes_left -= size
+                continue
+            batch = read_batch(output, index).slice(0, min(rows, rows_left))
+            cut_batch = batch.slice(0, count_rows_within(batch, bytes_left))
+            last = _cut_output(output, index, cut_batch)
+            return [*outputs[:position], *([last] if last.rows else [])], True
+    return outputs, False
+
+
+def _cut_output(output: TaskOutput, index: int, cut_batch: pa.RecordBatch) -> TaskOutput:
+    """Return an output that ends with the rows of `cut_batch`, its batch number `index`."""
+    rows, sizes = output.rows[:index], output.sizes[:index]
+    if cut_batch.num_rows:
+        rows, sizes = [*rows, cut_batch.num_rows], [*sizes, batch_bytes(cut_batch)]
+    return replace(output, rows=rows, sizes=sizes)
+
+
+_LOG = logging.getLogger("headrace.driver")
+_INTERVAL_SECONDS = 0.1
+
+
+class PartsInOrder:
+    """Puts the parts of finished tasks in order."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, FinishedTask] = {}
+        """Finished tasks that follow a task which has not finished, by partition."""
+        self._next_partition = 0
+
+    def add(self, tasks: Iterable[FinishedTask]) -> list[ResultPart]:
+        """Add finished tasks, and return the parts that follow the parts returned before.
+
+        A task that has returned its rows to the driver ends the list: the driver writes these rows
+        as a part when the job has ended.
+        """
+        self._tasks |= {task["partition"]: task for task in tasks}
+        parts = []
+        while (task := self._tasks.get(self._next_partition)) is not None:
+            if task["rows"] and task["name"] is None:
+                break
+            if task["name"] is not None:
+                part = ResultPart(name=task["name"], rows=task["rows"], bytes=task["sizes"])
+                parts.append(part)
+            del self._tasks[self._next_partition]
+            self._next_partition += 1
+        return parts
+
+
+class FinishedPartsLister:
+    """A thread that lists finished parts until the end of the block."""
+
+    def __init__(self, session: SparkSession, schema: Schema, options: TaskOptions) -> None:
+        nothing: list[FinishedTask] = []
+        self.accumulator: Accumulator[list[FinishedTask]] = session.sparkContext.accumulator(
+            nothing, FinishedTasks()
+        )
+        self._spark_schema = dict(schema.spark)
+        self._location = options.location
+        self._parts = PartsInOrder()
+        self._received = 0
+        self._files = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-parts", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        # PySpark keeps every accumulator for ever.
+        _accumulatorRegistry.pop(self.accumulator.aid, None)
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(_INTERVAL_SECONDS):
+                self._list_new_parts()
+        except Exception:  # noqa: BLE001 - the result itself reports a location that fails
+            _LOG.exception("finished parts in %s are not listed any more", self._location)
+
+    def _list_new_parts(self) -> None:
+        tasks = self.accumulator.value
+        parts = self._parts.add(tasks[self._received :])
+        self._received = len(tasks)
+        if parts:
+            finished = FinishedParts(spark_schema=self._spark_schema, parts=parts)
+            write_finished_parts(self._location, self._files, finished)
+            self._files += 1
+
 
 SHIPPED_MODULES = (task, batches)
 """Modules that Spark tasks carry by value, because executors do not have Headrace installed."""

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state.limits import make_entry
 from headrace.grammar.quoting import quote_name, quote_string
-from headrace.model.snapshot import EntryForm, SnapshotEntry
+from headrace.model.session import EntryForm, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 _SQL_SOURCE = "sql_udf"

@@ -10,13 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from headrace.model.snapshot import (
-    MAX_PARTS,
-    EntryForm,
-    SessionView,
-    Snapshot,
-    SnapshotEntry,
-)
+from headrace.model.session import MAX_PARTS, EntryForm, SessionView, Snapshot, SnapshotEntry
 from headrace.model.text import MAX_SUMMARY, cut_text, limit_descriptions
 
 PART_LIMIT = 4 * 1024 * 1024

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state.limits import make_entry
-from headrace.model.snapshot import EntryForm, SnapshotEntry
+from headrace.model.session import EntryForm, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.state.limits import make_entry
 from headrace.grammar.quoting import quote_name, quote_string
-from headrace.model.snapshot import EntryForm, SessionView, SnapshotEntry
+from headrace.model.session import EntryForm, SessionView, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 _SCOPE = "view.catalogAndNamespace."

@@ -10,17 +10,53 @@ import threading
 import uuid
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.failures import describe_failure
+from headrace.driver.failures import InvalidStream, describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.batch_sinks import write_batch
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
-from headrace.driver.streams.scheduling import use_stream_pool
+from headrace.driver.streams.sink_writer import choose_mode
+from headrace.driver.streams.sinks import open_sink, prepare_rows
 from headrace.driver.streams.supervised_query import RunFailed
+from headrace.grammar.stream_clauses import OutputMode
 from headrace.grammar.stream_statements import SaveStream
-from headrace.model.stream_query import DesiredQuery, QueryProgress
+from headrace.model.stream_query import DesiredQuery, QueryProgress, QuerySpec
+
+
+def check_batch(frame: DataFrame, spec: QuerySpec, command: SaveStream) -> DataFrame:
+    """Return the rows of a batch frame that go to the sink, after all checks of the sink.
+
+    Raises InvalidStream and AnalysisException.
+    """
+    sink = open_sink(spec, command)
+    provider = sink.target.provider
+    if not sink.takes_batches:
+        raise InvalidStream(
+            f"The sink {provider} takes streams only, and the rows of the job are no stream."
+            " Write them to a table: TO TABLE t"
+        )
+    mode = choose_mode(command, provider)
+    if mode is not OutputMode.APPEND:
+        raise InvalidStream(
+            f"OUTPUT MODE {mode} needs a stream, and the rows of the job are none. They are written"
+            " once: leave out the output mode."
+        )
+    return prepare_rows(frame, sink)
+
+
+_POOL = "headrace-streams"
+
+
+def use_stream_pool(session: SparkSession) -> None:
+    """Let the Spark jobs of this thread, and of the queries that it starts, use one FIFO pool.
+
+    Under spark.scheduler.mode=FAIR, Spark shares the slots of its default pool by the number of
+    running tasks, and breaks ties by the name of the stage. With more batches than slots, the
+    stages whose names come last would wait for ever. A new pool serves the oldest batch first.
+    """
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+
 
 FINISHED = "_finished"
 """Name of the file in the checkpoint directory that says that the rows are written."""
@@ -97,7 +133,7 @@ class BatchRun:
         use_stream_pool(session)
         session.sparkContext.addJobTag(self.run_id)
         try:
-            write_batch(self._rows, self._desired, self._command)
+            open_sink(self._desired.spec, self._command).append(self._rows)
         finally:
             session.sparkContext.removeJobTag(self.run_id)
         if marker is not None:

@@ -19,14 +19,16 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.failures import InvalidStream
 from headrace.driver.link import LinkRefused, NoNodeAnswers
+from headrace.driver.streams.batch_run import FINISHED
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import CheckpointInUse, CheckpointMarkerInvalid, LeaseLost
-from headrace.model.checkpoint_messages import MARKER_FORMAT, CheckpointMarker, MarkedQuery
+from headrace.files.places import join
 from headrace.model.failure import Failure
+from headrace.model.messages import MARKER_FORMAT, CheckpointMarker, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.stream_query import DesiredQuery
-from headrace.storage.places import join
 
 MARKER = ".headrace-owner.json"
 _LOG = logging.getLogger("headrace.driver.streams")
@@ -127,3 +129,24 @@ def _parse(text: str, location: str) -> CheckpointMarker:
             f"The marker of the checkpoint is damaged: {location} does not name a query. Delete the"
             " file if no other query uses the checkpoint, and start the query again."
         ) from None
+
+
+_FIRST_FILES = ("metadata", FINISHED)
+"""Every checkpoint has one of these files from the start of its first run."""
+
+
+def check_checkpoint(session: SparkSession, desired: DesiredQuery) -> None:
+    """Raise InvalidStream if a query has committed batches, and its checkpoint is gone.
+
+    Spark would begin anew, and write every row again.
+    """
+    checkpoint = desired.spec.checkpoint
+    if checkpoint is None or desired.last_batch is None:
+        return
+    files = HadoopFiles(session)
+    if not any(files.exists(f"{checkpoint.rstrip('/')}/{name}") for name in _FIRST_FILES):
+        raise InvalidStream(
+            f"The query has committed batch {desired.last_batch}, and its checkpoint {checkpoint}"
+            " does not exist any more. Start it as a new query with another checkpoint, or restore"
+            " the directory."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -13,10 +14,11 @@ from pyspark.errors import (
     PySparkValueError,
     UnsupportedOperationException,
 )
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import find_condition
 from headrace.driver.link import NoNodeAnswers
-from headrace.driver.writes.lookup import METASTORE_CONDITION
+from headrace.driver.writes.locks import METASTORE_CONDITION
 from headrace.errors import HeadraceError, LeaseLost
 
 _CAUSES = 20
@@ -119,3 +121,39 @@ def _is_permanent_class(java_error: Any) -> bool:
     # The metastore may answer again.
     is_permanent_class = is_permanent_class and condition != METASTORE_CONDITION
     return is_permanent_class or condition.startswith(_PERMANENT_CONDITIONS)
+
+
+BatchFunction = Callable[[DataFrame, int], None]
+"""Writes a batch of rows, given its number."""
+
+
+class BatchErrors:
+    """Keeps the error of the last call of a batch function of one run."""
+
+    last: Exception | None = None
+
+    def __init__(self, before_first: Callable[[SparkSession], None] = lambda _session: None):
+        """Create a record for one run.
+
+        Args:
+            before_first: Called before the first batch, in the session of the batch. If it fails,
+                the batch fails.
+        """
+        self._before_first = before_first
+        self._is_first = True
+
+    def watch(self, write: BatchFunction) -> BatchFunction:
+        """Return a function that calls another one and keeps its error."""
+
+        def write_watched(batch: DataFrame, number: int) -> None:
+            self.last = None
+            try:
+                if self._is_first:
+                    self._before_first(batch.sparkSession)
+                    self._is_first = False
+                write(batch, number)
+            except Exception as error:
+                self.last = error
+                raise
+
+        return write_watched

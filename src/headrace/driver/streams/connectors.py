@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.invalid_stream import InvalidStream
-from headrace.driver.streams.jdbc_staging import Connections
 
 _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13",
@@ -35,9 +34,13 @@ _PROVIDER_TYPES = (
 """Spark's `DataSource` expects a class of one of these types."""
 
 
-def check_connector(session: SparkSession, provider: str) -> None:
-    """Raise InvalidStream if the jars of a listed provider are not on the session's class path."""
-    package = _PACKAGES.get(provider.lower())
+def check_connector(session: SparkSession, provider: str, package: str | None = None) -> None:
+    """Raise InvalidStream if the jars of a listed provider are not on the session's class path.
+
+    Args:
+        package: Maven package of a provider that another package adds.
+    """
+    package = package or _PACKAGES.get(provider.lower())
     if package is None:
         return
     try:
@@ -47,26 +50,6 @@ def check_connector(session: SparkSession, provider: str) -> None:
             f"The session cannot read or write {provider.lower()}, because the jars of {package}"
             " are missing. Add the package to spark.jars.packages in the configuration of the"
             " profile or of a new session."
-        ) from error
-
-
-def check_jdbc_driver(session: SparkSession, options: Mapping[str, str]) -> None:
-    """Raise InvalidStream if the session lacks the class of a database's driver.
-
-    Args:
-        options: Options of the sink, see `with_driver`.
-    """
-    try:
-        Connections(session, options)
-    except Py4JJavaError as error:
-        database = ":".join(options["url"].split(":")[:2])
-        needed = options.get("driver")
-        reason = f"the class {needed} is missing" if needed else "no driver accepts the URL"
-        advice = "" if needed else " Name the class of the driver with the option driver."
-        raise InvalidStream(
-            f"The session cannot write to {database}, because {reason}.{advice} Add the jar of the"
-            " database's driver to spark.jars, or its package to spark.jars.packages, in the"
-            " configuration of the profile or of a new session."
         ) from error
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.sink_writer import SinkWriter
 from headrace.model.stream_providers import FILE_SINKS
 from headrace.model.stream_query import QuerySpec
 
@@ -17,7 +18,14 @@ _LOG = "_spark_metadata"
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 
 
-def check_file_columns(rows: DataFrame, provider: str, partitioned_on: tuple[str, ...]) -> None:
+class FileSinkWriter(SinkWriter):
+    """Writes files with Spark's file sink."""
+
+    def check(self, rows: DataFrame) -> None:
+        _check_columns(rows, self.target.provider, self.target.partitioned_on)
+
+
+def _check_columns(rows: DataFrame, provider: str, partitioned_on: tuple[str, ...]) -> None:
     """Check that files of a format can hold these rows.
 
     Raises:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.driver.failures import describe_failure
-from headrace.driver.parameters import frame_of_plan
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.streams.classify import is_permanent
-from headrace.driver.streams.invalid_stream import (
+from headrace.driver.failures import (
     InvalidStream,
+    describe_failure,
     find_missing_parts,
     refuse_permanent_view,
 )
-from headrace.driver.streams.job_code import run_code
+from headrace.driver.parameters import frame_of_plan
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.streams.classify import is_lost_jvm, is_permanent
 from headrace.driver.streams.qualified_names import find_relations, replace_qualified_names
 from headrace.driver.streams.sources import (
     name_of_temporary_view,
@@ -34,8 +35,77 @@ from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
+from headrace.model.failure import Failure
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.stream_query import QuerySpec
+
+OUTPUT = "execution_output"
+_FILE = "<code of the job>"
+
+
+def run_code(session: SparkSession, code: str) -> DataFrame:
+    """Run the code of a job, and return the DataFrame that it binds.
+
+    Raises:
+        RunFailed: The code raised an error.
+        InvalidStream: The code did not bind a DataFrame.
+        Py4JError: The JVM does not answer.
+    """
+    # cloudpickle sends functions of `__main__` to the executors by value.
+    names: dict[str, Any] = {"__name__": "__main__", "spark": session}
+    try:
+        exec(compile(code, _FILE, "exec"), names)  # noqa: S102 - the code is the user's own job
+    except (Exception, SystemExit) as error:
+        if isinstance(error, Exception) and is_lost_jvm(error):
+            raise
+        raise _describe(error, code) from error
+    if OUTPUT not in names:
+        raise InvalidStream(
+            f"The code of the job did not bind `{OUTPUT}`. Assign the DataFrame whose rows the job"
+            f" writes: {OUTPUT} = spark.readStream.table('t')"
+        )
+    output = names[OUTPUT]
+    if not isinstance(output, DataFrame):
+        raise InvalidStream(
+            f"The code of the job bound `{OUTPUT}` to a value of the type"
+            f" {type(output).__name__}. It must be a DataFrame, streaming or batch."
+        )
+    return output
+
+
+def _describe(error: BaseException, code: str) -> RunFailed:
+    """Return the failure of code, whose message begins with the line that failed."""
+    is_of_spark = isinstance(error, Exception) and _is_of_spark(error)
+    if is_of_spark:
+        assert isinstance(error, Exception)
+        failure = describe_failure(error, code)
+        reason = failure.message
+    else:
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        trace = "".join(traceback.format_exception(error))
+        failure = Failure(code="execution_error", message=reason, trace=trace)
+    line = _find_line(error)
+    message = f"`code` failed: {reason}" if line is None else f"line {line} of `code`: {reason}"
+    # Errors of Spark's jobs may be transient, for example while a file system does not answer.
+    permanent = not is_of_spark or (isinstance(error, Exception) and is_permanent(error))
+    return RunFailed(
+        failure.model_copy(update={"message": message, "line": line, "column": None}),
+        is_permanent=permanent,
+    )
+
+
+def _is_of_spark(error: Exception) -> bool:
+    return isinstance(error, PySparkException) or hasattr(error, "java_exception")
+
+
+def _find_line(error: BaseException) -> int | None:
+    """Return the line of the code that raised an error, or that called what raised it."""
+    if isinstance(error, SyntaxError) and error.filename == _FILE:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == _FILE]
+    return lines[-1] if lines else None
+
 
 _SESSION_PLANS = {
     "SetCommand",

@@ -17,17 +17,18 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.detect import plan_parts
-from headrace.driver.ctas.view_query import read_scope
-from headrace.driver.failures import KnownFailure, describe_failure
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.state.tracker import clone_session
-from headrace.driver.streams.invalid_stream import (
+from headrace.driver.ctas.view_switch import read_scope
+from headrace.driver.failures import (
     TEMPORARY_REFERENCE,
     InvalidStream,
+    KnownFailure,
+    describe_failure,
     find_missing_parts,
     refuse_permanent_view,
     split_name,
 )
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.state.tracker import clone_session
 from headrace.driver.streams.qualified_names import find_relations
 from headrace.driver.streams.sources import register_streams
 from headrace.errors import Position

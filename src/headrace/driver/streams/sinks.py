@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from pkgutil import resolve_name
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.streams.batch_errors import BatchErrors
+from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.columns import select_columns
-from headrace.driver.streams.connectors import (
-    check_connector,
-    check_jdbc_driver,
-    check_provider,
-)
-from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
-from headrace.driver.streams.invalid_stream import InvalidStream
-from headrace.driver.streams.jdbc_sink import JdbcSink
-from headrace.driver.streams.jdbc_staging import with_driver
-from headrace.driver.streams.memory_view import publish_memory_view
-from headrace.driver.streams.table_sink import TableSink
-from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
+from headrace.driver.streams.connectors import check_connector, check_provider
+from headrace.driver.streams.file_sink import FileSinkWriter
+from headrace.driver.streams.jdbc_sink import JdbcSinkWriter
+from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, Target
+from headrace.driver.streams.table_sink import IcebergSinkWriter, TableSinkWriter
+from headrace.grammar.clauses import override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
-from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind
+from headrace.grammar.quoting import quote_name
+from headrace.grammar.stream_clauses import StreamTrigger, TriggerKind
 from headrace.grammar.stream_statements import CreateSink, SaveStream
 from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SINK
 from headrace.model.stream_providers import (
@@ -41,60 +36,133 @@ from headrace.model.stream_providers import (
 )
 from headrace.model.stream_query import DesiredQuery, QuerySpec
 
+_DATASET = "org.apache.spark.sql.classic.Dataset"
 _V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _KAFKA_WRITING = {name.lower() for name in KAFKA_SINK}
 _KAFKA_COLUMNS = {"key", "value", "topic", "partition", "headers"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where a query writes: the clauses of CREATE SINK and SAVE STREAM together."""
+class KafkaSinkWriter(SinkWriter):
+    """Writes a record for each row."""
 
-    provider: str
-    options: Mapping[str, str]
-    """Options of the provider, without those of Headrace."""
-    partitioned_on: tuple[str, ...]
-    columns: tuple[DeclaredColumn, ...] | None
-    """Columns that CREATE SINK declares."""
+    def encode(self, rows: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+        """Return rows with the columns of Kafka's sink, and the options of the sink itself."""
+        options = self.target.options
+        by_key = {key.lower(): value for key, value in options.items()}
+        writing = {key: value for key, value in options.items() if _is_of_kafka(key)}
+        encoding = {
+            key: value
+            for key, value in options.items()
+            if key not in writing and key.lower() != FORMAT_OPTION
+        }
+        names = {name.casefold() for name in rows.columns}
+        if "topic" not in by_key and "topic" not in names:
+            raise InvalidStream("kafka needs the option topic, or a column topic in the query.")
+        default = "raw" if "value" in names else "json"
+        format_ = by_key.get(FORMAT_OPTION, default).lower()
+        if format_ == "raw":
+            return rows, writing
+        kept = [name for name in rows.columns if name.casefold() in _KAFKA_COLUMNS - {"value"}]
+        body = F.struct(*(F.col(f"`{name}`") for name in rows.columns if name not in kept))
+        if format_ == "avro":
+            check_connector(rows.sparkSession, "avro")
+            value = to_avro(body)
+        else:
+            value = (F.to_json if format_ == "json" else F.to_csv)(body, encoding)
+        return rows.select(*(F.col(f"`{name}`") for name in kept), value.alias("value")), writing
 
-    def find_option(self, name: str) -> str:
-        """Return the value of a required option, whatever the case of its key."""
-        return next(value for key, value in self.options.items() if key.lower() == name.lower())
+
+class MemorySinkWriter(SinkWriter):
+    """Keeps the rows in a temporary view."""
+
+    takes_batches = False
+
+    def prepare(self, rows: DataFrame, run: SinkRun) -> Callable[[], StreamingQuery]:
+        start = super().prepare(rows, run)
+
+        def start_memory() -> StreamingQuery:
+            query = start()
+            try:
+                _publish_memory_view(rows.sparkSession, run.desired.name)
+            except Exception:
+                query.stop()
+                raise
+            return query
+
+        return start_memory
 
 
-def find_target(spec: QuerySpec, command: SaveStream) -> Target:
+def _publish_memory_view(session: SparkSession, name: str) -> None:
+    """Show the view of a memory sink in the session of the driver's statements.
+
+    Spark creates the view in the session of the query, which no statement sees.
+    """
+    jvm = Py4JBridge(session)
+    view = session.table(quote_name(name))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    rows = view.collectLeaves().apply(0)
+    driver_session = jvm.type("org.apache.spark.sql.classic.SparkSession").getDefaultSession()
+    frame = jvm.singleton(_DATASET).ofRows(driver_session.get(), rows)
+    frame.createOrReplaceTempView(quote_name(name))
+
+
+_WRITERS: Mapping[str, type[SinkWriter]] = {
+    "memory": MemorySinkWriter,
+    "kafka": KafkaSinkWriter,
+    "jdbc": JdbcSinkWriter,
+    "table": TableSinkWriter,
+    "iceberg": IcebergSinkWriter,
+    **dict.fromkeys(FILE_SINKS, FileSinkWriter),
+}
+"""Writers of the sinks that Spark's own writer does not suffice for, by name."""
+
+
+def open_sink(spec: QuerySpec, command: SaveStream) -> SinkWriter:
+    """Return the writer of the sink of a query.
+
+    Raises the errors of the package that adds the sink, if its writer cannot be loaded.
+    """
+    target = _find_target(spec, command)
+    added = find_sink(target.provider).writer
+    writer: type[SinkWriter] = (
+        _WRITERS.get(target.provider, SinkWriter) if added is None else resolve_name(added)
+    )
+    return writer(target)
+
+
+def _find_target(spec: QuerySpec, command: SaveStream) -> Target:
     """Return where a query writes."""
     commands = (parse(text).command for text in spec.definitions)
     sink = next((each for each in commands if isinstance(each, CreateSink)), None)
     options = override_options(() if sink is None else sink.options, command.options)
     return Target(
         provider=spec.sink,
+        name=qualified_name_to_sql(command.target),
         options={key: value for key, value in options if not _is_of_headrace(key)},
+        path=spec.path,
         partitioned_on=command.partitioned_on or (() if sink is None else sink.partitioned_on),
         columns=None if sink is None else sink.columns,
     )
 
 
-def prepare_rows(frame: DataFrame, target: Target) -> DataFrame:
-    """Return the rows of a frame that go to a target, after all checks of the target.
+def prepare_rows(frame: DataFrame, sink: SinkWriter) -> DataFrame:
+    """Return the rows of a frame that go to a sink, after all checks of the sink.
 
     Raises InvalidStream and AnalysisException.
     """
+    target = sink.target
     rows = frame if target.columns is None else select_columns(frame, target.columns)
     _check_partitions(rows, target)
     check_sink(rows.sparkSession, target.provider)
-    if target.provider == "jdbc":
-        check_jdbc_driver(rows.sparkSession, with_driver(target.options))
-    if target.provider in FILE_SINKS:
-        check_file_columns(rows, target.provider, target.partitioned_on)
+    sink.check(rows)
     return rows
 
 
 def check_sink(session: SparkSession, provider: str) -> None:
     """Raise InvalidStream if the session lacks the jars of a sink, or if it is no data source."""
-    if find_sink(provider).is_listed:
-        check_connector(session, provider)
+    sink = find_sink(provider)
+    if sink.is_listed:
+        check_connector(session, provider, sink.package)
         return
     hint = f"To write to a table: TO TABLE {provider}." if "." in provider else ""
     check_provider(session, provider, SINKS, hint=hint)
@@ -121,125 +189,15 @@ def prepare_query(
         InvalidStream: A column is missing, or the sink cannot take the rows.
         PySparkException: Spark refuses the rows.
     """
-    target = find_target(desired.spec, command)
-    rows = prepare_rows(frame, target)
+    sink = open_sink(desired.spec, command)
+    rows = prepare_rows(frame, sink)
     check_trigger(rows, command.trigger)
     session = rows.sparkSession
     if desired.spec.checkpoint is None:
         # Spark would keep a checkpoint that the next run could not use.
         session.conf.unset(_CHECKPOINTS)
-    if target.provider in {"table", "iceberg"}:
-        table = find_table(session, command, target)
-
-        def start_table() -> StreamingQuery:
-            ordered = table.prepare(rows, target.partitioned_on)
-            writer = _make_writer(ordered, desired, command, target)
-            return table.start(writer, choose_mode(command, target.provider), errors)
-
-        return start_table
-    writer = _make_writer(rows, desired, command, target)
-    if target.provider == "jdbc":
-
-        def start_jdbc() -> StreamingQuery:
-            planned = find_last_planned(session, desired.spec)
-            sink = JdbcSink(target.options, desired, epoch, planned=planned)
-            sink.clear(session)
-            query = writer.foreachBatch(errors.watch(sink.write)).start()
-            sink.bind(query.id)
-            return query
-
-        return start_jdbc
-    if target.provider == "memory":
-        return lambda: _start_memory(writer, session, desired.name)
-    return writer.start
-
-
-def _start_memory(writer: DataStreamWriter, session: SparkSession, name: str) -> StreamingQuery:
-    query = writer.start()
-    try:
-        publish_memory_view(session, name)
-    except Exception:
-        query.stop()
-        raise
-    return query
-
-
-def find_table(session: SparkSession, command: SaveStream, target: Target) -> TableSink:
-    """Return the table that a query writes to. Raises InvalidStream."""
-    if target.provider == "table":
-        return TableSink(session, qualified_name_to_sql(command.target))
-    table = TableSink(session, target.find_option("path"))
-    table.check_is_iceberg()
-    return table
-
-
-def _make_writer(
-    rows: DataFrame, desired: DesiredQuery, command: SaveStream, target: Target
-) -> DataStreamWriter:
-    provider = target.provider
-    options = dict(target.options)
-    if provider == "kafka":
-        rows, options = encode_for_kafka(rows, options)
-    writer = rows.writeStream.queryName(desired.name).outputMode(
-        choose_mode(command, provider).lower()
-    )
-    writer = _set_trigger(writer, command.trigger)
-    if desired.spec.checkpoint is not None:
-        writer = writer.option(CHECKPOINT_OPTION, desired.spec.checkpoint)
-    if provider in {"jdbc", "table"}:
-        # The partitions of a table are those of its creation.
-        return writer
-    if target.partitioned_on:
-        writer = writer.partitionBy(*target.partitioned_on)
-    if desired.spec.path is not None:
-        writer = writer.option("path", desired.spec.path)
-    if provider == "iceberg":
-        options = {key: value for key, value in options.items() if key.lower() != "path"}
-    return writer.format(provider).options(**options)
-
-
-def choose_mode(command: SaveStream, provider: str) -> OutputMode:
-    """Return the output mode of a query."""
-    return command.output_mode or OutputMode(find_sink(provider).modes[0])
-
-
-def _set_trigger(writer: DataStreamWriter, trigger: StreamTrigger | None) -> DataStreamWriter:
-    if trigger is None:
-        return writer
-    interval = "" if trigger.interval is None else f"{trigger.interval.milliseconds} milliseconds"
-    setters: dict[TriggerKind, Callable[[], DataStreamWriter]] = {
-        TriggerKind.INTERVAL: lambda: writer.trigger(processingTime=interval),
-        TriggerKind.ONCE: lambda: writer.trigger(once=True),
-        TriggerKind.AVAILABLE_NOW: lambda: writer.trigger(availableNow=True),
-        TriggerKind.CONTINUOUS: lambda: writer.trigger(continuous=interval),
-    }
-    return setters[trigger.kind]()
-
-
-def encode_for_kafka(rows: DataFrame, options: dict[str, str]) -> tuple[DataFrame, dict[str, str]]:
-    """Return rows with the columns of Kafka's sink, and the options of the sink itself."""
-    by_key = {key.lower(): value for key, value in options.items()}
-    writing = {key: value for key, value in options.items() if _is_of_kafka(key)}
-    encoding = {
-        key: value
-        for key, value in options.items()
-        if key not in writing and key.lower() != FORMAT_OPTION
-    }
-    names = {name.casefold() for name in rows.columns}
-    if "topic" not in by_key and "topic" not in names:
-        raise InvalidStream("kafka needs the option topic, or a column topic in the query.")
-    default = "raw" if "value" in names else "json"
-    format_ = by_key.get(FORMAT_OPTION, default).lower()
-    if format_ == "raw":
-        return rows, writing
-    kept = [name for name in rows.columns if name.casefold() in _KAFKA_COLUMNS - {"value"}]
-    body = F.struct(*(F.col(f"`{name}`") for name in rows.columns if name not in kept))
-    if format_ == "avro":
-        check_connector(rows.sparkSession, "avro")
-        value = to_avro(body)
-    else:
-        value = (F.to_json if format_ == "json" else F.to_csv)(body, encoding)
-    return rows.select(*(F.col(f"`{name}`") for name in kept), value.alias("value")), writing
+    run = SinkRun(desired=desired, command=command, errors=errors, epoch=epoch)
+    return sink.prepare(rows, run)
 
 
 def _check_partitions(rows: DataFrame, target: Target) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pkgutil import resolve_name
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import from_avro
 
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
-from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.qualified_names import replace_qualified_names, view_of
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.parse import parse
@@ -106,12 +107,18 @@ def open_stream(session: SparkSession, command: CreateStream | CreateStreamAs) -
         return frame
     source = find_source(command.provider)
     if source.is_listed:
-        check_connector(session, source.name)
+        check_connector(session, source.name, source.package)
     else:
         check_provider(session, source.name, SOURCES)
-    if source.name == "kafka" and command.columns is not None:
-        return _open_kafka(session, command)
-    reader = session.readStream.format(source.name).options(**dict(command.options))
+    read = _READERS.get(source.name, read_format)
+    if source.reader is not None:
+        read = resolve_name(source.reader)
+    return read(session, source.name, command)
+
+
+def read_format(session: SparkSession, name: str, command: CreateStream) -> DataFrame:
+    """Return the rows that Spark's own reader reads from the data source with a source's name."""
+    reader = session.readStream.format(name).options(**dict(command.options))
     if command.columns is not None:
         reader = reader.schema(columns_to_ddl(command.columns))
     return reader.load()
@@ -188,9 +195,10 @@ def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[s
     return list(found)
 
 
-def _open_kafka(session: SparkSession, command: CreateStream) -> DataFrame:
+def _read_kafka(session: SparkSession, name: str, command: CreateStream) -> DataFrame:
     """Return the declared columns, read from the values of Kafka's records."""
-    assert command.columns is not None
+    if command.columns is None:
+        return read_format(session, name, command)
     options = dict(command.options)
     format_ = next(
         (value for key, value in options.items() if key.lower() == FORMAT_OPTION), "json"
@@ -201,7 +209,7 @@ def _open_kafka(session: SparkSession, command: CreateStream) -> DataFrame:
         for key, value in options.items()
         if key not in reading and key.lower() != FORMAT_OPTION
     }
-    records = session.readStream.format("kafka").options(**reading).load()
+    records = session.readStream.format(name).options(**reading).load()
     if format_ == "raw":
         return select_columns(records, command.columns)
     ddl = columns_to_ddl(command.columns)
@@ -227,3 +235,9 @@ def _avro_schema(session: SparkSession, ddl: str, options: dict[str, str]) -> st
 
 def _is_of_kafka(key: str) -> bool:
     return key.lower().startswith(KAFKA_PREFIX) or key.lower() in _KAFKA_READING
+
+
+_READERS: Mapping[str, Callable[[SparkSession, str, CreateStream], DataFrame]] = {
+    "kafka": _read_kafka
+}
+"""Functions that read the sources that Spark's own reader does not suffice for, by name."""

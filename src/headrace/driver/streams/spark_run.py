@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.view_query import set_scope
+from headrace.driver.ctas.view_switch import read_scope, set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import find_later_run, has_ended_by_itself
-from headrace.driver.streams.batch_errors import BatchErrors
-from headrace.driver.streams.batch_run import start_batch
-from headrace.driver.streams.batch_sinks import check_batch
-from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked
-from headrace.driver.streams.checkpoints import check_checkpoint
-from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
+from headrace.driver.streams.batch_run import check_batch, start_batch, use_stream_pool
+from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked, check_checkpoint
+from headrace.driver.streams.classify import (
+    BatchErrors,
+    is_lost_jvm,
+    is_permanent,
+    is_permanent_cause,
+)
 from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.named_streams import FindStreams, NamedStreams
-from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
-from headrace.driver.streams.scheduling import use_stream_pool
-from headrace.driver.streams.session_views import create_views
 from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
@@ -39,11 +42,126 @@ from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
+from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites, FoundStreams
-from headrace.model.session import DriverLease
+from headrace.model.session import DriverLease, SessionView
 from headrace.model.stream_query import DesiredQuery, QueryProgress
+
+_COMMITTED = "addBatch"
+"""Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
+_CONTINUOUS = "ContinuousExecution"
+
+
+def find_last_report(query: StreamingQuery) -> str | None:
+    """Return the time of Spark's last report, which tells reports apart; None before the first.
+
+    Raises Py4JError.
+    """
+    last = query._jsq.lastProgress()  # noqa: SLF001 - PySpark would parse the whole report
+    return None if last is None else str(last.timestamp())
+
+
+def find_last_epoch(query: StreamingQuery) -> int | None:
+    """Return the last committed epoch of a query with TRIGGER CONTINUOUS; None if there is none.
+
+    Return None for any other query too. Spark reports no progress of a continuous query: only the
+    log of its commits shows it. Raises Py4JError.
+    """
+    execution = query._jsq.streamingQuery()  # noqa: SLF001 - PySpark has no access to the execution
+    if execution.getClass().getSimpleName() != _CONTINUOUS:
+        return None
+    latest = execution.commitLog().getLatestBatchId()
+    return int(latest.get()) if latest.isDefined() else None
+
+
+def read_new_batches(query: StreamingQuery, after: int | None) -> list[QueryProgress]:
+    """Return the progress of the committed batches after a number, oldest first.
+
+    Spark keeps the last hundred. Raises Py4JError.
+    """
+    execution = query._jsq  # noqa: SLF001 - PySpark parses every report for each access
+    new: list[QueryProgress] = []
+    # A report takes a millisecond of the cores that the query uses: read only the new ones.
+    for report in reversed(list(execution.recentProgress())):
+        if after is not None and report.batchId() <= after:
+            break
+        fields = json.loads(report.json())
+        if _COMMITTED in fields.get("durationMs", {}):
+            new.append(_to_progress(fields))
+    return new[::-1]
+
+
+def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
+    operators = report.get("stateOperators", [])
+    return QueryProgress(
+        batch=report["batchId"],
+        at=report["timestamp"],
+        input_rows=max(0, report.get("numInputRows", 0)),
+        input_rate=_rate(report.get("inputRowsPerSecond")),
+        process_rate=_rate(report.get("processedRowsPerSecond")),
+        milliseconds=report.get("batchDuration", report["durationMs"].get("triggerExecution", 0)),
+        watermark=report.get("eventTime", {}).get("watermark"),
+        state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
+        state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
+        lag=_lag(report.get("sources", [])),
+    )
+
+
+def _rate(value: object) -> float:
+    """Return a rate; 0 if Spark could not compute it (NaN, Infinity or missing)."""
+    if not isinstance(value, int | float) or not 0 <= value < 1e15:
+        return 0.0
+    return float(value)
+
+
+def _lag(sources: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many records each source still has, for the sources that say so."""
+    lags = {}
+    for source in sources:
+        value = source.get("metrics", {}).get("maxOffsetsBehindLatest")
+        if value is not None:
+            lags[str(source.get("description", ""))[:200]] = int(float(value))
+    return lags
+
+
+def create_views(session: SparkSession, views: Iterable[SessionView]) -> None:
+    """Create temporary views, in this order. Raise what Spark raises."""
+    for view in views:
+        columns = f" ({', '.join(map(quote_name, view.columns))})" if view.columns else ""
+        text = f"CREATE OR REPLACE TEMPORARY VIEW {quote_name(view.name)}{columns} AS {view.query}"
+        with (
+            _scope_of(session, view),
+            override_for_statement(session, _changed(session, view.conf)),
+        ):
+            session.sql(text)
+
+
+@contextmanager
+def _scope_of(session: SparkSession, view: SessionView) -> Iterator[None]:
+    before = read_scope(session)
+    scope = NameScope(catalog=view.catalog, namespace=view.namespace)
+    if scope == before:
+        yield
+        return
+    set_scope(session, scope)
+    try:
+        yield
+    finally:
+        set_scope(session, before)
+
+
+def _changed(session: SparkSession, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration that differs from that of the session, as far as it can be set."""
+    changed: dict[str, str] = {}
+    for key, value in conf.items():
+        with suppress(PySparkException):
+            if session.conf.isModifiable(key) and session.conf.get(key, None) != value:
+                changed[key] = value
+    return changed
+
 
 _LOG = logging.getLogger("headrace.driver.streams")
 _WAIT_MILLISECONDS = 500

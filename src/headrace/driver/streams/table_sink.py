@@ -5,13 +5,21 @@ Any other table gets each batch by INSERT.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.batch_errors import BatchErrors, BatchFunction
-from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.classify import BatchErrors, BatchFunction
+from headrace.driver.streams.sink_writer import (
+    SinkRun,
+    SinkWriter,
+    choose_mode,
+    make_writer,
+)
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import OutputMode
 
@@ -78,6 +86,48 @@ class TableSink:
     def append(self, rows: DataFrame) -> None:
         """Append prepared rows of a batch frame. Raises the errors of Spark."""
         _insert_into(self._name, OutputMode.APPEND)(rows, 0)
+
+
+class TableSinkWriter(SinkWriter):
+    """Writes to the table that SAVE STREAM names."""
+
+    def prepare(self, rows: DataFrame, run: SinkRun) -> Callable[[], StreamingQuery]:
+        table = self._find_table(rows.sparkSession)
+
+        def start() -> StreamingQuery:
+            ordered = table.prepare(rows, self.target.partitioned_on)
+            writer = self._set_options(make_writer(ordered, run))
+            return table.start(writer, choose_mode(run.command, self.target.provider), run.errors)
+
+        return start
+
+    def append(self, rows: DataFrame) -> None:
+        table = self._find_table(rows.sparkSession)
+        table.append(table.prepare(rows, self.target.partitioned_on))
+
+    def _find_table(self, session: SparkSession) -> TableSink:
+        return TableSink(session, self.target.name)
+
+    def _set_options(self, writer: DataStreamWriter) -> DataStreamWriter:
+        # The partitions of a table are those of its creation.
+        return writer
+
+
+class IcebergSinkWriter(TableSinkWriter):
+    """Writes to the Iceberg table that the option `path` names."""
+
+    def _find_table(self, session: SparkSession) -> TableSink:
+        table = TableSink(session, self.target.find_option("path"))
+        table.check_is_iceberg()
+        return table
+
+    def _set_options(self, writer: DataStreamWriter) -> DataStreamWriter:
+        if self.target.partitioned_on:
+            writer = writer.partitionBy(*self.target.partitioned_on)
+        if self.target.path is not None:
+            writer = writer.option("path", self.target.path)
+        options = {k: value for k, value in self.target.options.items() if k.lower() != "path"}
+        return writer.format("iceberg").options(**options)
 
 
 def _create_table(

@@ -23,11 +23,10 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.ctas.view_query import open_query, path_of, set_scope
-from headrace.driver.ctas.view_switch import ViewSwitch
+from headrace.driver.ctas.view_switch import ViewSwitch, open_query, path_of, set_scope
+from headrace.driver.failures import InvalidStream
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.streams.batch_errors import BatchErrors
-from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.classify import BatchErrors
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.materialized_view import (

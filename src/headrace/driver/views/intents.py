@@ -20,14 +20,13 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.failures import describe_failure
 from headrace.driver.link import NodeLink
-from headrace.driver.streams.jdbc_staging import drop_all_staging
-from headrace.driver.streams.sinks import find_target
+from headrace.driver.streams.sinks import open_sink
 from headrace.errors import LeaseLost
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.materialized_view import CatalogIntent, IntentAction, generation_name
+from headrace.model.messages import IntentError, Intents, SinkIntent
 from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
-from headrace.model.view_messages import IntentError, Intents, SinkIntent
 
 _LOG = logging.getLogger("headrace.driver")
 _IDLE_SECONDS = 60.0
@@ -115,7 +114,7 @@ def _claim_work(
 def _clear_sink(session: SparkSession, intent: SinkIntent) -> None:
     command = parse(intent.spec.text).command
     assert isinstance(command, SaveStream)
-    drop_all_staging(session, find_target(intent.spec, command).options, intent.query_id)
+    open_sink(intent.spec, command).clear(session, intent.query_id)
 
 
 def _attempt(intent_id: str, summary: str, work: Callable[[], None]) -> str | None:

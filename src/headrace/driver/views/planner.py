@@ -14,8 +14,14 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal
-from headrace.driver.ctas.view_query import blank_before_query, path_of, read_scope, set_scope
-from headrace.driver.ctas.view_switch import SwitchedTable, ViewSwitch
+from headrace.driver.ctas.view_switch import (
+    SwitchedTable,
+    ViewSwitch,
+    blank_before_query,
+    path_of,
+    read_scope,
+    set_scope,
+)
 from headrace.driver.execution_plan import ExecutionPlan, plan_change
 from headrace.driver.failures import KnownFailure
 from headrace.driver.hooks import StatementFacts
@@ -32,12 +38,10 @@ from headrace.model.ids import new_id
 from headrace.model.materialized_view import RowStorage, ViewRows, generation_name
 from headrace.model.messages import (
     Assignment,
-)
-from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
-from headrace.model.view_messages import (
     Generation,
     NewView,
 )
+from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
 
 VIEW_STATEMENTS = frozenset({CREATE_VIEW, REFRESH_VIEW})
 _BUSY_SECONDS = 1.0

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.messages import Bootstrap
-from headrace.model.table_write import writer_name
+from headrace.model.transaction import writer_name
 
 _LOG = logging.getLogger("headrace.driver")
 JAR_NAME = "headrace-commit-protocol.jar"

@@ -16,8 +16,8 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.writes.commit_protocol import isolates_appends
-from headrace.driver.writes.lookup import may_be_transient
-from headrace.model.table_write import TableWrite
+from headrace.driver.writes.locks import may_be_transient
+from headrace.model.transaction import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
 _SESSION_CATALOG = "spark_catalog"

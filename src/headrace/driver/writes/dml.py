@@ -17,8 +17,7 @@ from headrace.driver.ctas.detect import (
 )
 from headrace.driver.parameters import Binding
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.writes.file_insert import HIVE_FORMAT, SPARK_FORMAT
-from headrace.driver.writes.file_load import LOAD
+from headrace.driver.writes.file_insert import HIVE_FORMAT, LOAD, SPARK_FORMAT
 
 # Class names of Spark's parsed plans.
 _WITH = "UnresolvedWith"

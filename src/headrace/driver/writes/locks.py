@@ -7,10 +7,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
 from headrace.driver.ctas.transaction import Cancelled
+from headrace.driver.failures import find_condition
 from headrace.driver.link import NodeLink
+from headrace.errors import WriteTargetsUnknown
 from headrace.model.messages import BeginWrite
-from headrace.model.table_write import TableWrite
+from headrace.model.transaction import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
 _FIRST_PAUSE = 0.02
@@ -60,3 +65,50 @@ def wait_for_lock(
             on_blocked()
         cancelling.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+_PAUSES = (0.2, 0.5, 1.0, 2.0)
+METASTORE_CONDITION = "_LEGACY_ERROR_TEMP_3065"
+"""With this condition, HiveExternalCatalog.withClient reports all errors of the metastore."""
+
+
+def may_be_transient(error: Exception) -> bool:
+    """Return whether a repetition of a call to the catalog may succeed.
+
+    Spark's own errors, such as that of a missing table, have a condition and are final.
+    """
+    if not isinstance(error, PySparkException | Py4JJavaError):
+        return False
+    return find_condition(error) in {None, METASTORE_CONDITION}
+
+
+def find_writes_patiently(
+    find_writes: Callable[[], PlannedWrites | None], cancelling: threading.Event
+) -> PlannedWrites | None:
+    """Call a function, and repeat the call with growing pauses while its error may be transient.
+
+    Raises:
+        Cancelled: If the statement is cancelled during a pause.
+        WriteTargetsUnknown: If the last call fails as well.
+    """
+    for pause in (*_PAUSES, None):
+        try:
+            return find_writes()
+        except (PySparkException, Py4JJavaError) as error:
+            if not may_be_transient(error):
+                raise
+            if pause is None:
+                raise WriteTargetsUnknown(
+                    "The statement was not run, because the catalog did not say which tables it"
+                    f" writes to: {_summarize(error)}",
+                    hint="Check the metastore, then run the statement again.",
+                ) from error
+            _LOG.warning("the search for written tables is repeated: %s", _summarize(error))
+        if cancelling.wait(pause):
+            raise Cancelled
+    raise AssertionError("the last call returns or raises")
+
+
+def _summarize(error: Exception) -> str:
+    java_error = error.java_exception if isinstance(error, Py4JJavaError) else error
+    return str(java_error).strip().partition("\n")[0]

@@ -13,7 +13,7 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.link import NodeLink
 from headrace.driver.writes.commit_protocol import staging_prefixes
 from headrace.driver.writes.detect import WriteDetector
-from headrace.model.table_write import OrphanedWrite
+from headrace.model.transaction import OrphanedWrite
 
 _LOG = logging.getLogger("headrace.driver")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.java_source import compile_java
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, compile_java
 
 
 class StagedFiles:

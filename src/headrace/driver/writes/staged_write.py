@@ -19,10 +19,14 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.staged_table import RelativeFile
 from headrace.driver.parameters import empty_frame
 from headrace.driver.py4j_bridge import plan_class_name
-from headrace.driver.writes.file_insert import describe_file_insert
-from headrace.driver.writes.file_load import LOAD, describe_file_load
+from headrace.driver.writes.file_insert import (
+    LOAD,
+    StagedRows,
+    WriteMode,
+    describe_file_insert,
+    describe_file_load,
+)
 from headrace.driver.writes.staged_files import StagedFiles
-from headrace.driver.writes.staged_rows import StagedRows, WriteMode
 from headrace.driver.writes.written_table import WrittenTable
 from headrace.errors import CatalogError
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from headrace.results.batches import apply_schema
-from headrace.results.formats.buffer import StreamBuffer
+from headrace.results.formats import StreamBuffer
 from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import Rows, Selection, select_batches
 from headrace.results.schema import Schema

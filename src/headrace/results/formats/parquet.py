@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import FormatCannotHold
 from headrace.results.batches import apply_schema
-from headrace.results.formats.buffer import StreamBuffer
+from headrace.results.formats import StreamBuffer
 from headrace.results.layout import build_client_schema
 from headrace.results.reader import Rows, Selection, select_batches
 from headrace.results.schema import Schema, SparkType, TypeKind, find_duplicate

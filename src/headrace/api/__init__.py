@@ -1,1 +1,0 @@
-"""The HTTP server: requests of callers and drivers become calls of services in `control`."""

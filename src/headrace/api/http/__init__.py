@@ -1,1 +1,0 @@
-"""The HTTP mechanics that all routes share: schemas, serializers, paging, errors."""

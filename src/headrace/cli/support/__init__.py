@@ -1,0 +1,1 @@
+"""What the commands share: the server, options, listings, progress and results."""

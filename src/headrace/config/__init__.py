@@ -1,0 +1,1 @@
+"""Settings, profiles, the policy of Spark options, and the home of a node."""

@@ -1,0 +1,256 @@
+"""The sections of the settings: one class for each table of headrace.toml."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from headrace.config.profiles import Section
+from headrace.text.durations import Duration
+
+DEFAULT_PORT = 8040
+
+
+class HttpSettings(Section):
+    """Where a node listens."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
+    """Port to listen on; 0 picks a free port."""
+    advertise: str | None = None
+    """URL at which drivers and other nodes reach this node; default: host and port."""
+    allowed_hosts: list[str] = Field(default=[])
+    """Further hosts, `name` or `name:port`, under which clients reach this node, for example those
+    of a reverse proxy. A node always serves loopback names, `advertise` and its own addresses."""
+    allowed_origins: list[str] = Field(default=[])
+    """Origins of web pages of other sites that may call this node, for example
+    `https://app.example.com`. Such a page sends the token itself; the node uses no cookies."""
+    auth: bool = True
+    """Whether requests need the token of the node: `token`, otherwise the file `token` in the home,
+    which the node creates."""
+    max_connections: int = Field(default=4096, ge=8)
+    """Largest number of connections. When it is reached, a new connection replaces the one that has
+    been idle for the longest time; without an idle one, requests get 503."""
+    header_timeout: Duration = timedelta(seconds=10)
+    """Longest time that a client may take to send the headers of a request."""
+    body_timeout: Duration = timedelta(seconds=60)
+    """Longest time that a client may take to send the body of a request."""
+    keep_alive: Duration = timedelta(seconds=15)
+    """How long a connection stays open without a request. A time longer than `lease.renew` lets
+    drivers renew their leases over one connection."""
+    allow_unauthenticated: bool = False
+    """Allow `auth = false` beyond loopback. Anyone who reaches the port can then run SQL."""
+
+
+class StoreSettings(Section):
+    """The database that holds all state."""
+
+    url: str | None = None
+    """`sqlite:///path` or `postgresql://…`; default: `headrace.db` in the home."""
+    pool_size: int = Field(default=10, ge=2)
+    """Largest number of open connections."""
+    connect_timeout: Duration = timedelta(seconds=5)
+    """Longest time to wait for a connection. A write also waits at most so long for its turn and
+    for the lock of the store together."""
+
+
+class ResultsSettings(Section):
+    """Where results are kept, and for how long."""
+
+    location: str | None = None
+    """Path or fsspec URI; default: `results/` in the home."""
+    allowed: list[str] = Field(default=[])
+    """Locations below which a statement may choose its own results location; default: none."""
+    retention: Duration = timedelta(hours=24)
+    """How long rows are kept after a statement ends."""
+    inline_limit: int = Field(default=256 * 1024, ge=0)
+    """Largest result, in bytes, that the disposition `auto` keeps in the store."""
+    chunk_limit: int = Field(default=8 * 1024 * 1024, ge=64 * 1024)
+    """Largest number of bytes of record batches in one chunk. A chunk has at least one row."""
+    memory_limit: int = Field(default=256 * 1024 * 1024, ge=0)
+    """Largest number of bytes of the `memory` results that one driver holds. A result that does not
+    fit is `stored` instead; 0: every result."""
+    flight_host: str = "127.0.0.1"
+    """IP address of this node's host on which its drivers serve `memory` results by Arrow Flight,
+    without TLS. Beyond loopback, Flight clients and nodes on other hosts read directly."""
+
+    @field_validator("flight_host")
+    @classmethod
+    def _check_flight_host(cls, host: str) -> str:
+        """Raise ValueError unless others can connect to the address."""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} is not an IP address") from None
+        mapped = getattr(address, "ipv4_mapped", None)
+        address = mapped or address
+        if address.is_unspecified or address.is_multicast or getattr(address, "scope_id", None):
+            raise ValueError(f"{host} is not the address of one host; name the address of this one")
+        # One spelling: loopback must be recognised.
+        return str(address)
+
+
+class HistorySettings(Section):
+    """How long the history is kept."""
+
+    retention: Duration | None = timedelta(days=30)
+    """How long ended statements and sessions are kept, with their events and transactions; at least
+    24h and `results.retention`; null: for ever."""
+
+
+class LeaseSettings(Section):
+    """Leases of drivers and nodes."""
+
+    duration: Duration = timedelta(seconds=15)
+    """How long a lease lasts after a renewal."""
+    renew: Duration = timedelta(seconds=5)
+    """How often a driver or node renews its lease."""
+    sweep: Duration = timedelta(seconds=1)
+    """How often a node checks leases, timeouts and pending launches."""
+    orphan: Duration = timedelta(minutes=10)
+    """How long a driver keeps running while no node renews its lease."""
+    jvm_timeout: Duration = timedelta(seconds=60)
+    """How long the JVM of a driver may be silent, for example in a garbage collection. A driver
+    whose JVM is silent for longer counts as lost."""
+    cancel_grace: Duration = timedelta(seconds=5)
+    """How long a driver may take to stop a cancelled statement."""
+    close_grace: Duration = timedelta(seconds=30)
+    """How long the driver of a closed session may take to stop its work. Then it is killed."""
+
+
+class ClusterSettings(Section):
+    """Nodes that share one store."""
+
+    backend_polls: float = Field(default=10.0, gt=0, le=10_000)
+    """Largest number of questions about drivers that all nodes together send to one backend in a
+    second, after a short burst."""
+    shared_paths: tuple[Path, ...] = ()
+    """Folders that all hosts mount under the same path. Nodes on several hosts may keep results,
+    checkpoints and tables there."""
+    drain_timeout: Duration = timedelta(seconds=30)
+    """How long a node that drains may finish what it has begun. SIGTERM drains a node."""
+
+
+class SessionSettings(Section):
+    """Defaults of sessions that do not set these values."""
+
+    idle_timeout: Duration | None = timedelta(minutes=30)
+    """Idle time after which a session is closed; null: never."""
+    unnamed_idle_timeout: Duration = timedelta(minutes=1)
+    """Idle time after which a session is closed that was created for one batch, job or stream."""
+    pool_parallelism: int = Field(default=8, ge=1, le=64)
+    """Largest number of statements without a session that run at once in the driver of a user."""
+    pool_idle_timeout: Duration = timedelta(minutes=5)
+    """Idle time after which the driver of these statements ends."""
+    ttl: Duration | None = None
+    """Age at which a session is closed, busy or not; null: never."""
+
+
+class StatementSettings(Section):
+    """How statements run."""
+
+    max_attempts: int = Field(default=2, ge=1)
+    """Largest number of attempts of a statement that is safe to retry when its driver dies."""
+    max_waiting: int = Field(default=10_000, ge=1)
+    """Largest number of statements that may wait in one session. Another submit is refused with
+    `queue_full`."""
+
+
+class LimitSettings(Section):
+    """Limits of the whole store; null: no limit. All nodes of a store need the same values."""
+
+    sessions: int | None = Field(default=1000, ge=1)
+    """Largest number of live sessions. Another one is refused with `too_many_sessions`. The driver
+    of a session is a JVM of 1 GB or more."""
+    sessions_per_user: int | None = Field(default=100, ge=1)
+    """Largest number of live sessions of one user."""
+    waiting_statements: int | None = Field(default=None, ge=1)
+    """Largest number of waiting statements. Another submit is refused with `queue_full`."""
+    waiting_statements_per_user: int | None = Field(default=None, ge=1)
+    """Largest number of waiting statements of one user."""
+    running_statements: int | None = Field(default=None, ge=1)
+    """Largest number of statements in flight. Further ones wait, and users take turns."""
+    running_statements_per_user: int | None = Field(default=None, ge=1)
+    """Largest number of statements in flight of one user."""
+
+
+class CatalogSettings(Section):
+    """The persistent catalog that sessions share."""
+
+    kind: Literal["managed", "external", "memory"] = "managed"
+    """`managed`: a Hive metastore in the home; `external`: as the profile configures it;
+    `memory`: tables end with their driver."""
+    warehouse: str | None = None
+    """Location of managed tables; default: `warehouse/` in the home."""
+    folder: Path | None = None
+    """`managed`: folder of the metastore; default: `metastore/` in the home. Nodes of one host that
+    share a store name the same folder and the same warehouse."""
+    replaces: str | None = None
+    """Id of another catalog of the store, as the error `catalog_mismatch` prints it. The node
+    replaces the record of that catalog by its own catalog; tables of the other one are not
+    moved."""
+
+
+class EmbeddedSettings(Section):
+    """The node that `headrace sql` starts when there is no server."""
+
+    linger: Duration = timedelta(minutes=5)
+    """How long the node, its drivers and the metastore run after the last command."""
+    warm: int = Field(default=1, ge=0)
+    """Number of drivers to keep ready, until `linger` after the last session of a script or of a
+    batch."""
+
+
+class StreamSettings(Section):
+    """Streaming queries."""
+
+    checkpoints: str | None = None
+    """Location of the write-ahead logs of queries without the option `checkpointLocation`, unless
+    Spark's `spark.sql.streaming.checkpointLocation` is set; default: `checkpoints/` in the home."""
+    location: str | None = None
+    """Location of the rows that queries write to files without the option `path`; default:
+    `streams/` in the home."""
+
+
+class MaterializedViewSettings(Section):
+    """Materialized views."""
+
+    grace: Duration = timedelta(minutes=10)
+    """How long the replaced rows of a view stay after a refresh, for the queries that read them."""
+
+
+class JobSettings(Section):
+    """Jobs."""
+
+    state_location: str | None = None
+    """Location of manifests, savepoints and checkpoints of jobs, unless a deployment names another
+    one; default: `jobs/<owner>` in the home."""
+    healthy_period: Duration = timedelta(minutes=1)
+    """How long a query without batches must run for its deployment to succeed."""
+    proof_timeout: Duration = timedelta(minutes=10)
+    """How long a deployment waits for the first batch. Then the old version continues."""
+    start_failures: int = Field(default=3, ge=1)
+    """Number of successive failures after which a new version counts as failed."""
+    plan_retention: Duration = timedelta(hours=24)
+    """How long a plan can be applied."""
+    savepoints_kept: int = Field(default=5, ge=1)
+    """Number of savepoints that are kept for each job, whatever their age."""
+    savepoint_retention: Duration = timedelta(days=7)
+    """How long further savepoints are kept."""
+    parallelism: int = Field(default=4, ge=1, le=64)
+    """Number of operations that a node advances at once."""
+
+
+class OpenSearchSettings(Section):
+    """The OpenSearch async query API, `/_plugins/_async_query`."""
+
+    row_limit: int = Field(default=10_000, ge=1)
+    """Largest number of rows in one response. A larger result is an error, never truncated."""
+    datasources: dict[str, str] = Field(default={})
+    """Catalog for each `datasource`. If empty, the name of a catalog of the profile stands for that
+    catalog, and any other name for the default catalog of the session."""

@@ -1,0 +1,250 @@
+"""Frozen settings. An entry point loads them once and passes them down.
+
+Precedence: flags, environment (`HEADRACE_STORE__URL`), the file `headrace.toml` (or the file that
+HEADRACE_CONFIG names), defaults. docs/reference/settings.md is generated from this module.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, PrivateAttr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
+from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
+from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
+from headrace.config.profiles import Profile
+from headrace.config.sections import (
+    CatalogSettings,
+    ClusterSettings,
+    EmbeddedSettings,
+    HistorySettings,
+    HttpSettings,
+    JobSettings,
+    LeaseSettings,
+    LimitSettings,
+    MaterializedViewSettings,
+    OpenSearchSettings,
+    ResultsSettings,
+    SessionSettings,
+    StatementSettings,
+    StoreSettings,
+    StreamSettings,
+)
+from headrace.errors import InvalidSetting
+
+_KEYS_KEPT = timedelta(hours=24)
+
+
+class Settings(BaseSettings):
+    """All settings of a node and of the commands."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="HEADRACE_",
+        env_nested_delimiter="__",
+    )
+
+    home: Path = DEFAULT_HOME
+    """Folder that holds the state of one host."""
+    server: str | None = None
+    """URL of the node that commands use; default: a node on the default port, otherwise an embedded
+    node of the home. `embedded` always uses the node of the home."""
+    token: str | None = None
+    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN. Default:
+    the token in the home."""
+    format: str | None = None
+    """Output format of commands; default: `table` on a terminal, otherwise `csv`."""
+    reserved_statements: bool = True
+    """Whether Headrace runs its own statements. If false, Spark receives them unchanged."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level of the node's log."""
+    class_archives: str | None = None
+    """Folder for archives of Spark's classes, with which drivers and metastore start in less time.
+    Default: `headrace/classes` in the user's cache folder. `off`: no archives."""
+    http: HttpSettings = HttpSettings()
+    store: StoreSettings = StoreSettings()
+    results: ResultsSettings = ResultsSettings()
+    history: HistorySettings = HistorySettings()
+    lease: LeaseSettings = LeaseSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    sessions: SessionSettings = SessionSettings()
+    statements: StatementSettings = StatementSettings()
+    limits: LimitSettings = LimitSettings()
+    conf_policy: ConfPolicy = ConfPolicy()
+    catalog: CatalogSettings = CatalogSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    streams: StreamSettings = StreamSettings()
+    materialized_views: MaterializedViewSettings = MaterializedViewSettings()
+    jobs: JobSettings = JobSettings()
+    opensearch: OpenSearchSettings = OpenSearchSettings()
+    profiles: dict[str, Profile] = {}
+    """Profiles by name; the profile `default` always exists."""
+    _is_embedded: bool = PrivateAttr(default=False)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources in the order of their precedence (a hook of pydantic-settings)."""
+        source = TomlConfigSettingsSource(settings_cls, find_config_file())
+        refuse_foreign_settings(find_config_file(), source.toml_data)
+        return init_settings, env_settings, source
+
+    @property
+    def layout(self) -> HomeLayout:
+        """Paths of everything in the home."""
+        return HomeLayout.at(self.home)
+
+    @property
+    def store_url(self) -> str:
+        """URL of the store, with its default."""
+        return self.store.url or f"sqlite:///{self.layout.store_file}"
+
+    @property
+    def results_location(self) -> str:
+        """Results location, with its default."""
+        return self.results.location or str(self.layout.results)
+
+    @property
+    def warehouse(self) -> str:
+        """Location of managed tables, with its default."""
+        return self.catalog.warehouse or str(self.layout.warehouse)
+
+    @property
+    def class_archive_folder(self) -> Path | None:
+        """Folder for archives of Spark's classes, with its default. None: no archives."""
+        if self.class_archives is not None:
+            return None if self.class_archives == "off" else Path(self.class_archives).absolute()
+        try:
+            return cache_folder() / "classes"
+        except RuntimeError:
+            return None
+
+    @property
+    def checkpoints(self) -> str:
+        """Location of write-ahead logs, with its default."""
+        return self.streams.checkpoints or str(self.layout.checkpoints)
+
+    @property
+    def jobs_location(self) -> str:
+        """Location of the state of jobs; the owner's name follows."""
+        return str(self.layout.jobs)
+
+    @property
+    def streams_location(self) -> str:
+        """Location of the rows of queries without a path, with its default."""
+        return self.streams.location or str(self.layout.streams)
+
+    @model_validator(mode="after")
+    def _check_catalog(self) -> Settings:
+        """Raise ValueError if remote drivers would need the managed catalog of this host."""
+        remote = [name for name, profile in self.profiles.items() if profile.is_remote]
+        if remote and self.catalog.kind == "managed":
+            raise ValueError(
+                f"drivers of the profile {remote[0]!r} run on other hosts and cannot reach the"
+                " managed catalog of this host; set catalog.kind to external or memory"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_history(self) -> Settings:
+        """Raise ValueError if statements would be deleted before their results or their keys."""
+        shortest = max(self.results.retention, _KEYS_KEPT)
+        if self.history.retention is not None and self.history.retention < shortest:
+            raise ValueError(
+                "The setting history.retention must be at least 24h, the lifetime of an"
+                " Idempotency-Key, and at least results.retention"
+            )
+        return self
+
+    def for_embedded(self) -> Settings:
+        """Return the settings of an embedded node. Its user is its operator, without a policy."""
+        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY})
+        settings._is_embedded = True  # noqa: SLF001 - a copy of this object
+        return settings
+
+    @property
+    def driver_folder(self) -> Path:
+        """Folder in which the drivers of this host run: relative locations begin there.
+
+        It is the working directory of the node. Commands in any folder can start an embedded node,
+        and relative paths must not depend on which of them did: drivers of an embedded node run in
+        the folder that contains the home.
+        """
+        return self.layout.path.parent if self._is_embedded else Path.cwd()
+
+    def profile(self, name: str) -> Profile:
+        """Return the profile with this name. Raise InvalidSetting if it does not exist."""
+        if name in self.profiles:
+            return self.profiles[name]
+        if name == "default":
+            return Profile()
+        names = sorted({"default", *self.profiles})
+        raise InvalidSetting(f"The profile {name!r} does not exist. Profiles: {', '.join(names)}.")
+
+
+def load(overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Load the settings from all sources; `overrides` (the flags) come first.
+
+    Raises:
+        InvalidSetting: With the key, what is wrong with it, and the nearest existing key.
+    """
+    for name in os.environ:
+        key = name.removeprefix("HEADRACE_").lower().partition("__")[0]
+        if name.startswith("HEADRACE_") and key not in {"config", *Settings.model_fields}:
+            nearest = nearest_variable(name, Settings.model_fields)
+            suggestion = f"; did you mean {nearest}?" if nearest else "."
+            raise InvalidSetting(f"Unknown setting {name} in the environment{suggestion}")
+    try:
+        return Settings(**(overrides or {}))
+    except ValidationError as error:
+        raise InvalidSetting(_explain(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidSetting(f"headrace.toml is not valid TOML: {error}") from error
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        path = [str(step) for step in problem["loc"]]
+        key = ".".join(path)
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"Unknown setting {key!r}{_nearest(path)}")
+        else:
+            message = f"{problem['msg'].removeprefix('Value error, ')}."
+            if key:
+                lines.append(f"Setting {key!r}: {message}")
+            else:
+                lines.append(message[:1].upper() + message[1:])
+    return " ".join(lines)
+
+
+def _nearest(path: list[str]) -> str:
+    section: type[BaseModel] = Settings
+    for step in path[:-1]:
+        field = section.model_fields.get(step)
+        if field is None or not isinstance(field.annotation, type):
+            section = Profile if path[0] == "profiles" else section
+            continue
+        section = field.annotation if issubclass(field.annotation, BaseModel) else section
+    close = difflib.get_close_matches(path[-1], section.model_fields, n=1)
+    return f"; did you mean {'.'.join([*path[:-1], close[0]])!r}?" if close else "."

@@ -1,0 +1,1 @@
+"""Files: where a location lies, private files, locks, and the properties files of Spark."""

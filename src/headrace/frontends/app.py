@@ -1,0 +1,159 @@
+"""The servers of one node, and its FastAPI app."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from headrace import __version__
+from headrace.control.node import Node
+from headrace.frontends.drivers import link
+from headrace.frontends.drivers.batched_renewals import BatchedRenewals
+from headrace.frontends.drivers.link_calls import LinkCalls
+from headrace.frontends.http.allowed_hosts import AllowedHosts
+from headrace.frontends.http.auth import API_PREFIX, Authentication
+from headrace.frontends.http.authentication_failures import AuthenticationFailures
+from headrace.frontends.http.body_limit import BodyLimit
+from headrace.frontends.http.browser_rules import BrowserRules, read_origins
+from headrace.frontends.http.errors import ErrorRenderers, install_error_handlers
+from headrace.frontends.http.readiness import Readiness
+from headrace.frontends.http.request_metrics import RequestMetrics
+from headrace.frontends.http.server import HttpServer
+from headrace.frontends.openapi import DESCRIPTION, build_document
+from headrace.frontends.opensearch import async_query
+from headrace.frontends.opensearch.async_query import INFO_PATH as OPENSEARCH_INFO_PATH
+from headrace.frontends.opensearch.async_query import PREFIX as OPENSEARCH_PREFIX
+from headrace.frontends.opensearch.async_query import render_opensearch_error
+from headrace.frontends.rest.event_feed import EventFeed
+from headrace.frontends.rest.problems import render_problem
+from headrace.frontends.rest.routes import (
+    docs,
+    events,
+    health,
+    history,
+    jobs,
+    nodes,
+    results,
+    sessions,
+    statements,
+    streams,
+    transactions,
+)
+from headrace.frontends.servers import Servers
+
+_CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
+"""Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
+_EXPOSED_HEADERS = [
+    *("Allow", "Location", "Retry-After"),
+    *("X-Headrace-Truncated", "X-Headrace-Next-Offset"),
+]
+"""Headers of responses that such pages may read."""
+
+
+def create_servers(node: Node, listener: socket.socket) -> Servers:
+    """Return the servers of a node: that of HTTP, on a socket that listens already.
+
+    Raises InvalidSetting as `create_app` does.
+    """
+    http = HttpServer(create_app(node), node.settings.http, listener)
+    return Servers(node, [http], loop_factory=http.loop_factory)
+
+
+_RESOURCES = {
+    "sessions": (
+        "Contexts in which statements run, each with a Spark driver.",
+        [sessions.router],
+    ),
+    "statements": (
+        "Submit SQL, follow it, cancel it, and read its rows.",
+        [statements.router, results.router],
+    ),
+    "streams": ("Streaming queries, and their control.", [streams.router]),
+    "jobs": ("Deploy manifests of jobs, and control the jobs.", [jobs.router]),
+    "transactions": (
+        "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",
+        [transactions.router, transactions.recovery_router],
+    ),
+    "events": ("Every change of state, as a list or as a stream.", [events.router]),
+    "nodes": ("The nodes of the cluster.", [nodes.router]),
+    "history": ("The deletion of old history.", [history.router]),
+}
+"""Description and routers of each tag of the native API."""
+_TAGS = {name: text for name, (text, _) in _RESOURCES.items()} | {
+    "opensearch": "The API of OpenSearch's asynchronous queries, for its clients.",
+    "health": "State and metrics of the node.",
+}
+
+
+def create_app(node: Node) -> FastAPI:
+    """Return the app that serves a node. Routes find the node in `app.state.node`.
+
+    Raises:
+        InvalidSetting: If `http.allowed_hosts` has an entry that is not a host, or
+            `http.allowed_origins` one that is not an origin.
+    """
+    app = FastAPI(
+        title="Headrace",
+        version=__version__,
+        description=DESCRIPTION,
+        generate_unique_id_function=lambda route: route.name,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would name the host that the request chose.
+        redirect_slashes=False,
+    )
+    app.state.node = node
+    app.state.event_feed = EventFeed(
+        node.events.shared_reads, node.wake_ups.on_event, node.long_polls
+    )
+    app.state.link_calls = link_calls = LinkCalls()
+    app.state.renewals = BatchedRenewals(
+        node.driver_link.renewals,
+        lambda: link_calls.threads,
+        renew_seconds=node.settings.lease.renew.total_seconds(),
+    )
+    app.state.readiness = Readiness(node.check_ready)
+    app.state.authentication_failures = AuthenticationFailures()
+    renderers = ErrorRenderers(
+        render_problem,
+        by_prefix={OPENSEARCH_PREFIX: render_opensearch_error},
+        by_path={OPENSEARCH_INFO_PATH: render_opensearch_error},
+    )
+    http = node.settings.http
+    hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
+    # The last middleware is the first that sees a request.
+    app.add_middleware(BodyLimit, renderers=renderers)
+    app.add_middleware(Authentication, renderers=renderers)
+    origins = read_origins(http.allowed_origins)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=_CORS_HEADERS,
+            expose_headers=_EXPOSED_HEADERS,
+        )
+    app.add_middleware(BrowserRules, hosts=hosts, origins=origins, renderers=renderers)
+    app.add_middleware(RequestMetrics, durations=node.request_durations)
+    install_error_handlers(app, renderers)
+    app.router.routes.append(link.ROUTE)
+    for _, routers in _RESOURCES.values():
+        for router in routers:
+            app.include_router(router, prefix=API_PREFIX)
+    app.include_router(async_query.router)
+    app.include_router(async_query.info_router)
+    app.include_router(health.router)
+    app.include_router(docs.router)
+    app.include_router(docs.openapi_router)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        app.openapi_schema = build_document(app, _TAGS)
+    return app.openapi_schema

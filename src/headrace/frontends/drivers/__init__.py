@@ -1,0 +1,1 @@
+"""The node's end of the link to its drivers."""

@@ -1,0 +1,1 @@
+"""The HTTP mechanics that all routes share: callers, limits, errors, long polls."""

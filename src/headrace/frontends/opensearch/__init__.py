@@ -1,0 +1,1 @@
+"""The wire format of OpenSearch's async query API."""

@@ -1,0 +1,210 @@
+"""The process of one node: its socket, its home, its first driver, the node and its servers.
+
+An embedded node starts in the order of what its user waits for: first the driver, then the node,
+then the servers.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+from headrace.config.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
+from headrace.config.process_start import resume_garbage_collection
+from headrace.config.settings import Settings
+from headrace.control.host.home_ownership import own_home, refuse_second_node
+from headrace.control.sessions.early_launch import LocalParts, launch_early
+from headrace.errors import InvalidSetting
+from headrace.frontends.http.allowed_hosts import AllowedHosts, is_loopback
+from headrace.grammar.masking import mask_text
+from headrace.text.printable import escape_character, escape_controls
+
+if TYPE_CHECKING:
+    from headrace.control.node import Node
+    from headrace.frontends.servers import Servers
+
+
+class EscapingFormatter(logging.Formatter):
+    """Escapes control characters, because a message can contain text of users and drivers.
+
+    A line feed in a message is escaped too: it could otherwise forge a record. Stack traces keep
+    their lines.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides
+        return "".join(map(escape_character, mask_text(super().formatMessage(record))))
+
+    def formatException(  # noqa: N802 - overrides
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None]
+        | tuple[None, None, None],
+    ) -> str:
+        return escape_controls(mask_text(super().formatException(ei)))
+
+
+def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> int:
+    """Serve until the process is asked to stop; return the exit code 0.
+
+    Args:
+        opens_pool: Whether to start the driver of the pool session at once, because the command
+            that starts this embedded node needs it.
+
+    Raises:
+        InvalidSetting: If the node cannot listen on the address, or would be reachable from other
+            hosts without a token.
+        StoreInUse: If another node serves the home.
+        HeadraceError: As `Node` raises it.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    # Alembic writes a line for each step of a new store.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    _check_auth(settings, embedded=embedded)
+    if embedded:
+        settings = settings.for_embedded()
+    layout = settings.layout
+    refuse_second_node(layout)
+    with (
+        ExitStack() as starting,
+        _listen(settings) as listener,
+        own_home(layout, starting, embedded=embedded),
+        ExitStack() as not_adopted,
+    ):
+        host, port = listener.getsockname()[:2]
+        address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
+        AllowedHosts(address=address, host=settings.http.host, names=settings.http.allowed_hosts)
+        parts = LocalParts.create(settings, embedded=embedded)
+        early = launch_early(settings, parts, address=address) if opens_pool else None
+        if early is not None:
+            not_adopted.callback(early.kill)
+            early.wait_for_jvm()
+        # This import takes a second, in which Spark starts.
+        from headrace.control.node import Node  # noqa: PLC0415
+
+        node = Node(settings, address=address, embedded=embedded, parts=parts)
+        stop = _Stop(node)
+        try:
+            node.start(request_stop=stop.request, early=early)
+            not_adopted.pop_all()
+            # As above: the driver does not wait for the servers before Spark is up.
+            from headrace.frontends.app import create_servers  # noqa: PLC0415
+
+            servers = create_servers(node, listener)
+            stop.attach(servers)
+            if not stop.is_requested:
+                node.announce()
+            starting.close()
+            if not embedded:
+                _print_access(node, settings)
+            resume_garbage_collection()
+            servers.run()
+        finally:
+            node.stop()
+    return 0
+
+
+def exit_on_signals() -> None:
+    """Let signals raise SystemExit until there is a node, so that `serve` ends an early driver."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT, REPLACE_SIGNAL, END_ALL_SIGNAL):
+        signal.signal(number, end)
+
+
+class _Stop:
+    """Requests to stop, which may arrive before there are servers."""
+
+    def __init__(self, node: Node) -> None:
+        """Handle the signals of this process."""
+        self._node = node
+        self._servers: Servers | None = None
+        self.is_requested = False
+        signal.signal(signal.SIGTERM, lambda *_: self._terminate())
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+        signal.signal(REPLACE_SIGNAL, lambda *_: self._request_end(ends_drivers=False))
+        signal.signal(END_ALL_SIGNAL, lambda *_: self._request_end(ends_drivers=True))
+
+    def request(self) -> None:
+        """Stop the servers, now or as soon as they exist. Safe in any thread."""
+        self.is_requested = True
+        if self._servers is not None:
+            self._servers.request_stop()
+
+    def attach(self, servers: Servers) -> None:
+        """Pass requests to the servers from now on."""
+        self._servers = servers
+        if self.is_requested:
+            servers.request_stop()
+
+    def _terminate(self) -> None:
+        """Drain the node at the first SIGTERM."""
+        if self._servers is None or not self._node.drain():
+            self.request()
+
+    def _interrupt(self) -> None:
+        if self.is_requested and self._servers is not None:
+            self._servers.hurry()
+        self.request()
+
+    def _request_end(self, *, ends_drivers: bool) -> None:
+        self._node.ends_drivers = ends_drivers
+        self.request()
+
+
+def _check_auth(settings: Settings, *, embedded: bool) -> None:
+    http = settings.http
+    if embedded or http.auth or http.allow_unauthenticated or is_loopback(http.host):
+        return
+    raise InvalidSetting(
+        f"http.host {http.host!r} is reachable from other hosts. Without a token, anyone could run "
+        "SQL here. Remove --no-auth (http.auth = false), or allow this with "
+        "http.allow_unauthenticated = true."
+    )
+
+
+def _print_access(node: Node, settings: Settings) -> None:
+    """Print how to send requests. Standard error may be a log, so never print the token itself."""
+    address, file = node.context.address, settings.layout.token_file
+    if node.token is None:
+        lines = [f"{address} serves without a token: every local user can run SQL as this account."]
+    elif settings.token:
+        lines = [f"{address} requires the token of HEADRACE_TOKEN or headrace.toml."]
+    else:
+        token = f'"$(cat {shlex.quote(str(file))})"'
+        lines = [
+            f"{address} requires the token in {file}.",
+            "Commands of this home find the token. Other clients send it:",
+            f"  curl --oauth2-bearer {token} {address}/api/v1/sessions",
+        ]
+    print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - for the user who starts it
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host, port = settings.http.host, settings.http.port
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        raise InvalidSetting(
+            f"The node cannot listen on {host}:{port}: {error.strerror}. "
+            "Choose another port with --port."
+        ) from error
+
+
+def _url_host(host: str) -> str:
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        return socket.getfqdn()
+    return f"[{host}]" if ":" in host else host

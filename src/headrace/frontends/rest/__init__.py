@@ -1,0 +1,1 @@
+"""The native HTTP API: bodies, responses, and one module of routes for each resource."""

@@ -1,0 +1,234 @@
+"""`/streams`: the streaming queries that SAVE STREAM starts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from headrace.control.streams.service import QueryStatus
+from headrace.frontends.http.api_route import ApiRoute, Before, Limit, json_response, split_page
+from headrace.frontends.http.auth import Authenticated
+from headrace.frontends.http.context import node_of
+from headrace.frontends.rest.examples import (
+    AT,
+    LATER,
+    QUERY_ID,
+    SESSION_ID,
+    STATEMENT_ID,
+    STREAM_ID,
+)
+from headrace.frontends.rest.problems import problems
+from headrace.frontends.rest.schemas import (
+    ErrorBody,
+    Instant,
+    Json,
+    MaskedText,
+    ResponseModel,
+    fill,
+    has_examples,
+    page_of,
+)
+from headrace.frontends.rest.serializers import error_body
+from headrace.model.lifecycle import StreamAction, StreamState
+from headrace.model.stream_query import EndReason, Wanted
+
+StreamRef = Annotated[
+    str, Path(description="id of the query, its name, or `scope.name`", max_length=1024)
+]
+
+_STREAM: Json = {
+    "id": STREAM_ID,
+    "scope": "adhoc",
+    "name": "clicks",
+    "owner": "anonymous",
+    "state": "running",
+    "wanted": "running",
+    "session_id": SESSION_ID,
+    "statement_id": STATEMENT_ID,
+    "statement": "SAVE STREAM clicks TO lake",
+    "sink": "parquet",
+    "guarantee": "exactly once",
+    "path": "file:/data/clicks",
+    "checkpoint": "file:/data/checkpoints/adhoc/clicks",
+    "attempt": 1,
+    "previous_id": None,
+    "failures": 0,
+    "retry_at": None,
+    "last_error": None,
+    "run_id": QUERY_ID,
+    "last_batch": 41,
+    "created_at": AT,
+    "started_at": LATER,
+    "healthy_since": LATER,
+    "ended_at": None,
+    "end_reason": None,
+    "progress": [
+        {
+            "batch": 41,
+            "at": "2026-11-24T10:05:00.000Z",
+            "input_rows": 500,
+            "input_rate": 50.0,
+            "process_rate": 800.5,
+            "milliseconds": 625,
+            "watermark": None,
+            "state_rows": 0,
+            "state_bytes": 0,
+            "lag": {},
+        }
+    ],
+}
+
+
+class BatchBody(ResponseModel):
+    """A batch of a streaming query."""
+
+    batch: int
+    """Number of the batch, from 0."""
+    at: str
+    """Start of the batch, in Spark's format."""
+    input_rows: int
+    """Rows that the batch read."""
+    input_rate: float
+    """Rows per second that arrived."""
+    process_rate: float
+    """Rows per second that were processed."""
+    milliseconds: int
+    """Duration of the batch."""
+    watermark: str | None
+    """Watermark of the batch, in Spark's format; null without one."""
+    state_rows: int
+    """Rows in the state of the query."""
+    state_bytes: int
+    """Memory of the state of the query."""
+    lag: dict[str, Any]
+    """Records that are not read yet, by source, for the sources that tell."""
+
+
+@has_examples(_STREAM)
+class StreamBody(ResponseModel):
+    """A streaming query: one attempt, with any number of runs."""
+
+    id: str
+    """Id of the query, which is that of this attempt."""
+    scope: str
+    """`adhoc`, or the name of the job."""
+    name: str
+    """Name within the scope."""
+    owner: str
+    """User who has started it."""
+    state: StreamState | str
+    """State of the query."""
+    wanted: Wanted | str
+    """What its users want; its driver works towards that."""
+    session_id: str
+    """Id of the session in which it runs."""
+    statement_id: str | None
+    """SAVE STREAM statement that has started it; null for a restart."""
+    statement: str
+    """Its statement, without the secrets of its options."""
+    sink: str
+    """Provider of the sink."""
+    guarantee: str | None
+    """How often the rows of a batch can appear in the sink; null for a materialized view. `not
+    checked` marks a provider that Headrace does not know."""
+    path: MaskedText | None
+    """Where a sink of files writes."""
+    checkpoint: MaskedText | None
+    """Location of its write-ahead log; null if it has none."""
+    attempt: int
+    """Number of the attempt, from 1."""
+    previous_id: str | None
+    """The attempt before this one."""
+    failures: int
+    """Successive failures."""
+    retry_at: Instant | None
+    """Time of the next start, while the query backs off."""
+    last_error: ErrorBody | None
+    """The last failure of the series."""
+    run_id: str | None
+    """Spark's id of the last run."""
+    last_batch: int | None
+    """Number of the last committed batch."""
+    created_at: Instant
+    """When the attempt was requested."""
+    started_at: Instant | None
+    """When its first run began."""
+    healthy_since: Instant | None
+    """Start of the last run."""
+    ended_at: Instant | None
+    """When the attempt ended."""
+    end_reason: EndReason | str | None
+    """Why it is stopped; null if it has failed or has not ended."""
+    progress: list[BatchBody]
+    """The last batches, oldest first; in a list, only the last one."""
+
+
+@has_examples(page_of(_STREAM))
+class StreamPage(ResponseModel):
+    """A page of streaming queries."""
+
+    items: list[StreamBody]
+    """The queries, newest first."""
+    next: str | None
+    """The `before` of the next page; null on the last page."""
+
+
+def stream_body(status: QueryStatus) -> StreamBody:
+    """Return the body of a streaming query."""
+    query, spec = status.query, status.query.spec
+    return fill(
+        StreamBody,
+        query,
+        statement=status.statement,
+        sink=spec.sink,
+        guarantee=spec.guarantee,
+        path=spec.path,
+        checkpoint=spec.checkpoint,
+        last_error=error_body(query.last_error),
+        end_reason=query.end_reason if query.state is StreamState.STOPPED else None,
+        progress=[BatchBody(**batch.model_dump()) for batch in status.progress],
+    )
+
+
+router = APIRouter(prefix="/streams", tags=["streams"], route_class=ApiRoute)
+
+
+@router.get("", response_model=StreamPage)
+def list_streams(
+    request: Request,
+    caller: Authenticated,
+    live: Annotated[bool, Query(description="only queries that have not ended")] = False,
+    before: Before = None,
+    limit: Limit = 100,
+) -> Response:
+    """List streaming queries, newest first, each with its last batch."""
+    found = node_of(request).streams.page(caller, live=live, before=before, limit=limit + 1)
+    bodies, next_ = split_page([stream_body(status) for status in found], limit)
+    return json_response(StreamPage(items=bodies, next=next_))
+
+
+@router.get("/{stream}", response_model=StreamBody, responses=problems(404))
+def show_stream(request: Request, caller: Authenticated, stream: StreamRef) -> Response:
+    """Show one streaming query with its last hundred batches."""
+    return json_response(stream_body(node_of(request).streams.get(caller, stream)))
+
+
+@router.post(
+    "/{stream}/{action}",
+    status_code=202,
+    response_model=StreamBody,
+    responses=problems(404, 409, 429),
+)
+def act_on_stream(
+    request: Request,
+    caller: Authenticated,
+    stream: StreamRef,
+    action: Annotated[StreamAction, Path(description="what the driver is to do with the query")],
+) -> Response:
+    """Stop, pause, resume or restart a query, or end its backoff (retry).
+
+    The answer shows the requested state; the driver works towards it. A restart of a query that has
+    ended answers with the next attempt.
+    """
+    return json_response(stream_body(node_of(request).streams.act(caller, stream, action)), 202)

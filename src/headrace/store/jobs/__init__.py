@@ -1,0 +1,1 @@
+"""Jobs: their versions, the changes of deployments, and savepoints."""

@@ -1,0 +1,1 @@
+"""Sessions: their rows, the leases of their drivers, takeovers and warm drivers."""

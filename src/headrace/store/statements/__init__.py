@@ -1,0 +1,1 @@
+"""Statements: their rows, queue, changes of state, results and limits."""

@@ -1,0 +1,303 @@
+"""Statements: submission and reads. statement_transitions.py changes their states."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    TextClause,
+    bindparam,
+    case,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from headrace.errors import QueueFull, SessionEnded, SessionNotFound, StatementNotFound
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.session import SessionKind
+from headrace.model.statement import NewStatement, Statement, StatementView
+from headrace.store.clock import Instant, clock, seconds_between
+from headrace.store.database import Tx
+from headrace.store.notifications import NO_PROCESS, SEVERAL, session_topic
+from headrace.store.records import (
+    RESULT_PREFIX,
+    Page,
+    count_within_budget,
+    length_of,
+    record_to_columns,
+    row_to_statement,
+    starts_with,
+)
+from headrace.store.statements import results, statement_queue
+from headrace.store.statements.statement_transitions import record
+from headrace.store.tables import SLOW, sessions, statements
+from headrace.store.tables import results as results_table
+from headrace.text.printable import describe_count
+
+_LIVE = statements.c.ended_at.is_(None)
+_ROWS = "inline_rows"
+"""Name of the column with the rows of an inline result."""
+_WITHOUT_POLLS = {SessionState.NOT_STARTED, SessionState.STARTING}
+
+# SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
+_SELECT = select(
+    *statements.c,
+    *(column.label(f"{RESULT_PREFIX}{column.name}") for column in results.INFO_COLUMNS),
+).outerjoin_from(statements, results_table)
+_SIZES = select(
+    func.length(statements.c.text)
+    + length_of(statements.c.parameters)
+    + length_of(statements.c.failure)
+    + length_of(results_table.c.spark_schema)
+).outerjoin_from(statements, results_table)
+_GET = _SELECT.where(statements.c.id == bindparam("statement"))
+_GET_WITH_ROWS = _GET.add_columns(
+    case((results_table.c.byte_count <= bindparam("max_bytes"), results_table.c.data)).label(_ROWS)
+)
+_GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
+_INSERT = (
+    statements.insert()
+    .values(attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock())
+    .returning(*statements.c)
+)
+_NEXT_ORDINAL = (
+    update(sessions)
+    .where(
+        sessions.c.id == bindparam("session"),
+        sessions.c.state.in_(sorted(SESSION.accepting)),
+        # A batch session accepts one statement.
+        or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
+    )
+    .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
+    .returning(sessions.c.next_ordinal, sessions.c.state, sessions.c.link_process)
+)
+# Without ORDER BY: SQLite would choose an index in that order and read all waiting statements.
+_IN_FLIGHT = select(statements.c.ordinal, statements.c.id).where(
+    statements.c.session_id == bindparam("session"),
+    _LIVE,
+    statements.c.state.in_(sorted(STATEMENT.in_flight)),
+)
+_RUNNING_SINCE = func.coalesce(statements.c.started_at, statements.c.launched_at, type_=Instant())
+_INSTANTS: dict[StatementView, ColumnElement[Any]] = {
+    StatementView.WAITING: statements.c.waiting_since,
+    StatementView.RUNNING: _RUNNING_SINCE,
+    StatementView.SLOW: statements.c.ended_at,
+}
+_ORDERS: dict[StatementView, tuple[ColumnElement[Any], ...]] = {
+    StatementView.WAITING: (statements.c.waiting_since, statements.c.id),
+    StatementView.RUNNING: (_RUNNING_SINCE, statements.c.id),
+    StatementView.SLOW: (statements.c.ended_at.desc(), statements.c.id.desc()),
+}
+SHORTEST_SLOW_SECONDS = 1.0
+"""Shortest time of a statement of the view `slow`: the index of the view has no shorter ones."""
+_LIVE_IDS = (
+    select(statements.c.id)
+    .where(statements.c.session_id == bindparam("session"), _LIVE)
+    .order_by(statements.c.ordinal)
+)
+
+
+def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = None) -> Statement:
+    """Insert a statement that waits for the session's driver.
+
+    Args:
+        max_waiting: Largest number of statements that may wait in the session; None: no limit.
+
+    Raises:
+        SessionNotFound: There is no such session.
+        SessionEnded: The session accepts no more statements.
+        QueueFull: `max_waiting` statements wait in the session already.
+    """
+    ordinal = _next_ordinal(tx, new.session_id)
+    if max_waiting is not None and statement_queue.is_full(
+        tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
+    ):
+        raise QueueFull(
+            f"{describe_count(max_waiting, 'statement waits', 'statements wait')} in session"
+            f" {new.session_id}, and no more may wait "
+            "(setting statements.max_waiting).",
+            hint="Submit the statement again when some of them have ended, or submit it to "
+            "another session.",
+        )
+    row = {**record_to_columns(new), "ordinal": ordinal, "state": STATEMENT.initial}
+    statement = row_to_statement(tx.execute(_INSERT, row).mappings().one())
+    record(tx, new.id, new.session_id, None, STATEMENT.initial, actor=actor)
+    return statement
+
+
+def _next_ordinal(tx: Tx, session_id: str) -> int:
+    accepting = tx.execute(_NEXT_ORDINAL, {"session": session_id}).one_or_none()
+    if accepting is not None:
+        polls = accepting.state not in _WITHOUT_POLLS
+        tx.note_waiter(session_topic(session_id), accepting.link_process if polls else NO_PROCESS)
+        following: int = accepting.next_ordinal
+        return following - 1
+    query = select(sessions.c.state, sessions.c.kind).where(sessions.c.id == session_id)
+    session = tx.execute(query).one_or_none()
+    if session is None:
+        raise SessionNotFound(f"There is no session {session_id}.")
+    if session.state in SESSION.accepting:
+        raise SessionEnded(
+            f"Session {session_id} is a batch session and has had its one statement.",
+            hint="Submit the statement without a session, or to an interactive one.",
+        )
+    raise SessionEnded(
+        f"Session {session_id} is {session.state} and accepts no more statements.",
+        hint="Submit the statement to another session.",
+    )
+
+
+def get(tx: Tx, statement_id: str) -> Statement | None:
+    """Return a statement with the description of its result, or None if there is none."""
+    row = tx.execute(_GET, {"statement": statement_id}).mappings().one_or_none()
+    return None if row is None else row_to_statement(row)
+
+
+def get_with_rows(
+    tx: Tx, statement_id: str, *, max_bytes: int
+) -> tuple[Statement, bytes | None] | None:
+    """Return a statement as `get` does, with the rows of an inline result.
+
+    Args:
+        max_bytes: Size of a result above which the rows are not read.
+    """
+    names = {"statement": statement_id, "max_bytes": max_bytes}
+    row = tx.execute(_GET_WITH_ROWS, names).mappings().one_or_none()
+    if row is None:
+        return None
+    columns = {**row}
+    rows: bytes | None = columns.pop(_ROWS)
+    return row_to_statement(columns), rows
+
+
+def get_all(tx: Tx, statement_ids: Sequence[str]) -> dict[str, Statement]:
+    """Return the statements with these ids that exist, by id, as `get` returns them."""
+    rows = tx.execute(_GET_ALL, {"statements": statement_ids}).mappings()
+    return {row["id"]: row_to_statement(row) for row in rows}
+
+
+def page(
+    tx: Tx,
+    *,
+    owner: str | None = None,
+    session: str | None = None,
+    states: Collection[StatementState] | None = None,
+    before: str | None = None,
+    id_prefix: str | None = None,
+    view: StatementView | None = None,
+    over_seconds: float = 0.0,
+    limit: int = 100,
+) -> Page[Statement]:
+    """Return at most `limit` statements, as many as have a bounded size together.
+
+    They are in the order of the view; without a view, the newest is first.
+
+    Args:
+        session: Only statements of the session with this id.
+        before: Id of the last statement of the previous page; None: the first page.
+        id_prefix: Only statements whose ids begin with it.
+        view: Only statements of this view.
+        over_seconds: Only statements that have waited, or run, for at least this time. For the view
+            `slow`, at least SHORTEST_SLOW_SECONDS.
+
+    Raise StatementNotFound if a view has no statement `before`.
+    """
+    chosen = _choose(owner=owner, session=session, states=states)
+    chosen += starts_with(statements.c.id, id_prefix)
+    order: Sequence[ColumnElement[Any]] = [statements.c.id.desc()]
+    if view is not None:
+        order = _ORDERS[view]
+        chosen += _choose_view(tx, view, over_seconds)
+        chosen += _choose_after(tx, view, before)
+    elif before is not None:
+        chosen.append(statements.c.id < before)
+    sizes = _SIZES.where(*chosen).order_by(*order)
+    count, more = count_within_budget(tx, sizes, limit)
+    query = _SELECT.where(*chosen).order_by(*order).limit(count)
+    return Page([row_to_statement(row) for row in tx.execute(query).mappings()], more)
+
+
+def _choose_view(
+    tx: Tx, view: StatementView, over_seconds: float
+) -> list[ColumnElement[bool] | TextClause]:
+    """Return the conditions of a view, in the words of the index that serves it."""
+    since = clock(-over_seconds)
+    if view is StatementView.WAITING:
+        # A bound parameter would not match the condition of the index.
+        is_waiting = statements.c.state == literal_column(f"'{StatementState.WAITING}'")
+        return [_LIVE, is_waiting, statements.c.waiting_since <= since]
+    if view is StatementView.RUNNING:
+        return [_LIVE, statements.c.state.in_(sorted(STATEMENT.in_flight)), since >= _RUNNING_SINCE]
+    ran = seconds_between(statements.c.started_at, statements.c.ended_at)
+    return [SLOW[tx.dialect], ran >= over_seconds]
+
+
+def _choose_after(tx: Tx, view: StatementView, before: str | None) -> list[ColumnElement[bool]]:
+    """Return the condition for the statements of a view that follow a statement."""
+    if before is None:
+        return []
+    instant = _INSTANTS[view]
+    # A statement may have changed its state since the previous page.
+    query = select(func.coalesce(instant, statements.c.waiting_since)).where(
+        statements.c.id == before
+    )
+    last = tx.execute(query).scalar_one_or_none()
+    if last is None:
+        raise StatementNotFound(
+            f"Statement {before}, after which the page begins, does not exist any more.",
+            hint="Read the first page again.",
+        )
+    place = tuple_(instant, statements.c.id)
+    cursor = tuple_(literal(last, Instant()), literal(before))
+    return [place < cursor if view is StatementView.SLOW else place > cursor]
+
+
+def _choose(
+    *, owner: str | None, session: str | None, states: Collection[StatementState] | None
+) -> list[ColumnElement[bool] | TextClause]:
+    conditions: list[ColumnElement[bool] | TextClause] = []
+    if owner is not None:
+        conditions.append(statements.c.owner == owner)
+    if session is not None:
+        conditions.append(statements.c.session_id == session)
+    if states is not None:
+        conditions.append(statements.c.state.in_(states))
+        if STATEMENT.terminal.isdisjoint(states):
+            conditions.append(_LIVE)
+        elif STATEMENT.live.isdisjoint(states):
+            conditions.append(statements.c.ended_at.is_not(None))
+    return conditions
+
+
+def await_end(tx: Tx, statement_id: str, process: str) -> None:
+    """Record that a process waits for the end of a statement, unless it has ended."""
+    others = or_(statements.c.awaited_by.is_(None), statements.c.awaited_by == process)
+    tx.execute(
+        update(statements)
+        .where(statements.c.id == statement_id, _LIVE)
+        .values(awaited_by=case((others, process), else_=SEVERAL))
+    )
+
+
+def in_flight_ids(tx: Tx, session_id: str) -> list[str]:
+    """Return the ids of the statements that the session's driver has claimed, in order."""
+    rows = tx.execute(_IN_FLIGHT, {"session": session_id}).all()
+    return [row.id for row in sorted(rows, key=lambda row: row.ordinal)]
+
+
+def live_ids(tx: Tx, session_id: str) -> list[str]:
+    """Return the ids of a session's statements that have not ended, in order of submission."""
+    return list(tx.execute(_LIVE_IDS, {"session": session_id}).scalars())
+
+
+def active_count(tx: Tx) -> int:
+    """Return the number of statements in the whole store that have not ended."""
+    count: int = tx.execute(select(func.count()).select_from(statements).where(_LIVE)).scalar_one()
+    return count

@@ -1,0 +1,1 @@
+"""Streaming queries, streams and materialized views."""
