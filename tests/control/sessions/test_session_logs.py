@@ -18,7 +18,7 @@ from headrace.control.sessions.session_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
 from headrace.model.ids import new_id
 
-_QUICK = {"duration": "1s", "renew": "100ms", "sweep": "50ms"}
+_LEASE = {"renew": "100ms", "sweep": "50ms"}
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def serve(
 ) -> Iterator[InProcessNode]:
     changes: dict[str, Any] = {"token": token} if token else {}
     changes |= {"results": {"location": results}} if results else {}
-    settings = make_settings(home, store={"url": store}, lease=_QUICK, **changes)
+    settings = make_settings(home, store={"url": store}, lease=_LEASE, **changes)
     with serve_node(settings) as node:
         if token:
             node.http.headers["Authorization"] = f"Bearer {token}"

@@ -254,8 +254,8 @@ def test_a_list_says_what_waits_longest_and_for_what(node: InProcessNode) -> Non
         node.submit(f"CREATE TABLE t{n} (x INT)", session=session_id)["id"] for n in range(3)
     )
     driver.claim()
-    listed = node.http.get("/api/v1/statements", params={"view": "waiting"}).json()["items"]
-    own = [item for item in listed if item["session_id"] == session_id]
+    waiting = node.http.get("/api/v1/statements", params={"view": "waiting", "session": session_id})
+    own = waiting.json()["items"]
     assert [item["id"] for item in own] == [second, third]
     for item in own:
         assert item["waiting_since"] >= item["created_at"]
