@@ -17,13 +17,14 @@ from headrace.cli.support.readable import describe_session
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 from headrace.grammar.masking import MASK
+from headrace.model.lifecycle import SESSION, TRANSACTION, SessionState
 
 _FIELDS = ("id", "target", "state", "action", "statement_id", "last_error")
 _DRIVER_FIELDS = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
 """Fields of a session that decide which catalogs its driver reaches, with secrets redacted."""
 _CLEARED = "done"
 """State of a sink that a driver has cleared."""
-_ENDED = {"committed", "aborted", _CLEARED}
+_ENDED = TRANSACTION.terminal | {_CLEARED}
 _POLL_SECONDS = 0.5
 _PAGE = 1000
 _JUDGEMENT_SECONDS = 60.0
@@ -142,10 +143,10 @@ def _run_driver(
     """
     session = client.create_session(request)
     try:
-        while session["state"] in {"not_started", "starting"}:
+        while session["state"] in SESSION.before_driver:
             time.sleep(_POLL_SECONDS)
             session = client.session(session["id"])
-        if session["state"] != "running":
+        if session["state"] != SessionState.RUNNING:
             error = session.get("error") or {}
             raise SessionFailed(
                 f"The driver could not be started: {error.get('message', '')}",

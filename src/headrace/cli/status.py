@@ -23,8 +23,8 @@ from headrace.client.http import Client, Json
 from headrace.config.home import HomeLayout
 from headrace.config.node_file import find_running_node
 from headrace.errors import HeadraceError
+from headrace.model.lifecycle import SESSION, SessionState
 
-_LIVE_STATES = ("not_started", "starting", "running", "recovering", "closing")
 _PAGE = 1000
 _CONNECT_SECONDS = 2.0
 
@@ -94,7 +94,8 @@ def _describe_node(client: Client) -> Json:
     record = next((node for node in client.nodes() if node["id"] == health["node_id"]), None)
     sessions = [
         session
-        for state in _LIVE_STATES
+        for state in SessionState
+        if state in SESSION.live
         for session in client.sessions(state=state, limit=_PAGE)["items"]
     ]
     fields = ("id", "name", "pool", "warm", "state", "busy", "profile", "created_at")

@@ -201,6 +201,10 @@ class SessionLifecycle(Lifecycle[SessionState]):
 
     launching: frozenset[SessionState]
     """A driver is to start, or starts."""
+    assignable: tuple[SessionState, ...]
+    """States in which a warm session can be assigned, best first."""
+    before_driver: frozenset[SessionState]
+    """No driver of the session has been ready yet."""
 
     @cached_property
     def accepting(self) -> frozenset[SessionState]:
@@ -265,6 +269,8 @@ SESSION = SessionLifecycle(
         _SE.FAILED: frozenset(),
     },
     launching=frozenset({_SE.STARTING, _SE.RECOVERING}),
+    assignable=(_SE.RUNNING, _SE.STARTING, _SE.NOT_STARTED),
+    before_driver=frozenset({_SE.NOT_STARTED, _SE.STARTING}),
 )
 
 TRANSACTION: Lifecycle[TransactionState] = Lifecycle(

@@ -30,7 +30,6 @@ from headrace.store.transitions import Transitions
 
 SINKS = "sinks"
 """Identity that stands for the sinks of queries, which are in no catalog."""
-_ENTITY = "catalog_intent"
 _TRANSITIONS = Transitions(CATALOG_INTENT, table)
 _CLAIM_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
@@ -77,7 +76,9 @@ def insert_intent(
     }
     tx.execute(insert(table).values(created_at=clock(), due_at=clock(seconds)), row)
     detail = {"action": action, "view": view.id, "generation": generation}
-    events.append(tx, _ENTITY, intent_id, None, IntentState.PENDING, actor=actor, detail=detail)
+    events.append(
+        tx, CATALOG_INTENT.entity, intent_id, None, IntentState.PENDING, actor=actor, detail=detail
+    )
 
 
 def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
@@ -95,7 +96,9 @@ def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
     }
     tx.execute(insert(table).values(created_at=clock(), due_at=clock()), row)
     detail = {"action": IntentAction.DROP_STAGING, "query": query.qualified_name}
-    events.append(tx, _ENTITY, intent_id, None, IntentState.PENDING, actor=actor, detail=detail)
+    events.append(
+        tx, CATALOG_INTENT.entity, intent_id, None, IntentState.PENDING, actor=actor, detail=detail
+    )
 
 
 def list_sinks(tx: Tx, owner: str) -> list[PendingSink]:
@@ -267,4 +270,6 @@ def _append_end(
 ) -> None:
     detail = None if error is None else {"error": error}
     source = IntentState.CLAIMED
-    events.append(tx, _ENTITY, intent_id, source, target, actor=lease.actor, detail=detail)
+    events.append(
+        tx, CATALOG_INTENT.entity, intent_id, source, target, actor=lease.actor, detail=detail
+    )

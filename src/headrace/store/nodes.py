@@ -26,7 +26,6 @@ from headrace.store.tables import backend_budgets as table
 from headrace.store.tables import nodes, sessions, statements, transactions
 from headrace.store.transitions import Transitions
 
-_ENTITY = "node"
 _TRANSITIONS = Transitions(NODE, nodes)
 _INTERNAL = {"registration", "event_process"}
 _LOCK = text(f"LOCK TABLE {nodes.name} IN SHARE ROW EXCLUSIVE MODE")
@@ -78,7 +77,7 @@ def register(
         .returning(nodes.c.registration)
     )
     registration: int = tx.execute(query, row).scalar_one()
-    events.append(tx, _ENTITY, node_id, None, NODE.initial, actor=node_id)
+    events.append(tx, NODE.entity, node_id, None, NODE.initial, actor=node_id)
     return registration
 
 

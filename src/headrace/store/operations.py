@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, insert, or_, select, update
 
 from headrace.model.deployment import OperationLease
 from headrace.model.ids import new_id
@@ -16,7 +16,6 @@ from headrace.store.notifications import OPERATIONS
 from headrace.store.tables import operations
 from headrace.store.transitions import Transitions
 
-_ENTITY = "operation"
 _TRANSITIONS = Transitions(OPERATION, operations)
 _LIVE = operations.c.ended_at.is_(None)
 
@@ -32,20 +31,22 @@ def insert_operation(tx: Tx, kind: str, ref: str, *, actor: str) -> str:
     row = {"id": operation_id, "kind": kind, "ref": ref, "state": OPERATION.initial}
     tx.execute(insert(operations).values(created_at=clock()), row)
     detail = {"kind": kind, "ref": ref}
-    events.append(tx, _ENTITY, operation_id, None, OPERATION.initial, actor=actor, detail=detail)
+    events.append(
+        tx, OPERATION.entity, operation_id, None, OPERATION.initial, actor=actor, detail=detail
+    )
     tx.wake(OPERATIONS)
     return operation_id
 
 
 def claim(
-    tx: Tx, node_id: str, seconds: float, limit: int
+    tx: Tx, node_id: str, seconds: float, limit: int, kinds: Collection[str]
 ) -> list[tuple[OperationLease, str, str]]:
-    """Claim at most `limit` operations that no node works on.
+    """Claim at most `limit` operations of these kinds that no node works on.
 
     Returns:
         For each: the lease, the kind, and the id of the row to work on.
     """
-    query = select(operations).where(_LIVE, _is_free()).order_by(operations.c.id).limit(limit)
+    query = select(operations).where(_is_free(kinds)).order_by(operations.c.id).limit(limit)
     claimed = []
     for row in tx.execute(query.with_for_update(skip_locked=True)).mappings().all():
         lease = OperationLease(id=row["id"], node_id=node_id, epoch=row["epoch"] + 1)
@@ -63,9 +64,10 @@ def claim(
     return claimed
 
 
-def has_free(tx: Tx) -> bool:
+def has_free(tx: Tx, kinds: Collection[str]) -> bool:
     """Return whether `claim` would claim an operation."""
-    return tx.execute(select(operations.c.id).where(_LIVE, _is_free()).limit(1)).first() is not None
+    query = select(operations.c.id).where(_is_free(kinds)).limit(1)
+    return tx.execute(query).first() is not None
 
 
 def renew_all(tx: Tx, leases: Collection[OperationLease], seconds: float) -> set[OperationLease]:
@@ -102,5 +104,6 @@ def finish(tx: Tx, lease: OperationLease) -> None:
     )
 
 
-def _is_free() -> ColumnElement[bool]:
-    return or_(operations.c.lease_until.is_(None), operations.c.lease_until < clock())
+def _is_free(kinds: Collection[str]) -> ColumnElement[bool]:
+    has_no_node = or_(operations.c.lease_until.is_(None), operations.c.lease_until < clock())
+    return and_(_LIVE, operations.c.kind.in_(kinds), has_no_node)

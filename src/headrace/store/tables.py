@@ -41,10 +41,22 @@ from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import (
+    CATALOG_INTENT,
+    CHANGE,
+    DEPLOYMENT,
+    JOB,
+    NODE,
+    OPERATION,
+    SAVEPOINT,
+    SESSION,
+    STATEMENT,
+    STREAM,
+    TRANSACTION,
     ChangeStep,
     DeploymentState,
     IntentState,
     JobState,
+    Lifecycle,
     NodeState,
     OperationState,
     SavepointState,
@@ -114,6 +126,20 @@ def enum_type(members: type[StrEnum], *, check: str | None = None, length: int =
         length=length,
         values_callable=lambda enum: [member.value for member in enum],
     )
+
+
+def ended_check(
+    lifecycle: Lifecycle[Any], *, column: str = "state", name: str = "ended"
+) -> CheckConstraint:
+    """Return the constraint that a row has `ended_at` in the terminal states, and in no other.
+
+    Args:
+        column: Name of the column of the state.
+        name: Name of the constraint.
+    """
+    ends = [f"'{state}'" for state in lifecycle.transitions if state in lifecycle.terminal]
+    has_end = f"{column} = {ends[0]}" if len(ends) == 1 else f"{column} IN ({', '.join(ends)})"
+    return CheckConstraint(f"(ended_at IS NOT NULL) = ({has_end})", name=name)
 
 
 class Document(TypeDecorator[Any]):
@@ -206,7 +232,7 @@ nodes = Table(
     Column("link_version", Integer, nullable=False, server_default="1"),
     Column("confirmed_gone_at", Instant),
     Column("event_process", Text),
-    CheckConstraint("(ended_at IS NOT NULL) = (state = 'gone')", name="ended"),
+    ended_check(NODE),
     Index("nodes_live", "id", unique=True, sqlite_where=LIVE, postgresql_where=LIVE),
     Index("nodes_by_id", "id", "registration"),
     Index("nodes_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
@@ -258,7 +284,7 @@ sessions = Table(
     Column("closing_since", Instant),
     Column("lease_until", Instant),
     Column("failure", Document(Failure)),
-    CheckConstraint("(ended_at IS NOT NULL) = (state IN ('dead', 'failed'))", name="ended"),
+    ended_check(SESSION),
     Index("sessions_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
     Index(
         "sessions_live_name",
@@ -343,10 +369,7 @@ statements = Table(
     Column("rows_written", BigInteger),
     Column("failure", Document(Failure)),
     Column("awaited_by", Text),
-    CheckConstraint(
-        "(ended_at IS NOT NULL) = (state IN ('success', 'failed', 'timeout', 'cancelled'))",
-        name="ended",
-    ),
+    ended_check(STATEMENT),
     UniqueConstraint("session_id", "ordinal"),
     Index("statements_live", "session_id", "ordinal", sqlite_where=LIVE, postgresql_where=LIVE),
     # The statements in flight and the oldest waiting one, however many statements wait.
@@ -420,7 +443,7 @@ transactions = Table(
     Column("last_error", Text),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
-    CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),
+    ended_check(TRANSACTION),
     Index("transactions_live", "statement_id", sqlite_where=LIVE, postgresql_where=LIVE),
     # One transaction at a time publishes a table of a given name, or at a given LOCATION. Appends
     # to one table run beside each other.
@@ -609,7 +632,7 @@ stream_queries = Table(
     Column("report_epoch", Integer),
     Column("report_sequence", Integer),
     Column("end_reason", enum_type(EndReason)),
-    CheckConstraint("(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended"),
+    ended_check(STREAM),
     Index(
         "stream_queries_live_name",
         "owner",
@@ -707,9 +730,7 @@ catalog_intents = Table(
     Column("last_error", Text),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
-    CheckConstraint(
-        "(ended_at IS NOT NULL) = (state IN ('done', 'failed'))", name="ended_with_state"
-    ),
+    ended_check(CATALOG_INTENT, name="ended_with_state"),
     Index("catalog_intents_due", "due_at", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("catalog_intents_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
 )
@@ -734,7 +755,7 @@ jobs = Table(
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Column("ended_at", Instant),
-    CheckConstraint("(ended_at IS NOT NULL) = (state = 'deleted')", name="ended"),
+    ended_check(JOB),
     Index(
         "jobs_live_name", "owner", "name_key", unique=True, sqlite_where=LIVE, postgresql_where=LIVE
     ),
@@ -781,10 +802,7 @@ deployments = Table(
     Column("created_at", Instant, nullable=False),
     Column("applied_at", Instant),
     Column("ended_at", Instant),
-    CheckConstraint(
-        "(ended_at IS NOT NULL) = (state IN ('rejected', 'applied', 'failed', 'expired'))",
-        name="ended_with_state",
-    ),
+    ended_check(DEPLOYMENT, name="ended_with_state"),
     Index("deployments_by_owner", "owner", "id"),
     Index("deployments_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("deployments_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
@@ -804,7 +822,7 @@ job_changes = Table(
     Column("created_at", Instant, nullable=False),
     Column("stepped_at", Instant, nullable=False),
     Column("ended_at", Instant),
-    CheckConstraint("(ended_at IS NOT NULL) = (step IN ('applied', 'failed'))", name="ended"),
+    ended_check(CHANGE, column="step"),
     Index("job_changes_by_deployment", "deployment_id", "id"),
     Index("job_changes_by_job", "job_id", "id"),
 )
@@ -821,7 +839,7 @@ savepoints = Table(
     Column("content", Document(SavepointContent)),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
-    CheckConstraint("(ended_at IS NOT NULL) = (state = 'pruned')", name="ended"),
+    ended_check(SAVEPOINT),
     Index("savepoints_by_job", "job_id", "id"),
 )
 
@@ -838,7 +856,7 @@ operations = Table(
     Column("lease_until", Instant),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
-    CheckConstraint("(ended_at IS NOT NULL) = (state = 'done')", name="ended"),
+    ended_check(OPERATION),
     Index("operations_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("operations_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
 )

@@ -33,7 +33,6 @@ GONE_SECONDS = 15.0
 _MAX_PER_EPOCH = 100
 """Largest number of transactions that one driver begins for one statement."""
 """States in which a statement can begin a table."""
-_ENTITY = "transaction"
 _TRANSITIONS = Transitions(TRANSACTION, transactions)
 _NO_EPOCH = 0
 """Epoch of no driver: the transaction belongs to a session, and none of its drivers owns it."""
@@ -127,7 +126,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
         )
     )
     detail = {"statement": new.statement_id, "target": new.staged.target}
-    events.append(tx, _ENTITY, new.id, None, new.state, actor=actor, detail=detail)
+    events.append(tx, TRANSACTION.entity, new.id, None, new.state, actor=actor, detail=detail)
     return True
 
 
@@ -281,7 +280,9 @@ def give_up(tx: Tx, transaction_id: str, lease: DriverLease, error: str) -> int 
     if row.attempts == REPORTED_ATTEMPTS:
         detail = {"attempts": row.attempts, "error": error}
         actor = lease.actor
-        events.append(tx, _ENTITY, transaction_id, row.state, row.state, actor=actor, detail=detail)
+        events.append(
+            tx, TRANSACTION.entity, transaction_id, row.state, row.state, actor=actor, detail=detail
+        )
     attempts: int = row.attempts
     return attempts
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from tests.support.deployed_job import DeployedJob
 from tests.support.waiting import wait_until
 
+from headrace.control.jobs.job_changer import JobChanger
 from headrace.control.jobs.job_queries import start_queries
-from headrace.model.deployment import JobVersion
+from headrace.errors import LeaseLost
+from headrace.model.deployment import JobVersion, OperationLease
 from headrace.model.failure import Failure
 from headrace.model.stream_query import DesiredQuery
 from headrace.store.database import Tx
@@ -282,3 +285,19 @@ def fail_for_new_version(tx: Tx, version: JobVersion, *arguments: Any, **options
     if version.revision > 1:
         fail_always()
     return start_queries(tx, version, *arguments, **options)
+
+
+def test_a_change_with_a_step_of_a_newer_node_is_left_to_it(deployed_job: DeployedJob) -> None:
+    job = deployed_job
+    job.deploy()
+    context = job.node.node.context
+    with context.database.write("test") as tx:
+        # A newer node has replaced the constraint.
+        tx.execute(text("PRAGMA ignore_check_constraints = ON"))
+        change = "UPDATE job_changes SET step = 'archived', ended_at = NULL RETURNING id"
+        change_id = tx.execute(text(change)).scalar_one()
+        tx.execute(text("PRAGMA ignore_check_constraints = OFF"))
+    lease = OperationLease(id="op_1", node_id=context.node_id, epoch=1)
+
+    with pytest.raises(LeaseLost, match="archived"):
+        JobChanger(context).advance(lease, change_id)

@@ -128,26 +128,36 @@ def test_a_step_that_the_lifecycle_forbids_is_refused(store: Database) -> None:
 def test_an_operation_has_one_node_until_its_lease_expires(store: Database) -> None:
     with store.write("test") as tx:
         operations.insert_operation(tx, "plan", "dp_1", actor="o")
-        [(first, kind, ref)] = operations.claim(tx, "n1", 60.0, 10)
-        assert operations.claim(tx, "n2", 60.0, 10) == []
+        [(first, kind, ref)] = operations.claim(tx, "n1", 60.0, 10, ["plan"])
+        assert operations.claim(tx, "n2", 60.0, 10, ["plan"]) == []
         assert operations.renew(tx, first, -1.0)
-        assert operations.has_free(tx)
-        [(second, _kind, _ref)] = operations.claim(tx, "n2", 60.0, 10)
+        assert operations.has_free(tx, ["plan"])
+        [(second, _kind, _ref)] = operations.claim(tx, "n2", 60.0, 10, ["plan"])
 
         assert (kind, ref) == ("plan", "dp_1")
         assert not operations.renew(tx, first, 60.0)
         assert operations.renew(tx, second, 60.0)
         operations.finish(tx, second)
         assert not operations.renew(tx, second, 60.0)
-        assert not operations.has_free(tx)
+        assert not operations.has_free(tx, ["plan"])
+
+
+def test_an_operation_of_a_kind_that_a_node_does_not_know_is_left_to_others(
+    store: Database,
+) -> None:
+    with store.write("test") as tx:
+        operations.insert_operation(tx, "compaction", "dp_1", actor="o")
+        assert not operations.has_free(tx, ["plan"])
+        assert operations.claim(tx, "n1", 60.0, 10, ["plan"]) == []
+        assert len(operations.claim(tx, "n2", 60.0, 10, ["plan", "compaction"])) == 1
 
 
 def test_a_node_that_stops_releases_its_operations(store: Database) -> None:
     with store.write("test") as tx:
         operations.insert_operation(tx, "plan", "dp_1", actor="o")
-        operations.claim(tx, "n1", 60.0, 10)
+        operations.claim(tx, "n1", 60.0, 10, ["plan"])
         operations.release(tx, "n1")
-        assert len(operations.claim(tx, "n2", 60.0, 10)) == 1
+        assert len(operations.claim(tx, "n2", 60.0, 10, ["plan"])) == 1
 
 
 def test_a_verified_savepoint_is_never_copied_again(store: Database) -> None:

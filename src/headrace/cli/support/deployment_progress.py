@@ -9,6 +9,7 @@ from headrace.cli.output.styled import paint
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE
+from headrace.model.lifecycle import CHANGE, DEPLOYMENT
 from headrace.text.printable import describe_count
 
 _POLL_SECONDS = 0.5
@@ -58,11 +59,11 @@ def follow(client: Client, deployment: Json, terminal: Terminal) -> int:
         for job in found["jobs"]:
             if job["step"] != shown.get(job["name"]) and job["step"] is not None:
                 shown[job["name"]] = job["step"]
-                if job["step"] not in {"applied", "failed"}:
-                    terminal.info(f"  {job['name']}: {_STEPS[job['step']]}")
+                if job["step"] not in CHANGE.terminal:
+                    terminal.info(f"  {job['name']}: {_STEPS.get(job['step'], job['step'])}")
                 else:
                     _write_end(terminal, found, job)
-        return found["state"] not in {"planned", "applying"}
+        return found["state"] not in DEPLOYMENT.live
 
     ended = _poll(client, deployment, show)
     return 0 if ended["state"] == "applied" else EXIT_FAILED

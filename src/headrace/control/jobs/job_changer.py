@@ -81,6 +81,8 @@ class JobChanger:
     def _advance(self, lease: OperationLease, change_id: str) -> float | None:
         with self._database.read() as tx:
             change = job_changes.get(tx, change_id)
+            if change is not None and not self._knows(change.step):
+                raise LeaseLost(f"Change {change_id} has the step {change.step} of a newer node.")
             is_due = change is None or self._is_due(tx, change)
         if not is_due:
             return _POLL_SECONDS
@@ -119,6 +121,10 @@ class JobChanger:
             return self._undo.leave_failed(tx, change, failure)
 
         return self._make_step(lease, change_id, end)
+
+    def _knows(self, step: ChangeStep) -> bool:
+        """Return whether this version of Headrace has the step. A newer node may write others."""
+        return step in CHANGE.transitions
 
     def _is_due(self, tx: Tx, change: JobChange) -> bool:
         return change.step in CHANGE.terminal or self._handlers[change.step].is_due(tx, change)

@@ -109,11 +109,11 @@ class OperationRunner:
             return
         try:
             with self._context.database.read() as tx:
-                if not operations.has_free(tx):
+                if not operations.has_free(tx, self._kinds):
                     return
             with self._context.database.write("operation.claim") as tx:
                 claimed = operations.claim(
-                    tx, self._context.node_id, self._context.lease_seconds, free
+                    tx, self._context.node_id, self._context.lease_seconds, free, self._kinds
                 )
         except StoreUnavailable as error:
             _LOG.warning("no operations are claimed: %s", error.message)

@@ -17,7 +17,7 @@ from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import close_session
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SessionState
+from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionSpec
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, warm_sessions
@@ -26,7 +26,6 @@ _LOG = logging.getLogger("headrace.warm")
 _PAUSE_SECONDS = 60.0
 """Pause after a driver that could not be started; the next one would probably fail too."""
 _DEFAULT_PROFILE = "default"
-_KEPT_STATES = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RUNNING}
 
 
 class WarmPool:
@@ -72,7 +71,7 @@ class WarmPool:
         if warm_sessions.is_unnamed_live(tx, profile):
             # A new driver would compete with the one at work; a driver that exists stays.
             existing = [session.state for session in warm_sessions.live(tx, profile)]
-            kept = sum(state in _KEPT_STATES for state in existing)
+            kept = sum(state in SESSION.assignable for state in existing)
             return max(size, min(kept, self._size_after_use))
         return self._size_after_use
 
@@ -101,4 +100,4 @@ def _list_pool(tx: Tx, profile: str, size: int) -> tuple[list[Session], list[Ses
         for session in warm_sessions.live(tx, profile)
         if session.state is not SessionState.CLOSING
     ]
-    return current, [session for session in current if session.state in _KEPT_STATES][:size]
+    return current, [session for session in current if session.state in SESSION.assignable][:size]

@@ -26,7 +26,6 @@ from headrace.store.tables import job_tasks as table
 from headrace.store.tables import job_versions, jobs, savepoints
 from headrace.store.transitions import Transitions
 
-_ENTITY = "job"
 _TRANSITIONS = Transitions(JOB, jobs)
 _LIVE = jobs.c.ended_at.is_(None)
 _SELECT = select(*(column for column in jobs.c if column.name != "name_key"))
@@ -105,7 +104,7 @@ def insert_job(
             f"A job {name!r} exists already, or keeps its state at {state_location}.",
             hint="Choose another name, or another state location with --state-location.",
         ) from error
-    events.append(tx, _ENTITY, job_id, None, JOB.initial, actor=actor, detail={"name": name})
+    events.append(tx, JOB.entity, job_id, None, JOB.initial, actor=actor, detail={"name": name})
     job = get(tx, job_id)
     assert job is not None
     return job

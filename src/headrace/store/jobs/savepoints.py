@@ -15,7 +15,6 @@ from headrace.store.database import Tx
 from headrace.store.tables import savepoints as table
 from headrace.store.transitions import Transitions
 
-_ENTITY = "savepoint"
 _TRANSITIONS = Transitions(SAVEPOINT, table)
 
 
@@ -33,7 +32,9 @@ def insert_savepoint(
     }
     tx.execute(insert(table).values(created_at=clock()), row)
     detail = {"job": job_id, "version": version, "place": place}
-    events.append(tx, _ENTITY, savepoint_id, None, SAVEPOINT.initial, actor=actor, detail=detail)
+    events.append(
+        tx, SAVEPOINT.entity, savepoint_id, None, SAVEPOINT.initial, actor=actor, detail=detail
+    )
 
 
 def get(tx: Tx, savepoint_id: str) -> Savepoint | None:

@@ -86,7 +86,6 @@ def discard_snapshot(tx: Tx, session_id: str) -> None:
     tx.execute(delete(snapshots).where(snapshots.c.session_id == session_id))
 
 
-_ENTITY = "session"
 _TRANSITIONS = Transitions(SESSION, sessions)
 _INTERNAL = {
     *("next_ordinal", "token_hash", "results_location", "closing_since", "streams_generation"),
@@ -148,7 +147,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
         if new.name is None:
             raise
         raise build_name_error(new) from error
-    events.append(tx, _ENTITY, new.id, None, SESSION.initial, actor=actor)
+    events.append(tx, SESSION.entity, new.id, None, SESSION.initial, actor=actor)
     tx.wake(session_topic(new.id), LAUNCH)
 
 

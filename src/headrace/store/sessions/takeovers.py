@@ -42,7 +42,6 @@ from headrace.store.streams import stream_queries
 from headrace.store.tables import sessions, statements, transactions
 from headrace.store.transactions import live as find_live_transaction
 
-_ENTITY = "session"
 _ID_BATCH = 500
 
 
@@ -188,7 +187,7 @@ def fence(
     gone_reason = GoneReason.SESSION_CLOSED if is_exiting else GoneReason.DRIVER_LOST
     results.mark_held_gone(tx, lease.session_id, gone_reason)
     detail = {"reason": reason, "epoch": lease.epoch}
-    events.append(tx, _ENTITY, lease.session_id, source, target, actor=actor, detail=detail)
+    events.append(tx, SESSION.entity, lease.session_id, source, target, actor=actor, detail=detail)
     tx.wake(session_topic(lease.session_id), LAUNCH)
     return lease.epoch + 1
 
@@ -313,7 +312,9 @@ def claim_launch(
         .returning(sessions.c.epoch)
     )
     epoch: int = tx.execute(claim).scalar_one()
-    events.append(tx, _ENTITY, session_id, source, target, actor=node, detail={"epoch": epoch})
+    events.append(
+        tx, SESSION.entity, session_id, source, target, actor=node, detail={"epoch": epoch}
+    )
     tx.wake(session_topic(session_id))
     return epoch
 

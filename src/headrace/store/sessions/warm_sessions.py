@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, ScalarSelect, case, false, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headrace.model.lifecycle import SessionState
+from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind
 from headrace.store import events
 from headrace.store.clock import clock
@@ -17,9 +17,6 @@ from headrace.store.tables import WARM, sessions
 
 UNASSIGNED_OWNER = ""
 """Owner of a warm session that is not assigned yet."""
-
-_READY = [SessionState.RUNNING, SessionState.STARTING, SessionState.NOT_STARTED]
-"""States of a session that can be assigned, best first."""
 
 
 def live(tx: Tx, profile: str) -> list[Session]:
@@ -122,14 +119,16 @@ def _first_ready(profile: str) -> ScalarSelect[str]:
 
     The query skips sessions that other transactions have locked and are assigning.
     """
-    rank = case({state: rank for rank, state in enumerate(_READY)}, value=sessions.c.state)
+    rank = case(
+        {state: rank for rank, state in enumerate(SESSION.assignable)}, value=sessions.c.state
+    )
     return (
         select(sessions.c.id)
         .where(
             sessions.c.ended_at.is_(None),
             WARM,
             sessions.c.profile == profile,
-            sessions.c.state.in_(_READY),
+            sessions.c.state.in_(SESSION.assignable),
             sessions.c.fenced_driver.is_(None),
         )
         .order_by(rank, sessions.c.id)

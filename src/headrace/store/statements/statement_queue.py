@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import bindparam, exists, func, select, update
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import CancelReason, StatementEnd
 from headrace.store import events
 from headrace.store.clock import clock
@@ -24,7 +24,6 @@ from headrace.store.tables import statements, transactions
 CHUNK = 200
 """Largest number of statements that one update ends."""
 
-_ENTITY = "statement"
 _WAITING = (
     statements.c.session_id == bindparam("session"),
     statements.c.ended_at.is_(None),
@@ -103,7 +102,9 @@ def _end_chunk(
     code = None if failure is None else failure.code
     ended = tx.execute(change.returning(*END_COLUMNS)).mappings()
     tx.ends.extend(StatementEnd(outcome=target, code=code, **row) for row in ended)
-    events.append_all(tx, _ENTITY, ids, source, target, actor=actor, detail=detail, failure=failure)
+    events.append_all(
+        tx, STATEMENT.entity, ids, source, target, actor=actor, detail=detail, failure=failure
+    )
     for statement_id in stream_queries.starting_statements(tx, ids):
         stream_transitions.end_with_statement(
             tx, statement_id, target, actor=actor, failure=failure

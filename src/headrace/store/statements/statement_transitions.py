@@ -32,7 +32,6 @@ from headrace.store.statements.statement_queries import (
 from headrace.store.streams import stream_transitions, views
 from headrace.store.tables import statements
 
-_ENTITY = "statement"
 _LIVE = statements.c.ended_at.is_(None)
 
 # A driver makes these changes itself, so they do not wake it.
@@ -346,7 +345,7 @@ def record(
     """
     events.append(
         tx,
-        _ENTITY,
+        STATEMENT.entity,
         statement_id,
         source,
         target,

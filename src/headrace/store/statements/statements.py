@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from headrace.errors import QueueFull, SessionEnded, SessionNotFound, StatementNotFound
-from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import SESSION, STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
 from headrace.store.clock import Instant, clock, seconds_between
@@ -44,7 +44,6 @@ from headrace.text.printable import describe_count
 _LIVE = statements.c.ended_at.is_(None)
 _ROWS = "inline_rows"
 """Name of the column with the rows of an inline result."""
-_WITHOUT_POLLS = {SessionState.NOT_STARTED, SessionState.STARTING}
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
 _SELECT = select(
@@ -135,7 +134,7 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
 def _next_ordinal(tx: Tx, session_id: str) -> int:
     accepting = tx.execute(_NEXT_ORDINAL, {"session": session_id}).one_or_none()
     if accepting is not None:
-        polls = accepting.state not in _WITHOUT_POLLS
+        polls = accepting.state not in SESSION.before_driver
         tx.note_waiter(session_topic(session_id), accepting.link_process if polls else NO_PROCESS)
         following: int = accepting.next_ordinal
         return following - 1

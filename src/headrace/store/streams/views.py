@@ -22,7 +22,6 @@ from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import materialized_views as table
 
-_ENTITY = "materialized_view"
 _LIVE = table.c.ended_at.is_(None)
 _COMPLETE = table.c.current_generation.is_not(None)
 _RECORD = [column for column in table.c if column.name != "name_key"]
@@ -82,7 +81,15 @@ def insert_view(tx: Tx, new: NewMaterializedView, *, actor: str) -> Materialized
             hint="Choose another name, or drop that view first.",
         ) from error
     detail = {"path": new.rows.path}
-    events.append(tx, _ENTITY, view_id, None, MATERIALIZED_VIEW.initial, actor=actor, detail=detail)
+    events.append(
+        tx,
+        MATERIALIZED_VIEW.entity,
+        view_id,
+        None,
+        MATERIALIZED_VIEW.initial,
+        actor=actor,
+        detail=detail,
+    )
     view = lock(tx, view_id)
     assert view is not None
     return view
@@ -122,7 +129,9 @@ def commit_generation(tx: Tx, view: MaterializedView, *, actor: str) -> None:
     tx.execute(change.values(current_generation=view.generation, fresh_as_of=table.c.began_at))
     detail = {"generation": view.generation, "statement": view.writer_id}
     target = MaterializedViewState.ACTIVE
-    events.append(tx, _ENTITY, view.id, view.state, target, actor=actor, detail=detail)
+    events.append(
+        tx, MATERIALIZED_VIEW.entity, view.id, view.state, target, actor=actor, detail=detail
+    )
 
 
 def end(tx: Tx, view: MaterializedView, *, actor: str) -> None:
@@ -130,7 +139,7 @@ def end(tx: Tx, view: MaterializedView, *, actor: str) -> None:
     tx.execute(update(table).where(table.c.id == view.id).values(ended_at=clock()))
     is_new = view.state is MaterializedViewState.CREATING
     target = MaterializedViewState.FAILED if is_new else MaterializedViewState.DROPPED
-    events.append(tx, _ENTITY, view.id, view.state, target, actor=actor)
+    events.append(tx, MATERIALIZED_VIEW.entity, view.id, view.state, target, actor=actor)
 
 
 def end_unfinished(tx: Tx, statement_id: str, *, actor: str) -> None:
