@@ -38,6 +38,7 @@ PACKAGES = {
     "driver.ctas",
     "driver.jobs",
     "driver.output",
+    "driver.spark_version",
     "driver.state",
     "driver.streams",
     "driver.views",

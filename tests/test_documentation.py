@@ -16,7 +16,8 @@ from headrace.cli.main import headrace
 from headrace.cli.support.options import parse_pairs
 from headrace.cli.support.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
-from headrace.driver.writes import detect, dml
+from headrace.driver.spark_version import row_change
+from headrace.driver.writes import detect
 from headrace.model.lifecycle import StreamAction, StreamState
 from headrace.model.statement import WaitCode
 from headrace.model.stream_action import Answer, answer_action
@@ -199,7 +200,7 @@ def test_the_guide_names_every_atomic_statement_and_catalog() -> None:
     table = section("docs/guides/atomic-tables.md", "## Change rows atomically")
     catalogs = {implementation.__name__ for implementation in load_implementations().values()}
 
-    assert set(dml._DML) == set(ATOMIC_STATEMENTS)
+    assert set(row_change._DML) == set(ATOMIC_STATEMENTS)
     assert catalogs == set(ATOMIC_CATALOGS)
     names = [*ATOMIC_STATEMENTS.values(), *ATOMIC_CATALOGS.values()]
     assert [name for name in names if name not in table] == []

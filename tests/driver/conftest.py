@@ -63,7 +63,7 @@ def driver_spark(spark: SparkSession) -> Spark:
     from headrace.driver.conf_overrides import SettingRules
     from headrace.driver.jvm_start import ChildJvm
     from headrace.driver.spark import Spark
-    from headrace.driver.writes.commit_protocol import CommitProtocol
+    from headrace.driver.spark_version.commit_protocol import CommitProtocol
 
     wrapper = Spark.__new__(Spark)
     wrapper.session = spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.driver.state import limits
+from headrace.driver.spark_version import session_state
 from headrace.driver.state.limits import TOTAL_LIMIT, limit_snapshot
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 
@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 
 def make_entry(name: str, size: int) -> SnapshotEntry:
-    return limits.make_entry(name, EntryForm.JAVA, "x" * size)
+    return session_state.make_entry(name, EntryForm.JAVA, "x" * size)
 
 
 def make_snapshot(*, conf: dict[str, str], variables: list[SnapshotEntry]) -> Snapshot:

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.control.launchers.base import launch_name
 from headrace.driver.ctas.base import make_staging_name
+from headrace.driver.spark_version.commit_protocol import staging_prefixes
 from headrace.driver.streams.jdbc_sink import StagingTables
-from headrace.driver.writes.commit_protocol import staging_prefixes
 from headrace.model.result import make_location
 from headrace.model.session import DriverLease
 from headrace.model.transaction import writer_name

@@ -11,8 +11,8 @@ from tests.support.journal import JournalLink
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.hooks import Hooks, StatementFacts
-from headrace.driver.output.driver_collect import collect_arrow
 from headrace.driver.planner import plan_statement
+from headrace.driver.spark_version.collect import collect_arrow
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Assignment, JournalEntry, OrphanedTransaction
 from headrace.model.result import ResultRequest

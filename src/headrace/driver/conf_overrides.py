@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.config.conf_policy import ConfRule
-from headrace.driver.py4j_bridge import Py4JBridge, compile_java
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
 from headrace.model.session_options import CONF_OPTIONS
 
 
@@ -54,7 +54,7 @@ def apply_rules(session: SparkSession, rules: Sequence[ConfRule]) -> None:
 
 def load_session_conf(session: SparkSession) -> Any:
     """Return the Java object that works on the configuration of sessions."""
-    return compile_java(Py4JBridge(session).root, "headrace.driver", "SessionConf")
+    return compile_java(Py4JBridge(session).root, "SessionConf")
 
 
 def _describe(rule: ConfRule) -> str:

@@ -21,10 +21,10 @@ from headrace.driver.jobs.tasks import run_task
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
-from headrace.driver.parameters import empty_frame
 from headrace.driver.planner import plan_statement
 from headrace.driver.progress import count_written_rows
 from headrace.driver.spark import Spark
+from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
 from headrace.driver.streams.statements import describe_rows, run_stream_statement

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
 from headrace.driver.ctas.transaction import Journal, TransactionHook
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.parameters import empty_frame
+from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import TableAlreadyExists
 from headrace.model.session_options import Atomicity, Option

@@ -15,8 +15,6 @@ from headrace.driver.ctas.base import (
 )
 from headrace.driver.ctas.bounded_stream import StreamedTable, bounded_trigger, run_to_end
 from headrace.driver.ctas.catalogs import find_catalog, find_write_catalog, restore_table
-from headrace.driver.ctas.detect import Ctas, describe_ctas, may_create_table
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal, TransactionHook
@@ -27,15 +25,22 @@ from headrace.driver.execution_plan import (
 )
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import (
+from headrace.driver.spark_version.ctas_plan import Ctas, describe_ctas, may_create_table
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.parameters import (
     Binding,
     empty_frame,
     frame_of_plan,
     parse_statement,
     run_statement,
 )
+from headrace.driver.spark_version.row_change import (
+    RowChange,
+    describe_row_change,
+    may_write_rows,
+    writes_rows,
+)
 from headrace.driver.writes.detect import WriteDetector
-from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.ids import new_id

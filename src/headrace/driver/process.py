@@ -17,7 +17,7 @@ from headrace.driver.jvm_start import JvmStart
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
-from headrace.driver.sql_execution import is_unreported
+from headrace.driver.spark_version.sql_execution import is_unreported
 from headrace.errors import HeadraceError
 from headrace.grammar.masking import mask_text
 from headrace.model.failure import Failure

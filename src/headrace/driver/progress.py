@@ -21,7 +21,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from headrace.driver.link import NodeLink
-from headrace.driver.py4j_bridge import Py4JBridge, compile_java, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, plan_class_name
 from headrace.errors import HeadraceError
 from headrace.model.statement import Progress
 
@@ -140,7 +140,7 @@ def find_metrics(root: Any) -> Any | None:
         root: The JVM, as PySpark returns it.
     """
     try:
-        return compile_java(root, "headrace.driver", "StatementMetrics")
+        return compile_java(root, "StatementMetrics")
     except Py4JError as error:
         _LOG.warning("statements have no progress and no written rows: %s", error)
         return None

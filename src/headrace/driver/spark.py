@@ -23,9 +23,9 @@ from headrace.driver.jvm_start import (
     remove_connection,
 )
 from headrace.driver.progress import ProgressReader
-from headrace.driver.py4j_bridge import replace_checks
+from headrace.driver.spark_version.bridge import replace_checks
+from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
-from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
 from headrace.files.spark_files import find_last_exception
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello

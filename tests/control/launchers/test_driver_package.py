@@ -25,7 +25,7 @@ def test_the_driver_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
 
 def test_the_zip_holds_the_java_source_that_the_driver_compiles(tmp_path: Path) -> None:
     with zipfile.ZipFile(build_driver_package(tmp_path).package) as package:
-        source = package.read("headrace/driver/writes/SharedTableCommitProtocol.java")
+        source = package.read("headrace/driver/spark_version/SharedTableCommitProtocol.java")
     assert b"class SharedTableCommitProtocol" in source
 
 

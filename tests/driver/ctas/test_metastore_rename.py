@@ -23,11 +23,10 @@ from tests.support.ctas import (
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import recover
-from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.staged_table import MetastoreRenames
-from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 

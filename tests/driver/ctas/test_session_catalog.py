@@ -24,7 +24,7 @@ from tests.support.ctas import (
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import Cancelled, CommitUnfinished
-from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.spark_version.catalogs import V1Catalog
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 from headrace.model.statement import Parameter

@@ -22,9 +22,10 @@ from tests.support.postgres import Postgres
 
 from headrace.driver.conf_overrides import override_privately
 from headrace.driver.ctas import Cancelled, catalogs, recover
-from headrace.driver.ctas.base import TablePath, WriteDefinition
+from headrace.driver.ctas.base import WriteDefinition
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.native_commit import NativeWrite
+from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.state.tracker import clone_session
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.lifecycle import TransactionState

@@ -10,7 +10,7 @@ import pytest
 from tests.driver.streams.conftest import numbers
 from tests.support.streams import LEASE, find_no_other, make_desired
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.model.job import JobRows
 
 if TYPE_CHECKING:

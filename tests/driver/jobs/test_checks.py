@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.streams import read_rows
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.job_messages import CheckedJob, CheckJobs, JobToCheck, QueryToCheck
 from headrace.model.stream_query import QuerySpec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import LEASE, NUMBERS, StartRun, find_no_other, make_desired
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.streams import StartRun, finish, forget_commits, read_rows
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.streams.supervised_query import RunFailed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.results import Writer
 from tests.support.streams import LEASE, find_no_other, make_desired
 
-from headrace.driver.output.driver_collect import compute_constant_rows
+from headrace.driver.spark_version.collect import compute_constant_rows
 from headrace.driver.streams.spark_run import RunStarter
 from headrace.driver.streams.statements import run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor

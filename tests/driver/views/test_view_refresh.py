@@ -17,7 +17,7 @@ from tests.support.streams import LEASE, QUERY_ID, find_no_other
 from tests.support.view_link import ViewLink
 from tests.support.waiting import wait_until
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.model.stream_query import DesiredQuery, QuerySpec, RefreshedView, Wanted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.driver.writes.commit_protocol import CommitProtocol
+from headrace.driver.spark_version.commit_protocol import CommitProtocol
 from headrace.driver.writes.detect import WriteDetector
 
 if TYPE_CHECKING:

@@ -2,15 +2,14 @@
 
 from headrace.driver.ctas.base import (
     ExistingTable,
-    RelationKind,
     TableDefinition,
-    TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
-    WriteTarget,
 )
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.transaction import Cancelled, CommitUnfinished
+from headrace.driver.spark_version.catalogs import RelationKind, TablePath
+from headrace.driver.spark_version.ctas_plan import WriteTarget
 
 __all__ = [
     "Cancelled",

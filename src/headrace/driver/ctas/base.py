@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver.spark_version.catalogs import TablePath
+from headrace.driver.spark_version.ctas_plan import WriteTarget
 from headrace.errors import CatalogError, StatementFailed
-from headrace.grammar.quoting import quote_name, quote_string
+from headrace.grammar.quoting import quote_string
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 TRANSACTION_PROPERTY = "headrace.txn"
@@ -22,45 +24,10 @@ TRANSACTION_PROPERTY = "headrace.txn"
 STAGING_PREFIX = "headrace_staged_"
 """Prefix of the names of staged tables and directories."""
 
-RelationKind = Literal["table", "view"]
-"""Kind of the relation that a name in a catalog refers to."""
-
 
 def make_staging_name(transaction: str, epoch: int) -> str:
     """Return the name of staged objects, unique to a transaction and the driver that began it."""
     return f"{STAGING_PREFIX}{transaction.removeprefix('tx_')}_{epoch}"
-
-
-@dataclass(frozen=True, slots=True)
-class TablePath:
-    """Full name of a table."""
-
-    catalog: str
-    namespace: tuple[str, ...]
-    table: str
-
-    @property
-    def parts(self) -> list[str]:
-        """Catalog, namespace and table as a list."""
-        return [self.catalog, *self.namespace, self.table]
-
-    @property
-    def sql_name(self) -> str:
-        """Full name, quoted for SQL."""
-        return ".".join(quote_name(part) for part in self.parts)
-
-    @property
-    def lock_key(self) -> str:
-        """Key under which the journal serialises commits to this name, in lower case."""
-        return ".".join(quote_name(part) for part in [*self.namespace, self.table]).lower()
-
-    def sibling(self, table: str) -> TablePath:
-        """Return the path of another table in the same namespace."""
-        return TablePath(self.catalog, self.namespace, table)
-
-    def in_catalog(self, catalog: str) -> TablePath:
-        """Return the path of the same table under another name of its catalog."""
-        return TablePath(catalog, self.namespace, self.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,19 +118,6 @@ class JournalledTable:
             f"The record of transaction {self.transaction} is not trusted, because {reason}."
             " Nothing was changed. Remove the staged table by hand."
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteTarget:
-    """The table that Spark writes the rows of a CTAS to. It can differ from the user's table."""
-
-    path: TablePath
-    location: str | None = None
-    """URI that overrides the LOCATION clause. None keeps the clause."""
-    properties: dict[str, str] = field(default_factory=dict)
-    """Table properties in addition to those of the statement."""
-    replaces: bool = False
-    """Whether Spark runs the statement as a replacement. Otherwise Spark creates a table."""
 
 
 class TwoPhaseChange(ABC):

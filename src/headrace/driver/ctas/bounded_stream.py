@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TwoPhaseTable
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.stream_end import has_ended_by_itself
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.streams import has_ended_by_itself
 from headrace.errors import EndlessStream, StatementFailed, StreamStopped
 from headrace.model.session_options import CTAS_TRIGGER, Trigger
 

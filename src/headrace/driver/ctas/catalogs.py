@@ -18,13 +18,13 @@ from headrace.driver.ctas.base import (
 )
 from headrace.driver.ctas.bounded_stream import StreamedTable, split_record
 from headrace.driver.ctas.delta import DeltaCatalog
-from headrace.driver.ctas.detect import Ctas
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import SwitchRecord, restore_switch, split_switch_record
-from headrace.driver.writes.dml import RowChange
+from headrace.driver.spark_version.ctas_plan import Ctas
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.row_change import RowChange
 from headrace.errors import CatalogError
 from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged

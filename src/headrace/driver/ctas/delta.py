@@ -11,7 +11,6 @@ from __future__ import annotations
 from headrace.driver.ctas.base import (
     JournalledTable,
     TableDefinition,
-    TablePath,
     TwoPhaseChange,
     TwoPhaseTable,
     TwoPhaseWrite,
@@ -25,9 +24,8 @@ from headrace.driver.ctas.native_commit import (
     restore_record,
 )
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.ctas.v2_catalog import V2Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog, V2Catalog
 
 _WRITER = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"

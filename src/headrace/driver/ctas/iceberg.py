@@ -18,14 +18,12 @@ from headrace.driver.ctas.base import (
     ExistingTable,
     JournalledTable,
     TableDefinition,
-    TablePath,
     TwoPhaseCatalog,
     TwoPhaseChange,
     TwoPhaseTable,
     TwoPhaseWrite,
     WriteDefinition,
 )
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.native_commit import (
     NativeCommitRecord,
     NativeCommitTable,
@@ -34,8 +32,9 @@ from headrace.driver.ctas.native_commit import (
     restore_record,
 )
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
-from headrace.driver.ctas.v2_catalog import V2Catalog
-from headrace.driver.py4j_bridge import Py4JBridge, compile_java, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath, V2Catalog
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 _SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"
@@ -66,7 +65,7 @@ class IcebergWrite(NativeWrite):
         if plan_class_name(self._plan) not in _ROW_LEVEL:
             return super().run_command()
         jvm = Py4JBridge(self.session)
-        marked = compile_java(jvm.root, __package__, "MarkedStatement")
+        marked = compile_java(jvm.root, "MarkedStatement")
         properties = jvm.type("java.util.HashMap")()
         properties.put(TRANSACTION_PROPERTY, self.record.transaction)
         rows = marked.run(properties, jvm.session, self._plan)

@@ -17,13 +17,11 @@ from headrace.driver.ctas.base import (
     ExistingTable,
     JournalledTable,
     TableDefinition,
-    TablePath,
     TwoPhaseCatalog,
     TwoPhaseChange,
     TwoPhaseTable,
     TwoPhaseWrite,
     WriteDefinition,
-    WriteTarget,
 )
 from headrace.driver.ctas.jdbc_connection import (
     DatabaseRelation,
@@ -35,8 +33,10 @@ from headrace.driver.ctas.preconditions import (
     staged_table_missing_error,
     table_exists_error,
 )
-from headrace.driver.parameters import empty_frame, frame_of_plan
-from headrace.driver.py4j_bridge import plan_class_name
+from headrace.driver.spark_version.bridge import plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath
+from headrace.driver.spark_version.ctas_plan import WriteTarget
+from headrace.driver.spark_version.parameters import empty_frame, frame_of_plan
 from headrace.errors import CatalogError, DatabaseNotFound
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 

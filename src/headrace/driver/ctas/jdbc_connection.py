@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import RelationKind, TablePath
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import RelationKind, TablePath
 from headrace.errors import CatalogError, TableAlreadyExists
 
 _FIND_RELATION = """

@@ -12,15 +12,14 @@ from headrace.driver.conf_overrides import override_privately
 from headrace.driver.ctas.base import (
     TRANSACTION_PROPERTY,
     JournalledTable,
-    TablePath,
     TwoPhaseTable,
     TwoPhaseWrite,
     WriteDefinition,
-    WriteTarget,
 )
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.preconditions import table_exists_error
-from headrace.driver.ctas.v2_catalog import V2Catalog
+from headrace.driver.spark_version.catalogs import TablePath, V2Catalog
+from headrace.driver.spark_version.ctas_plan import WriteTarget
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.errors import CatalogError, StatementFailed
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.driver.ctas.base import RelationKind, TableDefinition, TablePath
+from headrace.driver.ctas.base import TableDefinition
+from headrace.driver.spark_version.catalogs import RelationKind, TablePath
 from headrace.errors import (
     CatalogError,
     DatabaseNotFound,

@@ -15,24 +15,22 @@ from headrace.driver.ctas.base import (
     STAGING_PREFIX,
     ExistingTable,
     JournalledTable,
-    RelationKind,
     TableDefinition,
-    TablePath,
     TwoPhaseCatalog,
     TwoPhaseChange,
     TwoPhaseTable,
     TwoPhaseWrite,
     WriteDefinition,
 )
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.preconditions import (
     check_target,
     invalid_name_error,
     location_not_empty_error,
 )
 from headrace.driver.ctas.staged_table import MetastoreRenames, StagedRecord, StagedTable
-from headrace.driver.ctas.v1_catalog import V1Catalog, is_valid_name
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import RelationKind, TablePath, V1Catalog, is_valid_name
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.writes.staged_write import create_staged_write, restore_staged_write
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY, generation_name
 from headrace.model.transaction import MANAGED_CATALOG_KEY

@@ -13,17 +13,16 @@ from pyspark.errors import PySparkException
 from headrace.driver.ctas.base import (
     STAGING_PREFIX,
     TRANSACTION_PROPERTY,
-    TablePath,
     TwoPhaseTable,
-    WriteTarget,
 )
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.preconditions import (
     location_not_empty_error,
     staged_table_missing_error,
     table_exists_error,
 )
-from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.ctas_plan import WriteTarget
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.errors import CatalogError, LocationNotEmpty, StatementFailed
 
 _LOG = logging.getLogger("headrace.driver")
@@ -45,7 +44,8 @@ class MetastoreRenames:
         The files of such a table are no longer at the location that the catalog names.
         """
         return any(
-            not self._files.exists(location) for location in self._catalog.staged_locations(path)
+            not self._files.exists(location)
+            for location in self._catalog.managed_locations(path, STAGING_PREFIX)
         )
 
     def is_half_finished(self, path: TablePath, new_location: str, marker_file: str) -> bool:

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseTable
-from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.state import namespace
+from headrace.driver.ctas.base import JournalledTable, TwoPhaseTable
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.session_state import capture_namespace, restore_namespace
 from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
@@ -210,14 +210,14 @@ def blank_before_query(text: str, command: CreateMaterializedView) -> str:
 
 def read_scope(session: SparkSession) -> NameScope:
     """Return the current catalog and namespace of a session."""
-    catalog, current = namespace.capture(Py4JBridge(session))
+    catalog, current = capture_namespace(Py4JBridge(session))
     return NameScope(catalog=catalog, namespace=current)
 
 
 def set_scope(session: SparkSession, scope: NameScope) -> None:
     """Set the current catalog and namespace of a session. Raises what Spark raises."""
     Py4JBridge(session).activate()
-    namespace.restore(session, scope.catalog, scope.namespace)
+    restore_namespace(session, scope.catalog, scope.namespace)
 
 
 def open_query(session: SparkSession, text: str, command: CreateMaterializedView) -> DataFrame:

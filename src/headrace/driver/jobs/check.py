@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.failures import describe_failure
 from headrace.driver.jobs.savepoints import has_checkpoint, is_complete
 from headrace.driver.jobs.state_files import StateFiles
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.batch_run import check_batch
 from headrace.driver.streams.classify import is_lost_jvm
 from headrace.driver.streams.file_sink import has_file_log

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 
 T = TypeVar("T")
 R = TypeVar("R")

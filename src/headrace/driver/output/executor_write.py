@@ -23,7 +23,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from headrace.driver.output import task
-from headrace.driver.output.driver_collect import collect_rdd
 from headrace.driver.output.task import (
     FinishedTask,
     FinishedTasks,
@@ -31,7 +30,8 @@ from headrace.driver.output.task import (
     TaskOptions,
     make_task,
 )
-from headrace.driver.sql_execution import run_as_sql_execution
+from headrace.driver.spark_version.collect import collect_rdd
+from headrace.driver.spark_version.sql_execution import run_as_sql_execution
 from headrace.model.result import FinishedParts, ResultPart
 from headrace.results import batches
 from headrace.results.batches import batch_bytes, count_rows_within, enlarge_offsets

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.driver.output.driver_collect import collect_if_small, returns_nothing
 from headrace.driver.output.encode import encode_frame
 from headrace.driver.output.executor_write import TaskOutput, apply_limits, write_parts
 from headrace.driver.output.flight_server import HeldResult
@@ -22,6 +21,7 @@ from headrace.driver.output.task import (
     TaskOptions,
     convert_write_errors,
 )
+from headrace.driver.spark_version.collect import collect_if_small, returns_nothing
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.files import locations
 from headrace.files.places import join, local_path

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from headrace.model.session import MAX_PARTS, EntryForm, SessionView, Snapshot, SnapshotEntry
+from headrace.model.session import MAX_PARTS, Snapshot, SnapshotEntry
 from headrace.model.text import MAX_SUMMARY, cut_text, limit_descriptions
 
 PART_LIMIT = 4 * 1024 * 1024
@@ -29,19 +29,6 @@ _RESOURCES = {"jars": "jar", "files": "file", "archives": "archive"}
 """Lists of resources in a snapshot, with the word for one resource."""
 
 T = TypeVar("T")
-
-
-def make_entry(
-    name: str,
-    form: EntryForm,
-    body: str,
-    default: str | None = None,
-    view: SessionView | None = None,
-) -> SnapshotEntry:
-    """Return an entry of any size. `limit_snapshot` decides whether a snapshot can hold it."""
-    return SnapshotEntry.model_construct(
-        name=name, form=form, body=body, default=default, view=view
-    )
 
 
 def limit_snapshot(snapshot: Snapshot) -> Snapshot:

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.conf_overrides import keep_private, set_conf
 from headrace.driver.failures import describe_failure
-from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.state import functions, namespace, resources, variables, views
+from headrace.driver.spark_version import session_state
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.commit_protocol import without_selection
 from headrace.driver.state.limits import limit_snapshot
-from headrace.driver.writes.commit_protocol import without_selection
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 from headrace.model.text import MAX_SUMMARY, cut_text
 
@@ -40,22 +40,29 @@ class SnapshotRestore:
         jvm, snapshot = self._jvm, self._snapshot
         self._restore_resources()
         self._restore_conf()
-        self._restore_entries("variable", snapshot.variables, partial(variables.restore, jvm))
-        self._restore_entries("function", snapshot.functions, partial(functions.restore, jvm))
-        restore_global = partial(views.restore, jvm, is_global=True)
+        self._restore_entries(
+            "variable", snapshot.variables, partial(session_state.restore_variable, jvm)
+        )
+        self._restore_entries(
+            "function", snapshot.functions, partial(session_state.restore_function, jvm)
+        )
+        restore_global = partial(session_state.restore_view, jvm, is_global=True)
         self._restore_entries("view", snapshot.global_views, restore_global)
-        restore_local = partial(views.restore, jvm, is_global=False)
+        restore_local = partial(session_state.restore_view, jvm, is_global=False)
         self._restore_entries("view", snapshot.views, restore_local)
         self._restore_namespace()
         return snapshot.unsaved + [f"{what}: {reason}" for what, reason in self._lost.items()]
 
     def _restore_resources(self) -> None:
-        for kind in resources.KINDS:
+        for kind in session_state.RESOURCE_KINDS:
             for uri in getattr(self._snapshot, kind):
                 what = f"{kind.removesuffix('s')} {uri}"
-                self._try(what, partial(resources.restore, self._jvm, kind, uri))
+                self._try(what, partial(session_state.restore_resource, self._jvm, kind, uri))
                 # Spark raises no error for a jar that it cannot add, but only logs it.
-                if uri not in resources.capture(self._jvm)[kind] and what not in self._lost:
+                if (
+                    uri not in session_state.capture_resources(self._jvm)[kind]
+                    and what not in self._lost
+                ):
                     self._add_lost(what, "Spark did not add it")
 
     def _restore_conf(self) -> None:
@@ -76,7 +83,9 @@ class SnapshotRestore:
     def _restore_namespace(self) -> None:
         snapshot = self._snapshot
         what = f"current database {'.'.join([snapshot.catalog, *snapshot.namespace])}"
-        action = partial(namespace.restore, self._session, snapshot.catalog, snapshot.namespace)
+        action = partial(
+            session_state.restore_namespace, self._session, snapshot.catalog, snapshot.namespace
+        )
         self._try(what, action)
 
     def _try(self, what: str, action: Callable[[], object]) -> None:
@@ -101,7 +110,7 @@ class SessionStateTracker:
         # The first plan of a session loads the extensions, which add settings and functions.
         self._jvm.session.sql("SELECT 1")
         self._initial_conf = self._read_conf()
-        self._initial_resources = resources.capture(self._jvm)
+        self._initial_resources = session_state.capture_resources(self._jvm)
         self._initial_unsaved: list[str] = []
         snapshot = self.capture()
         self._initial_unsaved = snapshot.unsaved
@@ -123,12 +132,12 @@ class SessionStateTracker:
         jvm, conf = self._jvm, self._read_conf()
         added = {
             kind: [uri for uri in uris if uri not in self._initial_resources[kind]]
-            for kind, uris in resources.capture(jvm).items()
+            for kind, uris in session_state.capture_resources(jvm).items()
         }
-        current_catalog, current_namespace = namespace.capture(jvm)
-        function_entries, unsaved_functions = functions.capture(jvm)
-        view_entries, unsaved_views = views.capture(jvm)
-        global_view_entries, unsaved_global_views = views.capture_global(jvm)
+        current_catalog, current_namespace = session_state.capture_namespace(jvm)
+        function_entries, unsaved_functions = session_state.capture_functions(jvm)
+        view_entries, unsaved_views = session_state.capture_views(jvm)
+        global_view_entries, unsaved_global_views = session_state.capture_global_views(jvm)
         unsaved = unsaved_functions + unsaved_views + unsaved_global_views
         snapshot = Snapshot.model_construct(
             conf={
@@ -136,7 +145,7 @@ class SessionStateTracker:
             },
             catalog=current_catalog,
             namespace=current_namespace,
-            variables=variables.capture(jvm),
+            variables=session_state.capture_variables(jvm),
             functions=function_entries,
             views=view_entries,
             global_views=global_view_entries,
@@ -167,8 +176,8 @@ def clone_session(session: SparkSession) -> SparkSession:
         clone = SparkSession(session.sparkContext, original.session.cloneSession())
         set_conf(clone, earlier_conf)
     jvm = Py4JBridge(clone)
-    variables.copy(original, jvm)
-    current = namespace.capture(original)
-    if namespace.capture(jvm) != current:
-        namespace.restore(clone, *current)
+    session_state.copy_variables(original, jvm)
+    current = session_state.capture_namespace(original)
+    if session_state.capture_namespace(jvm) != current:
+        session_state.restore_namespace(clone, *current)
     return clone

@@ -12,9 +12,9 @@ import uuid
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.failures import InvalidStream, describe_failure
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
 from headrace.driver.streams.sink_writer import choose_mode
 from headrace.driver.streams.sinks import open_sink, prepare_rows

@@ -18,9 +18,9 @@ from typing import Any
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.failures import InvalidStream
 from headrace.driver.link import LinkRefused, NoNodeAnswers
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.streams.batch_run import FINISHED
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import CheckpointInUse, CheckpointMarkerInvalid, LeaseLost

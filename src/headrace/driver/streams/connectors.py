@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 
 _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13",

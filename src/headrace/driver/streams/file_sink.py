@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.streams.sink_writer import SinkWriter
 from headrace.model.stream_providers import FILE_SINKS
 from headrace.model.stream_query import QuerySpec

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.streams.file_sink import find_last_planned
 from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, make_writer
 from headrace.grammar.parse import parse

@@ -19,8 +19,8 @@ from headrace.driver.failures import (
     find_missing_parts,
     refuse_permanent_view,
 )
-from headrace.driver.parameters import frame_of_plan
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.parameters import frame_of_plan
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
 from headrace.driver.streams.qualified_names import find_relations, replace_qualified_names
 from headrace.driver.streams.sources import (

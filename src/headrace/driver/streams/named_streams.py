@@ -16,7 +16,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.detect import plan_parts
 from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.failures import (
     TEMPORARY_REFERENCE,
@@ -27,7 +26,8 @@ from headrace.driver.failures import (
     refuse_permanent_view,
     split_name,
 )
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.ctas_plan import plan_parts
 from headrace.driver.state.tracker import clone_session
 from headrace.driver.streams.qualified_names import find_relations
 from headrace.driver.streams.sources import register_streams

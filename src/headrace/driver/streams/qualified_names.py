@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
 from headrace.errors import Position
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.text import offset_at, position_at

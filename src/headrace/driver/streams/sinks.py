@@ -11,7 +11,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import from_avro
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
 from headrace.driver.streams.qualified_names import replace_qualified_names, view_of

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.conf_overrides import override_for_statement
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import read_scope, set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
-from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.stream_end import find_later_run, has_ended_by_itself
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.streams import find_later_run, has_ended_by_itself
 from headrace.driver.streams.batch_run import check_batch, start_batch, use_stream_pool
 from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked, check_checkpoint
 from headrace.driver.streams.classify import (

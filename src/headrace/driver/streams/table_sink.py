@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.streams.classify import BatchErrors, BatchFunction
 from headrace.driver.streams.sink_writer import (
     SinkRun,

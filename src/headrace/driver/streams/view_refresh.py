@@ -18,14 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.ctas.view_switch import ViewSwitch, open_query, path_of, set_scope
 from headrace.driver.failures import InvalidStream
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.streams.classify import BatchErrors
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled, TablePath, TwoPhaseCatalog
 from headrace.driver.ctas.catalogs import find_catalog
-from headrace.driver.ctas.detect import Ctas, build_ctas
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
@@ -27,6 +26,7 @@ from headrace.driver.failures import KnownFailure
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
 from headrace.driver.planner import create_two_phase_table, resume_transaction
+from headrace.driver.spark_version.ctas_plan import Ctas, build_ctas
 from headrace.driver.streams.sources import find_temporary_views, register_streams
 from headrace.driver.views.intents import carry_out_intents
 from headrace.errors import InvalidMaterializedView, TableAlreadyExists

@@ -10,12 +10,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.detect import plan_parts
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.writes.commit_protocol import isolates_appends
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.commit_protocol import isolates_appends
+from headrace.driver.spark_version.ctas_plan import plan_parts
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.writes.locks import may_be_transient
 from headrace.model.transaction import TableWrite
 

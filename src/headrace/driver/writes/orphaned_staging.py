@@ -8,10 +8,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.link import NodeLink
-from headrace.driver.writes.commit_protocol import staging_prefixes
+from headrace.driver.spark_version.commit_protocol import staging_prefixes
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.writes.detect import WriteDetector
 from headrace.model.transaction import OrphanedWrite
 

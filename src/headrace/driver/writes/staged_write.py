@@ -14,20 +14,25 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseWrite, WriteDefinition
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.base import (
+    JournalledTable,
+    TwoPhaseWrite,
+    WriteDefinition,
+)
 from headrace.driver.ctas.staged_table import RelativeFile
-from headrace.driver.parameters import empty_frame
-from headrace.driver.py4j_bridge import plan_class_name
-from headrace.driver.writes.file_insert import (
+from headrace.driver.spark_version.bridge import plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath
+from headrace.driver.spark_version.file_insert import (
     LOAD,
     StagedRows,
     WriteMode,
     describe_file_insert,
     describe_file_load,
 )
-from headrace.driver.writes.staged_files import StagedFiles
-from headrace.driver.writes.written_table import WrittenTable
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.parameters import empty_frame
+from headrace.driver.spark_version.staged_files import StagedFiles
+from headrace.driver.spark_version.written_table import WrittenTable
 from headrace.errors import CatalogError
 
 _MANIFEST = "_manifest.json"

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from headrace.driver.py4j_bridge import compile_java
+from headrace.driver.spark_version.bridge import compile_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ def test_threads_that_need_a_class_at_the_same_time_get_one_object(spark: SparkS
 
     def compile_at_once(_number: int) -> Any:
         start.wait()
-        return compile_java(spark._jvm, "tests.driver", "EmptyClass")
+        return compile_java(spark._jvm, "EmptyClass", "tests.driver.spark_version")
 
     with ThreadPoolExecutor(THREADS) as pool:
         first, *others = pool.map(compile_at_once, range(THREADS))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.driver.conf_overrides import override_for_statement
-from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

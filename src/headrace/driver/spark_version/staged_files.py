@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge, compile_java
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
 
 
 class StagedFiles:
@@ -75,7 +75,7 @@ class StagedFiles:
 
     @cached_property
     def _helper(self) -> Any:
-        return compile_java(self._jvm.root, __package__, "StagedFiles")
+        return compile_java(self._jvm.root, "StagedFiles")
 
 
 def _lines(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
+_PACKAGE = "headrace.driver.spark_version"
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Java classes by JVM and full name."""
 _SINGLETONS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -203,7 +204,7 @@ def plan_class_name(plan: Any) -> str:
 _LOCK = threading.Lock()
 
 
-def compile_java(root: Any, package: str, name: str) -> Any:
+def compile_java(root: Any, name: str, package: str = _PACKAGE) -> Any:
     """Return an object of the class `headrace.<name>`, compiled once for each JVM.
 
     Args:
@@ -212,11 +213,11 @@ def compile_java(root: Any, package: str, name: str) -> Any:
     """
     # Py4J finds methods by the name of a class. It mixes up two classes of one name.
     with _LOCK:
-        return _compile(root, package, name)
+        return _compile(root, name, package)
 
 
 @lru_cache
-def _compile(root: Any, package: str, name: str) -> Any:
+def _compile(root: Any, name: str, package: str) -> Any:
     compiler = root.org.codehaus.janino.SimpleCompiler()
     # The loader of the application also has the jars of catalogs.
     compiler.setParentClassLoader(root.java.lang.Thread.currentThread().getContextClassLoader())

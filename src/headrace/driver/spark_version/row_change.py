@@ -7,17 +7,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.detect import (
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath
+from headrace.driver.spark_version.ctas_plan import (
     analyse,
     identified_path,
     option_value,
     plan_parts,
     v1_path,
 )
-from headrace.driver.parameters import Binding
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
-from headrace.driver.writes.file_insert import HIVE_FORMAT, LOAD, SPARK_FORMAT
+from headrace.driver.spark_version.file_insert import HIVE_FORMAT, LOAD, SPARK_FORMAT
+from headrace.driver.spark_version.parameters import Binding
 
 # Class names of Spark's parsed plans.
 _WITH = "UnresolvedWith"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.ctas import fetch_frame_rows
 
-from headrace.driver.parameters import run_statement
+from headrace.driver.spark_version.parameters import run_statement
 from headrace.model.messages import Assignment
 from headrace.model.result import ResultRequest
 from headrace.model.statement import Parameter

@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge
 from headrace.files.places import identify, lower_scheme
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"

@@ -14,7 +14,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from tests.support.results import Writer
 from tests.support.waiting import wait_until
 
-from headrace.driver.sql_execution import is_unreported, run_as_sql_execution
+from headrace.driver.spark_version.sql_execution import is_unreported, run_as_sql_execution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.parameters import empty_frame, frame_of_plan
-from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge, plan_class_name
-from headrace.driver.writes.staged_files import StagedFiles
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, plan_class_name
+from headrace.driver.spark_version.parameters import empty_frame, frame_of_plan
+from headrace.driver.spark_version.staged_files import StagedFiles
 
 WriteMode = Literal["append", "overwrite", "overwrite partitions"]
 

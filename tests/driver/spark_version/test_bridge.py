@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.java_gateway import JavaPackage
 
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

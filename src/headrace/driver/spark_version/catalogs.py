@@ -1,4 +1,4 @@
-"""Access to the tables of Spark's session catalog, through its internal V1 interface."""
+"""Tables in the catalogs of a session: their names, and access through Spark's interfaces."""
 
 from __future__ import annotations
 
@@ -6,20 +6,57 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import STAGING_PREFIX, RelationKind, TablePath
-from headrace.driver.ctas.v2_catalog import V2Catalog
-from headrace.driver.py4j_bridge import HADOOP_PATH, Py4JBridge
-from headrace.grammar.quoting import quote_string
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge
+from headrace.grammar.quoting import quote_name, quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
+_CONNECTOR = "org.apache.spark.sql.connector.catalog"
 _TABLE_NAME = re.compile("[A-Za-z0-9_]+")
 _FORMATS_WITH_LOG = {"delta", "iceberg", "hudi"}
 """Table formats that control concurrent writes themselves."""
+
+
+RelationKind = Literal["table", "view"]
+"""Kind of the relation that a name in a catalog refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePath:
+    """Full name of a table."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    table: str
+
+    @property
+    def parts(self) -> list[str]:
+        """Catalog, namespace and table as a list."""
+        return [self.catalog, *self.namespace, self.table]
+
+    @property
+    def sql_name(self) -> str:
+        """Full name, quoted for SQL."""
+        return ".".join(quote_name(part) for part in self.parts)
+
+    @property
+    def lock_key(self) -> str:
+        """Key under which the journal serialises commits to this name, in lower case."""
+        return ".".join(quote_name(part) for part in [*self.namespace, self.table]).lower()
+
+    def sibling(self, table: str) -> TablePath:
+        """Return the path of another table in the same namespace."""
+        return TablePath(self.catalog, self.namespace, table)
+
+    def in_catalog(self, catalog: str) -> TablePath:
+        """Return the path of the same table under another name of its catalog."""
+        return TablePath(catalog, self.namespace, self.table)
 
 
 def is_valid_name(table: str) -> bool:
@@ -35,6 +72,59 @@ class TableFiles:
     """URI of the table's directory."""
     has_hive_partitions: bool
     """Whether Hive adds the files of an INSERT to the partitions of the table."""
+
+
+class V2Catalog:
+    """One catalog of a session. Every call may raise Py4JError or PySparkException."""
+
+    def __init__(self, session: SparkSession, catalog: str) -> None:
+        self._session = session
+        self.jvm = Py4JBridge(session)
+        self._catalog = catalog
+
+    @cached_property
+    def java_catalog(self) -> Any:
+        """Spark's CatalogPlugin object."""
+        return self.jvm.catalog(self._catalog)
+
+    def kind_of(self, path: TablePath) -> RelationKind | None:
+        """Return the kind of the relation with this name, past all caches; None if it is free."""
+        identifier = self.identifier(path)
+        self.java_catalog.invalidateTable(identifier)
+        if self.java_catalog.tableExists(identifier):
+            return "table"
+        try:
+            return "view" if self.java_catalog.viewExists(identifier) else None
+        except Py4JError:
+            # The catalog does not implement Spark's ViewCatalog.
+            return None
+
+    def properties(self, path: TablePath) -> dict[str, str]:
+        """Return the current table properties. Empty if the table does not exist."""
+        identifier = self.identifier(path)
+        # Other sessions may have changed the table since this session cached it.
+        self.java_catalog.invalidateTable(identifier)
+        if not self.java_catalog.tableExists(identifier):
+            return {}
+        return self.jvm.java_map(self.java_catalog.loadTable(identifier).properties())
+
+    def set_properties(self, path: TablePath, values: dict[str, str | None]) -> None:
+        """Set table properties, and remove each property whose value is None."""
+        changed = {key: value for key, value in values.items() if value is not None}
+        removed = [quote_string(key) for key in values.keys() - changed]
+        alter = f"ALTER TABLE {path.sql_name}"
+        if changed:
+            assignments = ", ".join(
+                f"{quote_string(key)} = {quote_string(value)}" for key, value in changed.items()
+            )
+            self._session.sql(f"{alter} SET TBLPROPERTIES ({assignments})")
+        if removed:
+            self._session.sql(f"{alter} UNSET TBLPROPERTIES IF EXISTS ({', '.join(removed)})")
+
+    def identifier(self, path: TablePath) -> Any:
+        """Return Spark's Identifier of a table."""
+        identifier_class: Any = self.jvm.type(f"{_CONNECTOR}.Identifier")
+        return identifier_class.of(self.jvm.array(list(path.namespace)), path.table)
 
 
 class V1Catalog:
@@ -132,9 +222,13 @@ class V1Catalog:
         locations = self._managed_locations(self._jvm.sequence([identifier]))
         return locations[0] if locations else None
 
-    def staged_locations(self, path: TablePath) -> list[str]:
-        """Return the URIs of all staged managed tables in the namespace of `path`."""
-        identifiers = self._catalog.listTables(path.namespace[0], f"{STAGING_PREFIX}*", False)
+    def managed_locations(self, path: TablePath, prefix: str) -> list[str]:
+        """Return the URIs of the managed tables in a namespace whose names begin with a prefix.
+
+        Args:
+            path: Any table of the namespace.
+        """
+        identifiers = self._catalog.listTables(path.namespace[0], f"{prefix}*", False)
         return self._managed_locations(identifiers)
 
     def _managed_locations(self, identifiers: Any) -> list[str]:

@@ -7,15 +7,15 @@ another table name and never changes the text, so that errors refer to the user'
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.base import TablePath, WriteTarget
-from headrace.driver.parameters import Binding, frame_of_plan
-from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.catalogs import TablePath
+from headrace.driver.spark_version.parameters import Binding, frame_of_plan
 
 # Class names of Spark's plans.
 _CTAS = "CreateTableAsSelect"
@@ -25,6 +25,19 @@ _CREATING = {_CTAS, _RTAS, _IDENTIFIER_CLAUSE}
 _V1_COMMANDS = {"CreateDataSourceTableAsSelectCommand", "CreateHiveTableAsSelectCommand"}
 _EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
 _SCRIPT = "CompoundBody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTarget:
+    """The table that Spark writes the rows of a CTAS to. It can differ from the user's table."""
+
+    path: TablePath
+    location: str | None = None
+    """URI that overrides the LOCATION clause. None keeps the clause."""
+    properties: dict[str, str] = field(default_factory=dict)
+    """Table properties in addition to those of the statement."""
+    replaces: bool = False
+    """Whether Spark runs the statement as a replacement. Otherwise Spark creates a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

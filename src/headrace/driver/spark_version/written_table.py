@@ -9,11 +9,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.writes.staged_files import StagedFiles
+from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.staged_files import StagedFiles
 
 _COMMANDS = "org.apache.spark.sql.execution.command"
 _PARTITIONS_OF_DROP = 100

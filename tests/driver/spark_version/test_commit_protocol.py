@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from tests.support.ctas import database_directory, fetch_rows
 from tests.support.waiting import wait_until
 
-from headrace.driver.writes.commit_protocol import CommitProtocol, isolates_appends
+from headrace.driver.spark_version.commit_protocol import CommitProtocol, isolates_appends
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
 from pyspark.util import local_connect_and_auth
 
-from headrace.driver.sql_execution import run_as_sql_execution
+from headrace.driver.spark_version.sql_execution import run_as_sql_execution
 from headrace.results.batches import complete_offsets, normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
 
