@@ -1,3 +1,3 @@
 """A durable control plane for SQL on Apache Spark."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

@@ -158,7 +158,7 @@ def use_transaction_ids(url: str, *, beyond: str) -> None:
 
 def dump_and_restore(source_url: str, target_url: str) -> None:
     """Copy a database into an empty one of another server, as an operator would: by a dump."""
-    programs = _find_programs()
+    programs = find_programs()
     with tempfile.NamedTemporaryFile(suffix=".sql") as dump:
         commands = [
             [programs / "pg_dump", "--dbname", source_url, "--no-owner", "--file", dump.name],
@@ -175,7 +175,7 @@ def running_server(*, copy_of: PostgresServer | None = None) -> Iterator[Postgre
     Args:
         copy_of: A server that is restored from its files, in its state at the moment.
     """
-    programs = _find_programs()
+    programs = find_programs()
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     try:
         server = PostgresServer(programs, folder, copy_of=copy_of)
@@ -192,10 +192,10 @@ def start_server(folder: Path) -> Address:
 
     Fail the test if no server is installed.
     """
-    return {"port": PostgresServer(_find_programs(), folder).port}
+    return {"port": PostgresServer(find_programs(), folder).port}
 
 
-def _find_programs() -> Path:
+def find_programs() -> Path:
     """Return the folder of initdb and pg_ctl, which Debian installs outside of PATH."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_parse_version, reverse=True)
     if shutil.which("pg_config"):

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import CheckConstraint, inspect, text
+from sqlalchemy import CheckConstraint, create_engine, inspect, text
 from tests.support.postgres import Postgres
 from tests.support.store import new_session, new_statement
 from tests.support.waiting import wait_until
@@ -55,6 +56,48 @@ def test_migrations_create_the_tables_indexes_and_checks_of_the_code(store: Data
                 for constraint in table.constraints
                 if isinstance(constraint, CheckConstraint)
             }
+
+
+def test_migrations_create_exactly_the_schema_of_the_code(
+    empty_postgres: str, postgres: Postgres
+) -> None:
+    name = postgres.new_database()
+    try:
+        engine = create_engine(postgres.url(name).replace("postgresql:", "postgresql+psycopg:"))
+        metadata.create_all(engine)
+        engine.dispose()
+        expected = _describe_schema(postgres.url(name))
+    finally:
+        postgres.drop(name)
+    store = Database.open(empty_postgres)
+    store.migrate()
+    # A migrated store gets some of its indexes in the background.
+    wait_until(
+        lambda: len(_describe_schema(empty_postgres)) >= len(expected), what="the indexes exist"
+    )
+    store.close()
+
+    assert _describe_schema(empty_postgres) == expected
+
+
+_SCHEMA = """
+    SELECT 'index', indexname, regexp_replace(indexdef, ' ON [a-z]+[.]', ' ON ')
+    FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL
+    SELECT 'constraint', conname, pg_get_constraintdef(oid)
+    FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    UNION ALL
+    SELECT 'column', table_name || '.' || column_name,
+        concat_ws(' ', data_type, column_default, is_nullable, collation_name, is_identity)
+    FROM information_schema.columns WHERE table_schema = 'public'
+"""
+
+
+def _describe_schema(url: str) -> set[tuple[str, str, str]]:
+    """Return each index, constraint and column of a PostgreSQL store with its definition."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(_SCHEMA).fetchall()
+    return {(kind, name, text) for kind, name, text in rows if "alembic" not in name}
 
 
 def _normalize(conditions: dict[str, str]) -> dict[str, str]:
