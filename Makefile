@@ -48,7 +48,7 @@ test:
 	@scripts/setup-nginx
 	@scripts/setup-systemd
 	@scripts/setup-prometheus
-	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector s3
+	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector mongodb s3
 	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/pytest -n 3 --no-loadscope-reorder $(ARGS)
 
@@ -56,7 +56,7 @@ chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
 	@scripts/setup-nginx
-	@scripts/setup-jars catalogs kafka-broker kafka-connector s3
+	@scripts/setup-jars catalogs kafka-broker kafka-connector mongodb s3
 	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.kafka import kafka_jars
 from tests.support.lakes import lake_extensions, lake_jars
+from tests.support.mongodb import mongodb_jars
 from tests.support.results import Writer
 from tests.support.s3 import s3_jars
 
@@ -24,6 +25,7 @@ def spark() -> Iterator[SparkSession]:
     """Start an application with two slots, in which each task has four attempts."""
     from pyspark.sql import SparkSession
 
+    jars = [*lake_jars(), *kafka_jars(), *mongodb_jars(), *s3_jars()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
@@ -34,7 +36,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.catalogImplementation", "in-memory")
             # As nodes configure drivers.
             .config("spark.sql.filesourceTableRelationCacheSize", "0")
-            .config("spark.jars", ",".join(map(str, [*lake_jars(), *kafka_jars(), *s3_jars()])))
+            .config("spark.jars", ",".join(map(str, jars)))
             # Iceberg's extension is not needed here, and it does not support SQL functions.
             .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")

@@ -1,10 +1,20 @@
-"""An error of Python code in the JVM is shown by its cause, not by the stack trace around it."""
+"""An error is shown by its cause, not by the stack trace or the general words around it."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.driver.failures import find_headline
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from tests.support.streams import read_rows
+
+from headrace.driver.failures import describe_failure, find_headline
+from headrace.model.failure import Failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROXY = "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
 WORKER = "An exception was thrown from the Python worker. Please see the stack trace below.\n"
@@ -63,3 +73,22 @@ def test_an_error_of_python_in_a_failed_job_is_shown_without_javas_stack_trace()
 @pytest.mark.parametrize("message", ["Division by zero.", "a\n  b", FRAMES.strip(), ""])
 def test_any_other_message_stays_as_it_is(message: str) -> None:
     assert find_headline(message) == message
+
+
+def describe_end(spark: SparkSession, text: str) -> Failure:
+    try:
+        read_rows(spark.sql(text))
+    except (PySparkException, Py4JError) as error:
+        return describe_failure(error, text)
+    raise AssertionError(f"it has not failed: {text}")
+
+
+def test_a_file_that_cannot_be_read_is_shown_with_the_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.json.gz").write_text("this is not compressed")
+    failure = describe_end(spark, f"SELECT * FROM text.`{tmp_path}`")
+
+    assert failure.condition == "FAILED_READ_FILE.NO_HINT"
+    assert failure.message.startswith("Encountered error while reading file file:///")
+    assert failure.message.endswith("broken.json.gz: java.io.IOException: not a gzip file")

@@ -99,6 +99,16 @@ def _cut_java_frames(lines: list[str]) -> str:
 
 _CAUSES = 20
 """Largest number of causes to search for an error with a condition."""
+_UNEXPLAINED = (
+    "DATA_SOURCE_EXTERNAL_ERROR",
+    "FAILED_READ_FILE.NO_HINT",
+    "TASK_WRITE_FAILED",
+    "_LEGACY_ERROR_TEMP_2070",  # Writing job failed.
+    "_LEGACY_ERROR_TEMP_2254",  # Data read failed.
+    "_LEGACY_ERROR_TEMP_2255",  # Epoch marker generation failed.
+    "_LEGACY_ERROR_TEMP_2256",  # Foreach writer has been aborted due to a task failure.
+)
+"""Conditions of Spark's errors that say what has failed, and leave the reason to their cause."""
 
 
 _REFUSED_SETTING = re.compile(
@@ -133,13 +143,22 @@ def describe_failure(error: Exception, text: str) -> Failure:
     position = _find_position(spark_error, text)
     return Failure(
         code=_failure_code(spark_error),
-        message=find_headline(_extract_message(spark_error, condition, sqlstate)),
+        message=_explain(spark_error, _extract_message(spark_error, condition, sqlstate)),
         condition=condition,
         sqlstate=sqlstate,
         line=position.line if position else None,
         column=position.column if position else None,
         trace=trace,
     )
+
+
+def _explain(error: PySparkException, message: str) -> str:
+    """Return the headline of a message, with the cause of an error that only says what failed."""
+    headline, origin = find_headline(message), getattr(error, "_origin", None)
+    if origin is None or error.getCondition() not in _UNEXPLAINED or origin.getCause() is None:
+        return headline
+    reason = str(_find_reason(origin.getCause()).toString())
+    return f"{headline.removesuffix('.')}: {_cut_java_frames(find_headline(reason).splitlines())}"
 
 
 def _describe_refused_setting(refusal: re.Match[str], text: str) -> Failure:
@@ -198,6 +217,20 @@ def _convert(java_error: Any) -> CapturedException:
         return UnknownException(origin=java_error)
     text = str(_find_cause_of_wrapper(java_error).toString())
     return UnknownException(desc=text, stackTrace=converted._stackTrace)  # noqa: SLF001
+
+
+def _find_reason(java_error: Any) -> Any:
+    """Return the first error in the chain of causes that says why something failed."""
+    reason = java_error
+    for _ in range(_CAUSES):
+        if _has_condition(reason):
+            passes_on = reason.getCondition() in _UNEXPLAINED
+        else:
+            passes_on = wraps_its_cause(reason.getClass().getName())
+        if not passes_on or reason.getCause() is None:
+            break
+        reason = reason.getCause()
+    return reason
 
 
 def _find_cause_of_wrapper(java_error: Any) -> Any:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     SimpleDataSourceStreamReader,
     WriterCommitMessage,
 )
+from tests.support.mongodb import MongoServer, run_mongodb
 from tests.support.streams import StartRun, finish
 
 from headrace.driver.spark import DATA_SOURCE_GROUP, register_data_sources
@@ -159,3 +160,72 @@ def test_a_class_that_is_no_provider_fails_the_query_for_good(
     assert raised.value.is_permanent
     assert raised.value.failure.code == "invalid_stream"
     assert f"{provider} is a class, but no data source" in raised.value.failure.message
+
+
+@pytest.fixture(scope="module")
+def mongodb(spark: SparkSession) -> Iterator[MongoServer]:
+    with run_mongodb(spark) as server:
+        yield server
+
+
+def mongodb_options(uri: str, collection: str) -> str:
+    return (
+        f"OPTIONS ('connection.uri' = '{uri}', 'database' = 'test', 'collection' = '{collection}')"
+    )
+
+
+@pytest.mark.mongodb
+@pytest.mark.parametrize("sink", ["mongodb", "com.mongodb.spark.sql.connector.MongoTableProvider"])
+def test_a_connector_that_is_not_listed_writes_what_it_writes_in_plain_spark(
+    start: StartRun, numbers: str, mongodb: MongoServer, sink: str
+) -> None:
+    collection = sink.rpartition(".")[2]
+    options = mongodb_options(mongodb.uri, collection)
+    finish(start(f"SAVE STREAM numbers TO {sink} {ONCE} {options}", numbers))
+
+    rows = sorted(mongodb.read(collection), key=lambda row: row["n"])
+    assert rows == [{"n": n, "even": n % 2 == 0} for n in range(10)]
+
+
+@pytest.mark.mongodb
+def test_a_connector_continues_from_its_checkpoint(
+    start: StartRun, numbers: str, mongodb: MongoServer, tmp_path: Path
+) -> None:
+    save = f"SAVE STREAM numbers TO mongodb {ONCE} {mongodb_options(mongodb.uri, 'later')}"
+    finish(start(save, numbers))
+    (tmp_path / "input" / "more.json").write_text('{"n": 10, "even": true}')
+    finish(start(save, numbers, epoch=2))
+
+    assert sorted(row["n"] for row in mongodb.read("later")) == list(range(11))
+
+
+@pytest.mark.mongodb
+def test_the_error_of_a_connector_is_its_own(start: StartRun, numbers: str) -> None:
+    """Spark's error says only that the writing job has failed."""
+    uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"
+    options = mongodb_options(uri, "unreachable")
+    with pytest.raises(RunFailed) as raised:
+        finish(start(f"SAVE STREAM numbers TO mongodb {ONCE} {options}", numbers))
+
+    failure = raised.value.failure
+    assert failure.condition == "_LEGACY_ERROR_TEMP_2070"
+    assert failure.message.startswith("Writing job failed: com.mongodb.")
+    assert "127.0.0.1:1" in failure.message
+    assert "\tat " not in failure.message
+    assert not raised.value.is_permanent
+
+
+@pytest.mark.mongodb
+def test_the_error_of_a_connectors_source_is_its_own(start: StartRun) -> None:
+    uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"
+    stream = f"CREATE STREAM changes (n INT) FROM mongodb {mongodb_options(uri, 'unreachable')}"
+    with pytest.raises(RunFailed) as raised:
+        finish(start("SAVE STREAM changes TO noop", stream))
+
+    failure = raised.value.failure
+    assert failure.message.startswith("com.mongodb.spark.")
+    assert failure.message.endswith(
+        "MongoSparkException: Could not create the change stream cursor."
+    )
+    assert "127.0.0.1:1" in str(failure.trace)
+    assert not raised.value.is_permanent
