@@ -32,7 +32,7 @@ from reference_text import NONE, attribute_docs, code, member_comments, sentence
 
 import headrace
 from headrace.cli.main import headrace as commands
-from headrace.config.profiles import Profile
+from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.settings import Settings
 from headrace.control.node import Node
 from headrace.errors import Conflict, HeadraceError, InvalidRequest, NotFound, StatementFailed
@@ -75,26 +75,31 @@ def settings_page(_node: Node) -> str:
             )
     sections.append(
         f"## profiles\n{sentence(Profile.__doc__)} The keys below belong to each profile, for "
-        f"example `profiles.large.master`.\n\n{_settings_table('', Profile)}"
+        f"example `profiles.large.master`.\n\n{_settings_table('', *BACKENDS.values())}"
     )
     return "\n\n".join([introductions.SETTINGS.strip(), *sections])
 
 
-def _settings_table(prefix: str, model: type[BaseModel]) -> str:
-    docs = attribute_docs(model)
-    rows = []
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            continue
-        rows.append(
-            [
+def _settings_table(prefix: str, *models: type[BaseModel]) -> str:
+    """Return the table of the keys of a model, and of those that its subclasses add."""
+    rows: dict[str, list[str]] = {}
+    for model in models:
+        docs = attribute_docs(model)
+        for name, field in model.model_fields.items():
+            is_section = isinstance(field.annotation, type) and issubclass(
+                field.annotation, BaseModel
+            )
+            if is_section or name in rows:
+                continue
+            rows[name] = [
                 code(prefix + name),
                 _settings_type(field.annotation, field),
                 _default(model, name, field),
                 field.description or docs.get(name, ""),
             ]
-        )
-    return table(["key", "type", "default", "meaning"], rows)
+    if Profile in models:
+        rows["backend"][1] = ", ".join(map(code, BACKENDS))
+    return table(["key", "type", "default", "meaning"], list(rows.values()))
 
 
 def _settings_type(annotation: Any, field: FieldInfo) -> str:

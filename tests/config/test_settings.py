@@ -85,6 +85,8 @@ def submitted(**fields: str) -> dict[str, Any]:
         ({"log_level": "loud"}, "'log_level'.*'debug'"),
         (profiles(deploy_mode="cluster"), "'profiles.x'.*only the backend spark-submit"),
         (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*only the backend spark-submit"),
+        (profiles(region="eu-west-1"), "'profiles.x'.*only the backend emr-serverless takes appl"),
+        (profiles(backend="yarn"), "'profiles.x.backend'.*'spark-submit' or 'emr-serverless'"),
         (submitted(master="yarn"), "'profiles.x'.*needs cluster_url"),
         (
             submitted(master="spark://m:7077"),
@@ -150,6 +152,7 @@ def test_the_default_profile_is_always_there_and_others_are_named() -> None:
     settings = load({"profiles": {"big": {}}})
 
     assert settings.profile("default") == Profile()
+    assert settings.profile("big") == Profile()
     with pytest.raises(InvalidSetting, match=r"'small' does not exist\. Profiles: big, default"):
         settings.profile("small")
 

@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 from tests.support.deployed_settings import load_settings
 
+from headrace.config.profiles import SparkSubmitProfile
 from headrace.config.settings import Settings
 from headrace.control.placement import find_unshared
 from headrace.frontends.http.allowed_hosts import AllowedHosts, HostAndPort
@@ -146,14 +147,14 @@ def test_the_home_and_with_it_the_id_of_a_node_survives_its_pod(settings: Settin
 
 
 def test_drivers_are_pods_that_share_the_volume_of_the_nodes(settings: Settings) -> None:
-    profile = settings.profile("default")
+    profile = SparkSubmitProfile.of(settings.profile("default"))
     path = "spark.kubernetes.{}.volumes.persistentVolumeClaim.shared.{}"
     claims = {
         profile.conf[path.format(role, "options.claimName")] for role in ("driver", "executor")
     }
     mounts = {profile.conf[path.format(role, "mount.path")] for role in ("driver", "executor")}
 
-    assert (profile.backend, profile.deploy_mode) == ("spark-submit", "cluster")
+    assert profile.deploy_mode == "cluster"
     assert {f"PersistentVolumeClaim/{claim}" for claim in claims} <= set(MANIFESTS)
     assert mounts == {"/shared"} == {str(shared) for shared in settings.cluster.shared_paths}
     assert profile.conf["spark.kubernetes.namespace"] == NAMESPACE

@@ -11,11 +11,14 @@ from pathlib import Path
 import httpx
 from fsspec.core import url_to_fs
 
+from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
+from headrace.control.host.class_archive import ClassArchives
 from headrace.control.launchers.base import (
     DriverStatus,
     Handle,
     Launcher,
+    LauncherHost,
     LaunchRequest,
     launch_name,
 )
@@ -25,6 +28,12 @@ from headrace.model.session import DriverLease
 READY = "the test program is ready"
 TOKEN = "a-token-that-only-the-driver-may-read"
 SECRET = "a-key-that-no-argument-may-hold"
+
+
+def make_host(home: Path, working_directory: Path | None = None) -> LauncherHost:
+    """Return what the launcher of a home uses, without archives of classes."""
+    results = str(home / "results")
+    return LauncherHost(HomeLayout.at(home), results, ClassArchives(None), working_directory)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 from pydantic import BaseModel, ConfigDict
 
+from headrace.config.profiles import BACKENDS
 from headrace.errors import SettingDenied
 
 RESERVED_CONF = [
@@ -46,7 +48,7 @@ RESERVED_CONF = [
     "spark.pyspark.*",
     "spark.executorEnv.*",
     "spark.yarn.appMasterEnv.*",
-    "spark.emr-serverless.*",
+    *chain.from_iterable(backend.reserved_conf for backend in BACKENDS.values()),
     # Paths that spark-submit or Spark read and write as the account of the node.
     "spark.jars",
     "spark.jars.*",

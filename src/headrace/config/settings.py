@@ -11,6 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from pydantic_settings import (
 from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
 from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
-from headrace.config.profiles import Profile
+from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
     CatalogSettings,
     ClusterSettings,
@@ -91,7 +92,7 @@ class Settings(BaseSettings):
     materialized_views: MaterializedViewSettings = MaterializedViewSettings()
     jobs: JobSettings = JobSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
-    profiles: dict[str, Profile] = {}
+    profiles: dict[str, AnyProfile] = {}
     """Profiles by name; the profile `default` always exists."""
     _is_embedded: bool = PrivateAttr(default=False)
 
@@ -243,8 +244,9 @@ def _nearest(path: list[str]) -> str:
     for step in path[:-1]:
         field = section.model_fields.get(step)
         if field is None or not isinstance(field.annotation, type):
-            section = Profile if path[0] == "profiles" else section
             continue
         section = field.annotation if issubclass(field.annotation, BaseModel) else section
-    close = difflib.get_close_matches(path[-1], section.model_fields, n=1)
+    sections = BACKENDS.values() if path[0] == "profiles" else [section]
+    keys = list(chain.from_iterable(each.model_fields for each in sections))
+    close = difflib.get_close_matches(path[-1], keys, n=1)
     return f"; did you mean {'.'.join([*path[:-1], close[0]])!r}?" if close else "."

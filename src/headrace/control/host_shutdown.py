@@ -29,9 +29,10 @@ from headrace.control.context import NodeContext
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers import process_group
+from headrace.control.launchers.base import LauncherHost
 from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.local import LocalLauncher
-from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
+from headrace.control.launchers.registry import LauncherRegistry, build_launchers
 from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.errors import HeadraceError, LaunchFailed
 from headrace.files.file_locks import lock_file
@@ -96,8 +97,9 @@ def _fence_drivers(database: Database, settings: Settings, report: ShutdownRepor
     file = settings.layout.node_id_file
     node_id = file.read_text().strip() if file.exists() else "no_stop"
     context = NodeContext(database, settings, node_id, "")
+    host = LauncherHost.of_settings(settings)
     launchers = LauncherRegistry(
-        installed_launchers(settings, LocalLauncher(settings.layout)), CollectorRegistry()
+        build_launchers(settings, host, LocalLauncher(host)), CollectorRegistry()
     )
     takeovers = Takeovers(context, launchers)
     try:

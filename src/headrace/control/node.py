@@ -30,7 +30,7 @@ from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
-from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
+from headrace.control.launchers.registry import LauncherRegistry, build_launchers
 from headrace.control.limits import FreePlaces
 from headrace.control.long_polls import LongPolls
 from headrace.control.metrics import (
@@ -165,7 +165,7 @@ class Node:
         self._retention = Retention(self.context)
         self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
-            launchers or installed_launchers(settings, parts.launcher, parts.working_directory),
+            launchers or build_launchers(settings, parts.host, parts.launcher),
             self._metrics,
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)

@@ -10,6 +10,7 @@ from tests.support.aws import Aws, account, moto_server
 from tests.support.clusters import standalone_profile, yarn_cluster_profile
 from tests.support.launches import (
     Backend,
+    make_host,
     write_failing_interpreter,
     write_spark_interpreter,
     write_waiting_interpreter,
@@ -17,8 +18,7 @@ from tests.support.launches import (
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-from headrace.config.home import HomeLayout
-from headrace.config.profiles import Profile
+from headrace.config.profiles import Profile, parse_profile
 from headrace.control.launchers.base import Handle, Launcher
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
@@ -64,7 +64,7 @@ def handles(launcher: Launcher) -> Iterator[list[Handle]]:
 
 def _local(_request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Backend(
-        make_launcher=lambda home: LocalLauncher(HomeLayout.at(home)),
+        make_launcher=lambda home: LocalLauncher(make_host(home)),
         running=Profile(python=write_waiting_interpreter(folder / "running")),
         failing=Profile(python=write_failing_interpreter(folder / "failing")),
         failure_message="exit status 3",
@@ -78,18 +78,18 @@ def _standalone(request: pytest.FixtureRequest, folder: Path) -> Backend:
     profile = standalone_profile(cluster, "python3")
     return Backend(
         make_launcher=_spark_submit_launcher,
-        running=Profile(
-            **{
+        running=parse_profile(
+            {
                 **profile,
                 "conf": {**profile["conf"], **unsatisfiable},
                 "python": write_spark_interpreter(folder / "running"),
             }
         ),
-        failing=Profile(**{**profile, "python": write_failing_interpreter(folder / "failing")}),
+        failing=parse_profile({**profile, "python": write_failing_interpreter(folder / "failing")}),
         failure_message="exit status 3",
         applications=cluster.applications,
         has_cluster=True,
-        unreachable=Profile(**{**profile, "cluster_url": _closed_address()}),
+        unreachable=parse_profile({**profile, "cluster_url": _closed_address()}),
     )
 
 
@@ -100,13 +100,13 @@ def _yarn_cluster(request: pytest.FixtureRequest, folder: Path) -> Backend:
     with_missing_queue = {**profile["conf"], "spark.yarn.queue": "no-such-queue"}
     return Backend(
         make_launcher=_spark_submit_launcher,
-        running=Profile(**{**profile, "conf": without_executors}),
-        failing=Profile(**{**profile, "conf": with_missing_queue}),
+        running=parse_profile({**profile, "conf": without_executors}),
+        failing=parse_profile({**profile, "conf": with_missing_queue}),
         failure_message="no-such-queue",
         applications=cluster.applications,
         has_cluster=True,
         processes_lag=True,
-        unreachable=Profile(**{**profile, "cluster_url": _closed_address()}),
+        unreachable=parse_profile({**profile, "cluster_url": _closed_address()}),
     )
 
 
@@ -114,13 +114,13 @@ def _emr_serverless(request: pytest.FixtureRequest, _folder: Path) -> Backend:
     aws = account(request.getfixturevalue("moto"))
     profile = aws.profile()
     return Backend(
-        make_launcher=lambda home: EmrServerlessLauncher(HomeLayout.at(home)),
-        running=Profile(**profile),
-        failing=Profile(**profile),
+        make_launcher=lambda home: EmrServerlessLauncher(make_host(home)),
+        running=parse_profile(profile),
+        failing=parse_profile(profile),
         failure_message="FAILED: out of memory",
         applications=aws.live_names,
         has_cluster=True,
-        unreachable=Profile(**aws.profile(endpoint_url=_closed_address())),
+        unreachable=parse_profile(aws.profile(endpoint_url=_closed_address())),
         results=aws.results,
         fail=lambda handle: aws.set_state(handle["job_run_id"], "FAILED", "out of memory"),
     )
@@ -135,8 +135,7 @@ _BACKENDS: dict[str, Callable[[pytest.FixtureRequest, Path], Backend]] = {
 
 
 def _spark_submit_launcher(home: Path) -> SparkSubmitLauncher:
-    layout = HomeLayout.at(home)
-    return SparkSubmitLauncher(layout, str(layout.results))
+    return SparkSubmitLauncher(make_host(home))
 
 
 def _closed_address() -> str:

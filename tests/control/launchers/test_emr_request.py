@@ -10,7 +10,7 @@ import boto3
 import pytest
 from botocore.validate import ParamValidator
 
-from headrace.config.profiles import Profile
+from headrace.config.profiles import EmrServerlessProfile
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_serverless import (
     build_job_run,
@@ -53,8 +53,7 @@ def launch(
     return LaunchRequest(
         name=f"headrace-{session_id}-12",
         bootstrap=Bootstrap.model_validate({**defaults, **(bootstrap or {})}),
-        profile=Profile(
-            backend="emr-serverless",
+        profile=EmrServerlessProfile(
             application_id="00f1abcdefgh1234",
             execution_role_arn="arn:aws:iam::123456789012:role/driver",
             conf=profile_conf or {},

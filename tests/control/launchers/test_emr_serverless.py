@@ -11,10 +11,10 @@ from fsspec.core import url_to_fs
 from moto.core.exceptions import JsonRESTError
 from moto.emrserverless import models
 from tests.support.aws import REGION, ROLE, Aws
+from tests.support.launches import make_host
 from tests.support.ports import reserved_port
 
-from headrace.config.home import HomeLayout
-from headrace.config.profiles import Profile
+from headrace.config.profiles import parse_profile
 from headrace.control.launchers import emr_serverless
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
@@ -36,7 +36,7 @@ def launch(aws: Aws, tmp_path: Path) -> LaunchRequest:
 
 
 def make_launcher(home: Path) -> EmrServerlessLauncher:
-    return EmrServerlessLauncher(HomeLayout.at(home))
+    return EmrServerlessLauncher(make_host(home))
 
 
 def make_request(aws: Aws, tmp_path: Path, *, epoch: int = 1, **profile: Any) -> LaunchRequest:
@@ -44,7 +44,7 @@ def make_request(aws: Aws, tmp_path: Path, *, epoch: int = 1, **profile: Any) ->
     return LaunchRequest(
         name=f"headrace-se_1-{epoch}",
         bootstrap=make_bootstrap(aws, epoch),
-        profile=Profile(**aws.profile(**profile)),
+        profile=parse_profile(aws.profile(**profile)),
         log=tmp_path / "logs" / "se_1.log",
     )
 

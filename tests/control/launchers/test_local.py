@@ -13,6 +13,7 @@ import psutil
 import pytest
 from tests.support.launches import (
     READY,
+    make_host,
     make_request,
     write_failing_interpreter,
     write_interpreter,
@@ -22,7 +23,6 @@ from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
 from headrace.config.extras import EXTRAS, install_command
-from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
 from headrace.control.launchers import bootstrap_files
 from headrace.control.launchers.base import DriverExit, Handle, LaunchRequest
@@ -33,7 +33,7 @@ from headrace.model.messages import Bootstrap
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> LocalLauncher:
-    return LocalLauncher(HomeLayout.at(tmp_path))
+    return LocalLauncher(make_host(tmp_path))
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_driver_runs_in_the_folder_that_the_node_has_chosen(tmp_path: Path) ->
     folder.mkdir()
     program = write_interpreter(tmp_path / "python", "print('runs in', os.getcwd(), flush=True)")
     request = make_request(tmp_path, Profile(python=program))
-    launcher = LocalLauncher(HomeLayout.at(tmp_path), working_directory=folder)
+    launcher = LocalLauncher(make_host(tmp_path, folder))
     launcher.start(request)
 
     wait_until(launcher.exits, what="the driver has ended")
@@ -189,7 +189,7 @@ def test_a_slow_deletion_delays_no_sweep_and_a_kill_for_a_short_time_only(
 
     monkeypatch.setattr(shutil, "rmtree", delete_slowly)
     monkeypatch.setattr(bootstrap_files, "_DELETE_SECONDS", 0.2)
-    launcher = LocalLauncher(HomeLayout.at(tmp_path))
+    launcher = LocalLauncher(make_host(tmp_path))
     profile = Profile(python=write_failing_interpreter(tmp_path / "python"))
     try:
         handle = launcher.start(make_request(tmp_path, profile))
@@ -208,10 +208,10 @@ import json, sys
 from pathlib import Path
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import HeadraceError
-from headrace.config.home import HomeLayout
+from tests.support.launches import make_host
 
 home, handle = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-launcher = LocalLauncher(HomeLayout.at(Path(home)))
+launcher = LocalLauncher(make_host(Path(home)))
 outcomes = []
 for call in (launcher.poll, launcher.kill):
     try:
@@ -231,7 +231,7 @@ def test_the_exit_of_a_watched_driver_is_reported_once_and_ends_all_its_processe
     wait_until(lambda: READY in request.log.read_text(), what="the driver runs")
     driver = psutil.Process(handles[0]["pid"])
     [child] = driver.children()
-    other_node = LocalLauncher(HomeLayout.at(tmp_path))
+    other_node = LocalLauncher(make_host(tmp_path))
     other_node.watch(request.lease, handles[0])
     assert other_node.exits() == []
     driver.kill()
@@ -262,7 +262,7 @@ def test_a_driver_is_gone_after_its_host_has_restarted(
     handles.append(launcher.start(make_request(tmp_path, profile)))
     earlier_boot = {**handles[0], "host": {**handles[0]["host"], "boot": "an earlier boot"}}
     assert launcher.poll(earlier_boot).message == "its host has restarted"
-    other_home = LocalLauncher(HomeLayout.at(tmp_path / "other"))
+    other_home = LocalLauncher(make_host(tmp_path / "other"))
     with pytest.raises(DriverOnOtherHost):
         other_home.poll(earlier_boot)
 
@@ -271,7 +271,7 @@ def test_another_process_with_the_pid_of_a_driver_is_not_taken_for_the_driver(
     launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
 ) -> None:
     handles.append(launcher.start(make_request(tmp_path, profile)))
-    other_node = LocalLauncher(HomeLayout.at(tmp_path))
+    other_node = LocalLauncher(make_host(tmp_path))
     assert other_node.poll(handles[0]).alive
     reused_pid = {**handles[0], "created": 1.0}
     assert not other_node.poll(reused_pid).alive

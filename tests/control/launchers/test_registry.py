@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.support.launches import make_host
 
-from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
 from headrace.config.sections import CatalogSettings
 from headrace.config.settings import Settings
 from headrace.control.host.process_identity import this_host
+from headrace.control.launchers.base import LauncherHost
 from headrace.control.launchers.local import LocalLauncher
-from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
+from headrace.control.launchers.registry import LauncherRegistry, build_launchers
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 
 EMR_PROFILE = {
@@ -29,7 +30,8 @@ S3_RESULTS = {"location": "s3://bucket/results"}
 def backends(tmp_path: Path, **changes: Any) -> list[str]:
     """Return the backends of a node with these settings."""
     settings = Settings(home=tmp_path, catalog=CatalogSettings(kind="memory"), **changes)
-    launchers = installed_launchers(settings, LocalLauncher(settings.layout))
+    host = LauncherHost.of_settings(settings)
+    launchers = build_launchers(settings, host, LocalLauncher(host))
     return [launcher.backend for launcher in launchers]
 
 
@@ -59,7 +61,7 @@ def test_an_emr_profile_needs_a_results_location_that_is_not_a_local_path(tmp_pa
 
 def test_every_call_to_a_backend_is_counted(tmp_path: Path) -> None:
     metrics = CollectorRegistry()
-    registry = LauncherRegistry([LocalLauncher(HomeLayout.at(tmp_path))], metrics)
+    registry = LauncherRegistry([LocalLauncher(make_host(tmp_path))], metrics)
 
     def calls(operation: str) -> float | None:
         labels = {"backend": "local", "op": operation}
@@ -74,14 +76,14 @@ def test_every_call_to_a_backend_is_counted(tmp_path: Path) -> None:
 def test_a_backend_without_a_launcher_is_refused_with_the_backends_of_the_node(
     tmp_path: Path,
 ) -> None:
-    registry = LauncherRegistry([LocalLauncher(HomeLayout.at(tmp_path))], CollectorRegistry())
+    registry = LauncherRegistry([LocalLauncher(make_host(tmp_path))], CollectorRegistry())
     with pytest.raises(LaunchFailed, match=r"'spark-submit'\. Its backends: local\."):
         registry.poll({"backend": "spark-submit"})
 
 
 @pytest.mark.finding("B4")
 def test_a_driver_without_a_handle_cannot_be_found_from_another_host(tmp_path: Path) -> None:
-    registry = LauncherRegistry([LocalLauncher(HomeLayout.at(tmp_path))], CollectorRegistry())
+    registry = LauncherRegistry([LocalLauncher(make_host(tmp_path))], CollectorRegistry())
     here = this_host().to_record()
     assert registry.find("headrace-se_1-1", Profile(), here) is None
     for elsewhere in ({"machine": "m"}, {"boot": "b"}, {"pid_namespace": "pid:[1]"}):

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.launches import make_request
+from tests.support.launches import make_host, make_request
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-from headrace.config.home import HomeLayout
-from headrace.config.profiles import Profile
+from headrace.config.profiles import SparkSubmitProfile
 from headrace.control.launchers import remote_artifacts
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
@@ -49,10 +48,9 @@ def test_a_results_location_that_hangs_delays_no_sweep_and_a_kill_for_a_short_ti
     tmp_path: Path, spark_home: Path, begun: list[str]
 ) -> None:
     results = str(tmp_path / "results")
-    launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), results)
+    launcher = SparkSubmitLauncher(make_host(tmp_path))
     port = free_port()
-    profile = Profile(
-        backend="spark-submit",
+    profile = SparkSubmitProfile(
         master="yarn",
         deploy_mode="cluster",
         cluster_url=f"http://127.0.0.1:{port}",
@@ -71,10 +69,8 @@ def test_a_results_location_that_hangs_delays_no_sweep_and_a_kill_for_a_short_ti
 def test_a_driver_on_the_host_of_the_node_needs_no_results_location_for_its_end(
     tmp_path: Path, spark_home: Path, begun: list[str]
 ) -> None:
-    launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), str(tmp_path / "results"))
-    profile = Profile(
-        backend="spark-submit", master="spark://host:7077", env={"SPARK_HOME": str(spark_home)}
-    )
+    launcher = SparkSubmitLauncher(make_host(tmp_path))
+    profile = SparkSubmitProfile(master="spark://host:7077", env={"SPARK_HOME": str(spark_home)})
     handle = launcher.start(make_request(tmp_path, profile))
     wait_until(launcher.exits, what="the exit is reported")
     launcher.kill(handle)
@@ -89,10 +85,8 @@ def test_a_driver_in_client_mode_runs_in_the_folder_that_the_node_has_chosen(
     program.write_text("#!/bin/sh\npwd\n")
     folder = tmp_path / "folder"
     folder.mkdir()
-    launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), str(tmp_path / "results"), folder)
-    profile = Profile(
-        backend="spark-submit", master="local[1]", env={"SPARK_HOME": str(spark_home)}
-    )
+    launcher = SparkSubmitLauncher(make_host(tmp_path, folder))
+    profile = SparkSubmitProfile(master="local[1]", env={"SPARK_HOME": str(spark_home)})
     request = make_request(tmp_path, profile)
     launcher.start(request)
 

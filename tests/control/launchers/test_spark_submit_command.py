@@ -8,15 +8,14 @@ import pytest
 from tests.support.launches import SECRET, make_request
 
 from headrace.config.extras import install_command
-from headrace.config.profiles import Profile
+from headrace.config.profiles import SparkSubmitProfile
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.remote_artifacts import build_driver_package
 from headrace.control.launchers.spark_submit import build_command, build_conf, find_spark_home
 from headrace.errors import LaunchFailed
 from headrace.files.spark_files import format_properties
 
-KUBERNETES = Profile(
-    backend="spark-submit",
+KUBERNETES = SparkSubmitProfile(
     master="k8s://https://cluster.example:6443",
     deploy_mode="cluster",
     python="/opt/python/bin/python",
@@ -68,7 +67,7 @@ def test_a_session_cannot_move_its_driver_to_another_namespace(tmp_path: Path) -
 
 
 def test_spark_home_of_the_profile_overrides_pyspark(tmp_path: Path) -> None:
-    profile = Profile(backend="spark-submit", env={"SPARK_HOME": "/opt/spark"})
+    profile = SparkSubmitProfile(env={"SPARK_HOME": "/opt/spark"})
     command = command_of(make_request(tmp_path, profile), tmp_path)
     assert command[0] == "/opt/spark/bin/spark-submit"
 
@@ -78,5 +77,5 @@ def test_a_missing_spark_is_reported_with_the_package_to_install(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(LaunchFailed) as raised:
-        find_spark_home(Profile(backend="spark-submit"))
+        find_spark_home(SparkSubmitProfile())
     assert install_command("spark") in str(raised.value.hint)

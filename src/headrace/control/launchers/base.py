@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
+from headrace.config.settings import Settings
+from headrace.control.host.class_archive import ClassArchives
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
 
@@ -26,6 +29,35 @@ launcher; the other keys belong to that launcher."""
 def launch_name(lease: DriverLease) -> str:
     """Return the name that everything started for a driver carries."""
     return f"headrace-{lease.session_id}-{lease.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherHost:
+    """What a launcher uses of the host of its node: each launcher is created with it."""
+
+    layout: HomeLayout
+    results: str
+    """Results location, through which drivers on other hosts get their bootstraps."""
+    archives: ClassArchives
+    """Archives of classes for the drivers of this host."""
+    working_directory: Path | None
+    """Folder in which drivers and spark-submit run, and in which Spark resolves relative paths;
+    None: the working directory of this process."""
+
+    @classmethod
+    def of_settings(
+        cls,
+        settings: Settings,
+        archives: ClassArchives | None = None,
+        working_directory: Path | None = None,
+    ) -> LauncherHost:
+        """Return the host of a node; without archives, the launchers neither use nor create any."""
+        return cls(
+            settings.layout,
+            settings.results_location,
+            archives or ClassArchives(None),
+            working_directory,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +103,10 @@ class DriverExit:
 
 
 class Launcher(Protocol):
-    """Starts, finds, polls and kills drivers on one backend."""
+    """Starts, finds, polls and kills drivers on one backend.
+
+    The profile of the backend names the class, which is called with a LauncherHost.
+    """
 
     backend: str
     """Name of the backend in profiles and handles."""

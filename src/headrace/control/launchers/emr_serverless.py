@@ -30,9 +30,14 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as ConnectionFailed
 
-from headrace.config.home import HomeLayout
-from headrace.config.profiles import Profile
-from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
+from headrace.config.profiles import EmrServerlessProfile, Profile
+from headrace.control.launchers.base import (
+    DriverExit,
+    DriverStatus,
+    Handle,
+    LauncherHost,
+    LaunchRequest,
+)
 from headrace.control.launchers.remote_artifacts import (
     DriverPackage,
     HandoffDeletion,
@@ -60,7 +65,7 @@ _SECRET_KEY = re.compile("(?i)secret|password|token|access[.]?key")
 def check_nodes_are_reachable(request: LaunchRequest) -> None:
     """Raise LaunchFailed if all node addresses are loopback addresses and the service is on AWS."""
     nodes = request.bootstrap.nodes
-    service_is_local = _is_loopback(request.profile.endpoint_url)
+    service_is_local = _is_loopback(EmrServerlessProfile.of(request.profile).endpoint_url)
     if not service_is_local and all(_is_loopback(node) for node in nodes):
         raise LaunchFailed(
             f"Drivers on emr-serverless cannot reach this node at {', '.join(nodes)}."
@@ -89,7 +94,8 @@ def build_job_run(request: LaunchRequest, artifacts: RemoteArtifacts) -> dict[st
     The rest is in the arguments as well, because some keys have an effect only before the JVM
     starts.
     """
-    profile, bootstrap = request.profile, remote_bootstrap(request)
+    profile = EmrServerlessProfile.of(request.profile)
+    bootstrap = remote_bootstrap(request)
     session_files = request.bootstrap.conf.get(_PY_FILES, "").split(",")
     py_files = [artifacts.package, *filter(None, session_files)]
     public_conf = {
@@ -135,7 +141,7 @@ def _environment_conf(profile: Profile) -> dict[str, str]:
     return conf
 
 
-def _monitoring(profile: Profile) -> dict[str, Any]:
+def _monitoring(profile: EmrServerlessProfile) -> dict[str, Any]:
     if profile.log_uri is None:
         return {}
     return {
@@ -188,15 +194,15 @@ class EmrServerlessLauncher:
 
     backend = "emr-serverless"
 
-    def __init__(self, layout: HomeLayout) -> None:
-        self._folder = layout.submitted
+    def __init__(self, host: LauncherHost) -> None:
+        self._folder = host.layout.submitted
         self._handoffs = HandoffDeletion()
         self._session = boto3.session.Session()
         self._clients: dict[tuple[str | None, str | None], Any] = {}
         self._lock = threading.Lock()
 
     def start(self, request: LaunchRequest) -> Handle:
-        profile = request.profile
+        profile = EmrServerlessProfile.of(request.profile)
         if handle := self._find(request.name, profile, refusal=LaunchFailed):
             return handle
         check_nodes_are_reachable(request)
@@ -214,7 +220,7 @@ class EmrServerlessLauncher:
         return handle
 
     def find(self, name: str, profile: Profile) -> Handle | None:
-        return self._find(name, profile, refusal=BackendUnreachable)
+        return self._find(name, EmrServerlessProfile.of(profile), refusal=BackendUnreachable)
 
     def poll(self, handle: Handle) -> DriverStatus:
         with _translate_errors("GetJobRun", refusal=BackendUnreachable):
@@ -255,7 +261,9 @@ class EmrServerlessLauncher:
     def announce(self, addresses: list[str]) -> None:
         """Do nothing: drivers receive the node addresses in the answers to their renewals."""
 
-    def _find(self, name: str, profile: Profile, *, refusal: type[HeadraceError]) -> Handle | None:
+    def _find(
+        self, name: str, profile: EmrServerlessProfile, *, refusal: type[HeadraceError]
+    ) -> Handle | None:
         """Return the handle of the newest live job run of this name, or None.
 
         Raises BackendUnreachable, and `refusal` if AWS refuses a call.
@@ -298,7 +306,7 @@ class EmrServerlessLauncher:
                 f"The zip of the driver's code could not be written to {self._folder}: {error}"
             ) from error
 
-    def _handle(self, profile: Profile, job_run_id: str, bootstrap: str) -> Handle:
+    def _handle(self, profile: EmrServerlessProfile, job_run_id: str, bootstrap: str) -> Handle:
         return {
             "backend": self.backend,
             "application_id": profile.application_id,
@@ -358,7 +366,7 @@ def _describe_run(handle: Handle) -> str:
     return f"job run {handle['job_run_id']} of application {handle['application_id']}"
 
 
-def _log_location(profile: Profile, job_run_id: str) -> str:
+def _log_location(profile: EmrServerlessProfile, job_run_id: str) -> str:
     """Return the S3 location of the driver's log, or the command that shows it if AWS keeps it."""
     application_id = profile.application_id
     if profile.log_uri is None:

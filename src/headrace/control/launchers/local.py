@@ -7,16 +7,15 @@ import time
 from pathlib import Path
 
 from headrace.config.extras import require_extra
-from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
 from headrace.control.host.child_environment import child_environment
-from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import JavaHome, find_java
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
     DriverExit,
     DriverStatus,
     Handle,
+    LauncherHost,
     LaunchRequest,
 )
 from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
@@ -48,30 +47,17 @@ class LocalLauncher:
 
     backend = "local"
 
-    def __init__(
-        self,
-        layout: HomeLayout,
-        archives: ClassArchives | None = None,
-        working_directory: Path | None = None,
-    ) -> None:
-        """Create a launcher of a home.
-
-        Args:
-            archives: Archives of classes for the drivers.
-            working_directory: Folder in which the drivers run, and in which Spark resolves relative
-                paths; default: the working directory of this process.
-        """
-        self._bootstraps = BootstrapFiles(layout.drivers)
-        self._temporary = TemporaryFolders(layout.temporary)
+    def __init__(self, host: LauncherHost) -> None:
+        self._bootstraps = BootstrapFiles(host.layout.drivers)
+        self._temporary = TemporaryFolders(host.layout.temporary)
         self._children = ChildGroups()
-        self._archives = archives or ClassArchives(None)
-        self._working_directory = working_directory
+        self._archives = host.archives
+        self._working_directory = host.working_directory
 
     def start(self, request: LaunchRequest) -> Handle:
         name = request.name
         conf = {**self._temporary.spark_conf(name), **request.bootstrap.conf}
         bootstrap = request.bootstrap.model_copy(update={"conf": conf})
-        python = request.profile.python or sys.executable
         _check_packages(request.profile)
         java = find_java()
         try:
@@ -79,7 +65,7 @@ class LocalLauncher:
             file = self._bootstraps.write(name, bootstrap)
             group = self._children.start(
                 request.lease,
-                [python, "-P", "-m", "headrace.driver", str(file)],
+                self.build_command(request.profile, file),
                 log=request.log,
                 env=self._environment(request, java),
                 cwd=self._working_directory,
@@ -89,6 +75,11 @@ class LocalLauncher:
             raise
         self._archives.create(java)
         return self._handle(group, name)
+
+    def build_command(self, profile: Profile, bootstrap: Path) -> list[str]:
+        """Return the command that starts a driver, with the path of its bootstrap file."""
+        python = profile.python or sys.executable
+        return [python, "-P", "-m", "headrace.driver", str(bootstrap)]
 
     def wait_for_jvm(self, handle: Handle, seconds: float) -> None:
         """Wait until a driver that has just started is connected to its JVM, or for `seconds`.

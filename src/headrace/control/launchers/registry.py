@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
 from headrace.config.extras import install_command
-from headrace.config.profiles import Profile
+from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.settings import Settings
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers.base import (
@@ -20,10 +19,10 @@ from headrace.control.launchers.base import (
     DriverStatus,
     Handle,
     Launcher,
+    LauncherHost,
     LaunchRequest,
 )
 from headrace.control.launchers.local import LocalLauncher
-from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.files.places import local_path
 from headrace.model.session import DriverLease
@@ -102,41 +101,33 @@ class LauncherRegistry:
         return launcher
 
 
-def installed_launchers(
-    settings: Settings, local: LocalLauncher, working_directory: Path | None = None
-) -> list[Launcher]:
-    """Return the built-in launchers and the launchers that the profiles of a node need.
+def build_launchers(settings: Settings, host: LauncherHost, local: LocalLauncher) -> list[Launcher]:
+    """Return the launchers of the profiles of a node, and those that need no further library.
 
     Args:
         local: Launcher of the drivers on this host.
-        working_directory: Folder in which spark-submit runs; default: the working directory of this
-            process.
 
     Raises InvalidSetting if a backend lacks a library or a setting on this node.
     """
-    launchers: list[Launcher] = [
-        local,
-        SparkSubmitLauncher(settings.layout, settings.results_location, working_directory),
-    ]
-    emr_profiles = [
-        name for name, profile in settings.profiles.items() if profile.backend == "emr-serverless"
-    ]
-    if emr_profiles:
-        launchers.append(_emr_serverless_launcher(settings, emr_profiles[0]))
-    return launchers
+    backends = {name: kind for name, kind in BACKENDS.items() if kind.library is None}
+    for name, profile in settings.profiles.items():
+        _check_requirements(settings, name, profile)
+        backends[profile.backend] = type(profile)
+    launchers: list[Launcher] = [local]
+    del backends[local.backend]
+    # The names of the classes are resolved here: a library of a launcher can be missing elsewhere.
+    return launchers + [resolve_name(kind.launcher)(host) for kind in backends.values()]
 
 
-def _emr_serverless_launcher(settings: Settings, profile: str) -> Launcher:
-    """Return the launcher of EMR Serverless, for the profile that needs it."""
-    requirement = f"Setting 'profiles.{profile}.backend': emr-serverless needs"
-    if importlib.util.find_spec("boto3") is None:
-        raise InvalidSetting(f"{requirement} boto3 on the node: {install_command('emr')}.")
-    if local_path(settings.results_location) is not None:
+def _check_requirements(settings: Settings, name: str, profile: Profile) -> None:
+    """Raise InvalidSetting if a node lacks what the launcher of a profile needs."""
+    requirement = f"Setting 'profiles.{name}.backend': {profile.backend} needs"
+    if profile.library is not None:
+        module, extra = profile.library
+        if importlib.util.find_spec(module) is None:
+            raise InvalidSetting(f"{requirement} {module} on the node: {install_command(extra)}.")
+    if profile.needs_shared_results and local_path(settings.results_location) is not None:
         raise InvalidSetting(
             f"{requirement} a results.location that its drivers can reach, for example"
             f" s3://bucket/results. The current location is {settings.results_location}."
         )
-    # Import the module here only: its library, boto3, is an optional dependency.
-    module = importlib.import_module("headrace.control.launchers.emr_serverless")
-    launcher: Launcher = module.EmrServerlessLauncher(settings.layout)
-    return launcher

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.config.extras import install_command
-from headrace.config.home import HomeLayout
-from headrace.config.profiles import Profile
+from headrace.config.profiles import Profile, SparkSubmitProfile
 from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import find_java
 from headrace.control.launchers import process_group
@@ -24,6 +23,7 @@ from headrace.control.launchers.base import (
     DriverExit,
     DriverStatus,
     Handle,
+    LauncherHost,
     LaunchRequest,
     launch_name,
 )
@@ -84,7 +84,7 @@ def build_command(
 
     In cluster mode the driver's host needs no Headrace: the command sends the package along.
     """
-    profile = request.profile
+    profile = SparkSubmitProfile.of(request.profile)
     package_options = []
     if profile.deploy_mode == "cluster":
         py_files = [str(driver_package.package)]
@@ -125,12 +125,13 @@ def build_conf(request: LaunchRequest) -> dict[str, str]:
 
 
 def _yarn_conf(request: LaunchRequest, bootstrap_conf: Mapping[str, str]) -> dict[str, str]:
-    if request.profile.master != YARN:
+    profile = SparkSubmitProfile.of(request.profile)
+    if profile.master != YARN:
         return {}
     tags = [tag for tag in (bootstrap_conf.get("spark.yarn.tags"), request.name) if tag]
     conf = {"spark.yarn.tags": ",".join(tags)}
-    if request.profile.deploy_mode == "cluster":
-        python = request.profile.python or sys.executable
+    if profile.deploy_mode == "cluster":
+        python = profile.python or sys.executable
         conf |= {
             "spark.yarn.submit.waitAppCompletion": "false",
             # A second attempt could not start: the first one has read and deleted the bootstrap.
@@ -141,13 +142,14 @@ def _yarn_conf(request: LaunchRequest, bootstrap_conf: Mapping[str, str]) -> dic
 
 
 def _kubernetes_conf(request: LaunchRequest) -> dict[str, str]:
-    if not request.profile.master.startswith("k8s://"):
+    profile = SparkSubmitProfile.of(request.profile)
+    if not profile.master.startswith("k8s://"):
         return {}
-    if request.profile.deploy_mode == "client":
+    if profile.deploy_mode == "client":
         return {"spark.kubernetes.executor.label.headrace-launch": request.name}
     return {
         # A session cannot choose its namespace: `find` searches the namespace of the profile.
-        "spark.kubernetes.namespace": pod_namespace(request.profile.conf),
+        "spark.kubernetes.namespace": pod_namespace(profile.conf),
         "spark.kubernetes.submission.waitAppCompletion": "false",
         "spark.kubernetes.driver.pod.name": pod_name(request.name),
         "spark.kubernetes.driver.label.headrace-launch": request.name,
@@ -170,29 +172,20 @@ class SparkSubmitLauncher:
 
     backend = "spark-submit"
 
-    def __init__(
-        self, layout: HomeLayout, results: str, working_directory: Path | None = None
-    ) -> None:
-        """Create a launcher of a home.
-
-        Args:
-            results: Results location, through which drivers on other hosts get their bootstraps.
-            working_directory: Folder in which spark-submit runs, and in client mode the driver;
-                default: the working directory of this process.
-        """
-        self._folder = layout.submitted
-        self._results = results
+    def __init__(self, host: LauncherHost) -> None:
+        self._folder = host.layout.submitted
+        self._results = host.results
         self._bootstraps = BootstrapFiles(self._folder)
-        self._temporary = TemporaryFolders(layout.temporary)
+        self._temporary = TemporaryFolders(host.layout.temporary)
         self._handoffs = HandoffDeletion()
-        self._working_directory = working_directory
+        self._working_directory = host.working_directory
         self._children = ChildGroups()
         self._submissions: dict[str, _Submission] = {}
         self._failures: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def start(self, request: LaunchRequest) -> Handle:
-        name, profile = request.name, request.profile
+        name, profile = request.name, SparkSubmitProfile.of(request.profile)
         properties_file = self._bootstraps.properties_path(name)
         properties = build_conf(request)
         if profile.deploy_mode == "client":
@@ -227,7 +220,7 @@ class SparkSubmitLauncher:
     def find(self, name: str, profile: Profile) -> Handle | None:
         # spark-submit has the properties file among its arguments, the driver the bootstrap file.
         group = process_group.find(self._bootstraps.arguments(name))
-        handle = self._handle(name, profile, group)
+        handle = self._handle(name, SparkSubmitProfile.of(profile), group)
         if group is not None:
             return handle
         cluster = _cluster_manager(handle)
@@ -333,7 +326,7 @@ class SparkSubmitLauncher:
 
         Returns the arguments of the driver, which name that location. Raises LaunchFailed, OSError.
         """
-        if request.profile.deploy_mode == "client":
+        if not request.profile.is_remote:
             return [str(self._bootstraps.write(request.name, request.bootstrap))]
         # spark-submit sends Spark's configuration with the application: the driver must not set it.
         conf = {
@@ -377,7 +370,7 @@ class SparkSubmitLauncher:
         except DriverOnOtherHost as error:
             return None, error
 
-    def _handle(self, name: str, profile: Profile, group: ProcessGroup | None) -> Handle:
+    def _handle(self, name: str, profile: SparkSubmitProfile, group: ProcessGroup | None) -> Handle:
         """Return the handle of a driver, whose group is None if no process runs on this host."""
         return {
             "backend": self.backend,
@@ -397,7 +390,7 @@ def _cluster_manager(handle: Handle) -> ClusterManager | None:
     """
     master, url = handle["master"], handle["cluster_url"]
     if master.startswith("k8s://") and handle["deploy_mode"] == "cluster":
-        profile = Profile(backend="spark-submit", master=master)
+        profile = SparkSubmitProfile(master=master)
         spark_submit = find_spark_home(profile) / "bin" / "spark-submit"
         return Kubernetes(spark_submit, master, handle["namespace"], _environment(profile))
     if url is None:

@@ -21,7 +21,7 @@ from headrace.config.settings import Settings
 from headrace.control.caller import ANONYMOUS
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.metastore import Metastore
-from headrace.control.launchers.base import Handle
+from headrace.control.launchers.base import Handle, LauncherHost
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
 from headrace.control.sessions.opening import new_pool_session
@@ -36,9 +36,8 @@ class LocalParts:
     archives: ClassArchives
     metastore: Metastore | None
     """None: the catalog is in memory, or belongs to the user."""
+    host: LauncherHost
     launcher: LocalLauncher
-    working_directory: Path | None
-    """Folder in which drivers and spark-submit run; None: the working directory of the node."""
 
     @classmethod
     def create(cls, settings: Settings, *, embedded: bool) -> LocalParts:
@@ -46,8 +45,8 @@ class LocalParts:
         archives = ClassArchives(settings.class_archive_folder)
         metastore = Metastore.of_settings(settings, archives)
         folder = _working_directory(settings, embedded=embedded)
-        launcher = LocalLauncher(settings.layout, archives, folder)
-        return cls(archives, metastore, launcher, folder)
+        host = LauncherHost.of_settings(settings, archives, folder)
+        return cls(archives, metastore, host, LocalLauncher(host))
 
 
 def _working_directory(settings: Settings, *, embedded: bool) -> Path | None:
