@@ -70,7 +70,7 @@ def driver_spark(spark: SparkSession) -> Spark:
     wrapper = Spark.__new__(Spark)
     wrapper.session = spark
     # The JVM is a child of this process: it lives as long as the session.
-    wrapper._jvm = ChildJvm(spark.sparkContext._gateway.proc)
+    wrapper._process = ChildJvm(spark.sparkContext._gateway.proc)
     wrapper._commit_protocol = CommitProtocol(spark)
     wrapper._setting_rules = SettingRules(spark, list_conf_rules(ConfPolicy()))
     return wrapper

@@ -130,13 +130,13 @@ class LeaseRenewal:
         )
         bootstrap = link.bootstrap
         self._interval = bootstrap.renew_seconds
-        self._jvm = JvmMonitor(
+        self._monitor = JvmMonitor(
             spark, interval=bootstrap.renew_seconds, timeout=bootstrap.jvm_timeout_seconds
         )
 
     def start(self) -> None:
         """Start the thread."""
-        self._jvm.start(self._stopping)
+        self._monitor.start(self._stopping)
         self._thread.start()
 
     def stop(self) -> None:
@@ -158,7 +158,7 @@ class LeaseRenewal:
             try:
                 reports = self._supervisor.report()
                 held = [] if self._held is None else self._held.list_reported()
-                renewed = self._link.renew(self._jvm.check(), reports, held)
+                renewed = self._link.renew(self._monitor.check(), reports, held)
                 self._supervisor.acknowledge(reports)
                 if self._held is not None:
                     self._held.release(renewed.release)

@@ -23,8 +23,10 @@ from headrace.driver.jvm_start import (
     remove_connection,
 )
 from headrace.driver.progress import ProgressReader
-from headrace.driver.spark_version.bridge import replace_checks
+from headrace.driver.spark_version.bridge import has_stopped, replace_checks
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
+from headrace.driver.spark_version.errors import find_root_text
+from headrace.driver.spark_version.streams import count_active_queries
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.errors import DriverLost, HeadraceError
 from headrace.files.spark_files import find_last_exception
@@ -88,7 +90,7 @@ class Spark:
             if jvm is not None and not _comes_from_jvm(error):
                 _check_not_killed(jvm, error)
             raise _spark_unavailable(_describe_start_error(error, jvm), bootstrap) from error
-        self._jvm: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)
+        self._process: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)
 
     @property
     def context(self) -> SparkContext:
@@ -144,12 +146,12 @@ class Spark:
 
         Wait after a broken connection: the connection breaks before the process has exited.
         """
-        return self._jvm.is_alive(exit_seconds)
+        return self._process.is_alive(exit_seconds)
 
     def has_stopped(self) -> bool:
         """Return whether the application has stopped, for example because its JVM is exiting."""
         try:
-            return bool(self.context._jsc.sc().isStopped())  # noqa: SLF001 - not in PySpark's API
+            return has_stopped(self.context)
         except (AttributeError, Py4JError, OSError):
             # PySpark forgets the context that it has stopped.
             return True
@@ -162,9 +164,7 @@ class Spark:
         if self.has_stopped():
             raise DriverLost("The Spark application of the driver was stopped.")
         try:
-            shared = self.session._jsparkSession.sharedState()  # noqa: SLF001 - not in PySpark's API
-            # `session.streams` knows the queries of its own session, and clones have others.
-            return int(shared.activeStreamingQueries().size())
+            return count_active_queries(self.session)
         except (Py4JError, OSError) as error:
             raise DriverLost("The JVM of the driver died.") from error
 
@@ -181,7 +181,7 @@ class Spark:
 
     def kill(self) -> None:
         """Kill the JVM and wait for its end: the JVM writes nothing after this call."""
-        self._jvm.kill()
+        self._process.kill()
 
 
 def _connect(jvm: JvmStart) -> None:
@@ -245,10 +245,7 @@ def _spark_unavailable(reason: str, bootstrap: Bootstrap) -> SparkUnavailable:
 def _describe_start_error(error: Exception, jvm: JvmStart | None) -> str:
     """Return Spark's own message without a stack trace, if there is one."""
     if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        return str(cause.toString())
+        return find_root_text(error)
     # A JVM that did not start writes the reason to standard error only, which is the driver's log.
     log = jvm.read_log() if jvm is not None and isinstance(error, RuntimeError) else ""
     return find_last_exception(log) or str(error).strip()

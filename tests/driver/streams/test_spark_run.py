@@ -266,7 +266,8 @@ def test_a_run_resolves_names_in_the_scope_of_the_query(
 
 
 def test_temporary_views_that_a_stream_reads_are_found(spark: SparkSession, numbers: str) -> None:
-    from headrace.driver.streams.sources import find_temporary_views, register_streams
+    from headrace.driver.spark_version.plans import find_temporary_views
+    from headrace.driver.streams.sources import register_streams
 
     defined = register_streams(spark, [numbers])
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT 1 AS n")

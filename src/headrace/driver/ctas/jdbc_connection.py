@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qs
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.catalogs import RelationKind, TablePath
+from headrace.driver.spark_version.connectors import find_catalog_connector
+from headrace.driver.spark_version.errors import find_sql_state
 from headrace.errors import CatalogError, TableAlreadyExists
 
 _FIND_RELATION = """
@@ -75,11 +76,8 @@ class JdbcConnection:
         self.user = str(session.conf.get(f"spark.sql.catalog.{catalog}.user", in_url))
 
     @cached_property
-    def _connection_factory(self) -> Any:
-        jvm = Py4JBridge(self._session)
-        catalog = jvm.catalog(self._catalog)
-        dialects = jvm.singleton("org.apache.spark.sql.jdbc.JdbcDialects")
-        return dialects.get(self.url).createConnectionFactory(jvm.field(catalog, "options"))
+    def _connect(self) -> Callable[[], Any]:
+        return find_catalog_connector(self._session, self._catalog, self.url)
 
     @contextmanager
     def open(self) -> Iterator[JdbcTransaction]:
@@ -89,7 +87,7 @@ class JdbcConnection:
             TableAlreadyExists, CatalogError: the database refuses a change.
             RuntimeError: the database cannot be reached.
         """
-        connection = self._connection_factory.apply(-1)
+        connection = self._connect()
         try:
             connection.setAutoCommit(False)
             yield JdbcTransaction(connection)
@@ -184,12 +182,10 @@ def _quote_identifier(name: str) -> str:
 
 def _translate_error(error: Py4JJavaError) -> Exception:
     """Return a Headrace error for a refusal, and a RuntimeError for an error worth a retry."""
-    java_error, transient = error.java_exception, RuntimeError(f"The database failed: {error}")
-    try:
-        state, message = java_error.getSQLState(), str(java_error.getMessage()).partition("\n")[0]
-    except Py4JError:
-        # Not a java.sql.SQLException.
+    transient, refusal = RuntimeError(f"The database failed: {error}"), find_sql_state(error)
+    if refusal is None:
         return transient
+    state, message = refusal[0], refusal[1].partition("\n")[0]
     if state in _DUPLICATE_STATES:
         return TableAlreadyExists(f"The database refused the change: {message}")
     if state is not None and not state.startswith(_TRANSIENT_CLASSES):

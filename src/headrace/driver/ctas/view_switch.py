@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import JournalledTable, TwoPhaseTable
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge, activate
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.session_state import capture_namespace, restore_namespace
 from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
@@ -216,7 +216,7 @@ def read_scope(session: SparkSession) -> NameScope:
 
 def set_scope(session: SparkSession, scope: NameScope) -> None:
     """Set the current catalog and namespace of a session. Raises what Spark raises."""
-    Py4JBridge(session).activate()
+    activate(session)
     restore_namespace(session, scope.catalog, scope.namespace)
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import describe_failure
 from headrace.driver.jobs.savepoints import has_checkpoint, is_complete
 from headrace.driver.jobs.state_files import StateFiles
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import activate
+from headrace.driver.spark_version.errors import is_lost_jvm
+from headrace.driver.spark_version.plans import find_created_table
+from headrace.driver.spark_version.streams import check_output_mode, describe_stream
 from headrace.driver.streams.batch_run import check_batch
-from headrace.driver.streams.classify import is_lost_jvm
 from headrace.driver.streams.file_sink import has_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.supervised_query import RunFailed
@@ -40,18 +41,6 @@ from headrace.model.stream_options import is_tuning_option
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import QuerySpec
 
-_SOURCES = {"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation"}
-_STATELESS = {
-    *("Project", "Filter", "SubqueryAlias", "View", "Union", "Generate", "ResolvedHint"),
-    *("Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort", "Expand"),
-    *("LocalRelation", "OneRowRelation", "Range", "Sample", "LocalLimit"),
-    *("MapInPandas", "MapInArrow", "PythonMapInArrow", "SerializeFromObject", "MapElements"),
-    *("DeserializeToObject", "TypedFilter", "CollectMetrics", "WithCTE", "CTERelationDef"),
-}
-_STATEFUL = {
-    *("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit"),
-    *("EventTimeWatermark", "UpdateEventTimeWatermarkColumn"),
-}
 _MAX_TEXT = 1000
 """Longest description that a summary contains as it is."""
 _SHOWN_TEXT = 800
@@ -60,28 +49,18 @@ _SECRETS = ("password", "secret", "token", "sasl", "ssl", "credential", "user")
 
 def summarize(frame: DataFrame) -> PlanSummary:
     """Return the summary of the plan of a streaming frame. Raises Py4JError."""
-    jvm = Py4JBridge(frame.sparkSession)
-    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
-    sources, operators, is_complete = list[str](), list[str](), True
-    for node in _walk(jvm, plan):
-        kind = plan_class_name(node)
-        if kind in _SOURCES:
-            sources.append(_describe_source(jvm, node))
-        elif kind in _STATEFUL or (kind == "Join" and _joins_streams(jvm, node)):
-            operators.append(_describe_operator(jvm, node))
-        elif kind not in _STATELESS and kind != "Join":
-            is_complete = False
+    plan = describe_stream(frame)
     return PlanSummary(
         is_streaming=frame.isStreaming,
         # In their order: Spark finds the offsets of a source by its position.
-        sources=[_shorten(source) for source in sources],
-        operators=[_shorten(operator) for operator in operators],
+        sources=[_shorten(_describe_source(*source)) for source in plan.sources],
+        operators=[_shorten(operator) for operator in plan.operators],
         columns=[
             (field.name, field.dataType.simpleString())
             for field in frame.schema.fields
             if field.name not in METADATA_COLUMNS
         ],
-        is_complete=is_complete,
+        is_complete=plan.is_complete,
     )
 
 
@@ -92,54 +71,13 @@ def _shorten(text: str) -> str:
     return f"{text[:_SHOWN_TEXT]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _walk(jvm: Py4JBridge, plan: Any) -> Iterator[Any]:
-    """Yield the streaming nodes of a plan, from the top."""
-    remaining = [plan]
-    while remaining:
-        node = remaining.pop()
-        if node.isStreaming():
-            yield node
-            remaining += reversed(jvm.list_of(node.children()))
-
-
-def _joins_streams(jvm: Py4JBridge, node: Any) -> bool:
-    return all(child.isStreaming() for child in jvm.list_of(node.children()))
-
-
-def _describe_source(jvm: Py4JBridge, node: Any) -> str:
-    if plan_class_name(node) == "StreamingRelationV2":
-        options = jvm.java_map(node.extraOptions().asCaseSensitiveMap())
-    else:
-        options = jvm.map_of(node.dataSource().options())
+def _describe_source(name: str, options: dict[str, str]) -> str:
     shown = sorted(
         f"{key.lower()}={value}"
         for key, value in options.items()
         if not is_tuning_option(key) and not any(word in key.lower() for word in _SECRETS)
     )
-    return f"{node.sourceName()}({', '.join(shown)})"
-
-
-def _describe_operator(jvm: Py4JBridge, node: Any) -> str:
-    own = [_describe_expression(each) for each in jvm.list_of(node.expressions())]
-    computed = [
-        _describe_expression(each)
-        for child in jvm.list_of(node.children())
-        for below in _walk(jvm, child)
-        if plan_class_name(below) in {"Project", "Expand", "Generate"}
-        for each in jvm.list_of(below.expressions())
-        if plan_class_name(each) != "AttributeReference"
-    ]
-    extra = f" {node.joinType().sql()}" if plan_class_name(node) == "Join" else ""
-    return f"{plan_class_name(node)}{extra}({'; '.join(own)}) over ({'; '.join(computed)})"
-
-
-def _describe_expression(expression: Any) -> str:
-    """Return an expression without the ids that differ between two analyses."""
-    try:
-        return f"{expression.sql()}: {expression.dataType().catalogString()}"
-    except Py4JJavaError:
-        # Some expressions have no SQL. Their text has ids, so that it equals no other.
-        return str(expression.toString())
+    return f"{name}({', '.join(shown)})"
 
 
 def check_table(
@@ -175,28 +113,14 @@ def check_table(
     )
 
 
-def check_output_mode(rows: DataFrame, command: SaveStream, spec: QuerySpec) -> None:
-    """Raise AnalysisException if Spark cannot run the query in its output mode."""
-    jvm = Py4JBridge(rows.sparkSession)
-    mode = (command.output_mode or find_sink(spec.sink).modes[0]).capitalize()
-    output_mode = getattr(jvm.type("org.apache.spark.sql.streaming.OutputMode"), mode)()
-    checker = jvm.singleton("org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
-    checker.checkForStreaming(plan, output_mode)
-
-
 def _find_created(
     session: SparkSession, target: tuple[str, ...], created: Iterable[str]
 ) -> set[str] | None:
     """Return the columns of the table that one of the statements creates, in lower case."""
-    jvm = Py4JBridge(session)
     for statement in created:
-        plan = jvm.state.sqlParser().parsePlan(statement)
-        if plan_class_name(plan) != "CreateTable":
-            continue
-        parts = [str(part) for part in jvm.list_of(plan.name().nameParts())]
-        if parts[-1].casefold() == target[-1].casefold():
-            return {str(column.name()).casefold() for column in jvm.list_of(plan.columns())}
+        table = find_created_table(session, statement)
+        if table is not None and table[0] == target[-1].casefold():
+            return table[1]
     return None
 
 
@@ -259,7 +183,7 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
     assert rows is not None
     skipped = list[str]()
     try:
-        Py4JBridge(session).activate()
+        activate(session)
         for key, value in spec.conf.items():
             session.conf.set(key, value)
         problem = _check_setup(session, spec, skipped)
@@ -307,7 +231,8 @@ def _check_rows(
     frame = open_job_rows(session, spec, rows, command)
     problem = check_table(session, frame, command, skipped)
     if frame.isStreaming:
-        check_output_mode(frame, command, spec)
+        mode = command.output_mode or find_sink(spec.sink).modes[0]
+        check_output_mode(frame, mode.capitalize())
         found_out.summaries[query.name] = summarize(frame)
     else:
         check_batch(frame, spec, command)

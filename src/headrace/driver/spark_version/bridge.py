@@ -12,9 +12,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+DATASET = "org.apache.spark.sql.classic.Dataset"
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
 _PACKAGE = "headrace.driver.spark_version"
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -192,6 +194,21 @@ class Py4JBridge:
         return self.type("org.apache.spark.util.Utils")
 
 
+def activate(session: SparkSession) -> None:
+    """Set a session as the thread's active one, from which catalogs take their settings."""
+    Py4JBridge(session).activate()
+
+
+def analysed_plan(frame: DataFrame) -> Any:
+    """Return the logical plan of a frame, as Spark's analyser has resolved it."""
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
+
+
+def parse_plan(session: SparkSession, text: str) -> Any:
+    """Return the plan of a statement from Spark's parser. Raises the errors of the parser."""
+    return Py4JBridge(session).state.sqlParser().parsePlan(text)
+
+
 def plan_class_name(plan: Any) -> str:
     """Return the class name of a plan or an expression of Spark, without its package.
 
@@ -223,6 +240,14 @@ def _compile(root: Any, name: str, package: str) -> Any:
     compiler.setParentClassLoader(root.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(files(package).joinpath(f"{name}.java").read_text())
     return compiler.getClassLoader().loadClass(f"headrace.{name}").newInstance()
+
+
+def has_stopped(context: SparkContext) -> bool:
+    """Return whether an application has stopped. Raises Py4JError if its JVM does not answer.
+
+    Raises AttributeError if PySpark has stopped the context, which it then forgets.
+    """
+    return bool(context._jsc.sc().isStopped())  # noqa: SLF001 - not in PySpark's API
 
 
 def replace_checks() -> None:

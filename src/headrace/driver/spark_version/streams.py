@@ -1,14 +1,42 @@
-"""How a streaming query has ended: Spark does not say so."""
+"""Streaming queries: what they report, whether they can run, and how they have ended."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
 from py4j.java_gateway import JavaObject
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import (
+    DATASET,
+    Py4JBridge,
+    analysed_plan,
+    plan_class_name,
+)
+from headrace.grammar.quoting import quote_name
 
 _PROGRESS_CONTEXT = "org.apache.spark.sql.execution.streaming.runtime.ProgressContext"
+_COMMITTED = "addBatch"
+"""Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
+_CONTINUOUS = "ContinuousExecution"
+_V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
+_SOURCES = {"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation"}
+_STATELESS = {
+    *("Project", "Filter", "SubqueryAlias", "View", "Union", "Generate", "ResolvedHint"),
+    *("Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort", "Expand"),
+    *("LocalRelation", "OneRowRelation", "Range", "Sample", "LocalLimit"),
+    *("MapInPandas", "MapInArrow", "PythonMapInArrow", "SerializeFromObject", "MapElements"),
+    *("DeserializeToObject", "TypedFilter", "CollectMetrics", "WithCTE", "CTERelationDef"),
+}
+_STATEFUL = {
+    *("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit"),
+    *("EventTimeWatermark", "UpdateEventTimeWatermarkColumn"),
+}
 _SINGLE_BATCH, _MULTI_BATCH = "SingleBatchExecutor", "MultiBatchExecutor"
 
 
@@ -41,6 +69,175 @@ def find_later_run(session: SparkSession, query: StreamingQuery) -> str | None:
     active = shared.activeStreamingQueries().get(_execution_of(query).id())
     run = None if active is None else str(active.runId())
     return None if run == query.runId else run
+
+
+def find_last_report(query: StreamingQuery) -> str | None:
+    """Return the time of Spark's last report, which tells reports apart; None before the first.
+
+    Raises Py4JError.
+    """
+    last = query._jsq.lastProgress()  # noqa: SLF001 - PySpark would parse the whole report
+    return None if last is None else str(last.timestamp())
+
+
+def find_last_epoch(query: StreamingQuery) -> int | None:
+    """Return the last committed epoch of a query with TRIGGER CONTINUOUS; None if there is none.
+
+    Return None for any other query too. Spark reports no progress of a continuous query: only the
+    log of its commits shows it. Raises Py4JError.
+    """
+    execution = _execution_of(query)
+    if execution.getClass().getSimpleName() != _CONTINUOUS:
+        return None
+    latest = execution.commitLog().getLatestBatchId()
+    return int(latest.get()) if latest.isDefined() else None
+
+
+def list_reports(query: StreamingQuery, after: int | None) -> list[dict[str, Any]]:
+    """Return Spark's reports of the committed batches after a number, oldest first.
+
+    Spark keeps the last hundred. Raises Py4JError.
+    """
+    execution = query._jsq  # noqa: SLF001 - PySpark parses every report for each access
+    new: list[dict[str, Any]] = []
+    # A report takes a millisecond of the cores that the query uses: read only the new ones.
+    for report in reversed(list(execution.recentProgress())):
+        if after is not None and report.batchId() <= after:
+            break
+        fields = json.loads(report.json())
+        if _COMMITTED in fields.get("durationMs", {}):
+            new.append(fields)
+    return new[::-1]
+
+
+def find_java_error(query: StreamingQuery) -> Any | None:
+    """Return the Java error with which a query has failed, or None. Raises Py4JError."""
+    reason = query._jsq.exception()  # noqa: SLF001 - PySpark keeps only its text
+    if not reason.isDefined():
+        return None
+    # The exception itself only says that the query has failed.
+    return reason.get().getCause() or reason.get()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """The parts of a streaming plan on which its checkpoint depends."""
+
+    sources: list[tuple[str, dict[str, str]]]
+    """Name and options of each source, from the top of the plan."""
+    operators: list[str]
+    """Descriptions of the operators that have state."""
+    is_complete: bool
+    """Whether all operators of the plan are known."""
+
+
+def describe_stream(frame: DataFrame) -> StreamPlan:
+    """Describe the plan of a streaming frame. Raises Py4JError."""
+    jvm = Py4JBridge(frame.sparkSession)
+    plan = StreamPlan([], [], is_complete=True)
+    for node in _walk(jvm, analysed_plan(frame)):
+        kind = plan_class_name(node)
+        if kind in _SOURCES:
+            plan.sources.append(_read_source(jvm, node))
+        elif kind in _STATEFUL or (kind == "Join" and _joins_streams(jvm, node)):
+            plan.operators.append(_describe_operator(jvm, node))
+        elif kind not in _STATELESS and kind != "Join":
+            plan = replace(plan, is_complete=False)
+    return plan
+
+
+def _walk(jvm: Py4JBridge, plan: Any) -> Iterator[Any]:
+    """Yield the streaming nodes of a plan, from the top."""
+    remaining = [plan]
+    while remaining:
+        node = remaining.pop()
+        if node.isStreaming():
+            yield node
+            remaining += reversed(jvm.list_of(node.children()))
+
+
+def _joins_streams(jvm: Py4JBridge, node: Any) -> bool:
+    return all(child.isStreaming() for child in jvm.list_of(node.children()))
+
+
+def _read_source(jvm: Py4JBridge, node: Any) -> tuple[str, dict[str, str]]:
+    if plan_class_name(node) == "StreamingRelationV2":
+        options = jvm.java_map(node.extraOptions().asCaseSensitiveMap())
+    else:
+        options = jvm.map_of(node.dataSource().options())
+    return str(node.sourceName()), options
+
+
+def _describe_operator(jvm: Py4JBridge, node: Any) -> str:
+    own = [_describe_expression(each) for each in jvm.list_of(node.expressions())]
+    computed = [
+        _describe_expression(each)
+        for child in jvm.list_of(node.children())
+        for below in _walk(jvm, child)
+        if plan_class_name(below) in {"Project", "Expand", "Generate"}
+        for each in jvm.list_of(below.expressions())
+        if plan_class_name(each) != "AttributeReference"
+    ]
+    extra = f" {node.joinType().sql()}" if plan_class_name(node) == "Join" else ""
+    return f"{plan_class_name(node)}{extra}({'; '.join(own)}) over ({'; '.join(computed)})"
+
+
+def _describe_expression(expression: Any) -> str:
+    """Return an expression without the ids that differ between two analyses."""
+    try:
+        return f"{expression.sql()}: {expression.dataType().catalogString()}"
+    except Py4JJavaError:
+        # Some expressions have no SQL. Their text has ids, so that it equals no other.
+        return str(expression.toString())
+
+
+def count_active_queries(session: SparkSession) -> int:
+    """Return the number of running queries of the application.
+
+    `session.streams` knows the queries of its own session, and clones have others.
+    """
+    shared = session._jsparkSession.sharedState()  # noqa: SLF001 - not in PySpark's API
+    return int(shared.activeStreamingQueries().size())
+
+
+def check_output_mode(rows: DataFrame, mode: str) -> None:
+    """Raise AnalysisException if Spark cannot run a query in an output mode, e.g. `Append`."""
+    jvm = Py4JBridge(rows.sparkSession)
+    output_mode = getattr(jvm.type("org.apache.spark.sql.streaming.OutputMode"), mode)()
+    checker = jvm.singleton("org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+    checker.checkForStreaming(analysed_plan(rows), output_mode)
+
+
+def find_batch_source(rows: DataFrame) -> str | None:
+    """Return a source of DataSource V1 that a frame reads, which only has batches; or None."""
+    leaves = analysed_plan(rows).collectLeaves()
+    for leaf in Py4JBridge(rows.sparkSession).list_of(leaves):
+        if plan_class_name(leaf) in _V1_SOURCES:
+            return str(leaf)
+    return None
+
+
+def has_aggregation(rows: DataFrame) -> bool:
+    """Return whether a stream is aggregated, so that its result changes as a whole."""
+    jvm, remaining = Py4JBridge(rows.sparkSession), [analysed_plan(rows)]
+    while remaining:
+        plan = remaining.pop()
+        if plan.isStreaming() and plan_class_name(plan) == "Aggregate":
+            return True
+        remaining += jvm.list_of(plan.children())
+    return False
+
+
+def publish_memory_view(session: SparkSession, name: str) -> None:
+    """Show the view of a memory sink in the session of the driver's statements.
+
+    Spark creates the view in the session of the query, which no statement sees.
+    """
+    jvm = Py4JBridge(session)
+    rows = analysed_plan(session.table(quote_name(name))).collectLeaves().apply(0)
+    driver_session = jvm.type("org.apache.spark.sql.classic.SparkSession").getDefaultSession()
+    frame = jvm.singleton(DATASET).ofRows(driver_session.get(), rows)
+    frame.createOrReplaceTempView(quote_name(name))
 
 
 def _execution_of(query: StreamingQuery) -> JavaObject:

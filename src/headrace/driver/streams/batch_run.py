@@ -13,9 +13,10 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import InvalidStream, describe_failure
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import activate
+from headrace.driver.spark_version.errors import is_lost_jvm
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.streams.classify import is_lost_jvm, is_permanent
+from headrace.driver.streams.classify import is_permanent
 from headrace.driver.streams.sink_writer import choose_mode
 from headrace.driver.streams.sinks import open_sink, prepare_rows
 from headrace.driver.streams.supervised_query import RunFailed
@@ -129,7 +130,7 @@ class BatchRun:
         marker = None if checkpoint is None else f"{checkpoint.rstrip('/')}/{FINISHED}"
         if marker is not None and files.exists(marker):
             return
-        Py4JBridge(session).activate()
+        activate(session)
         use_stream_pool(session)
         session.sparkContext.addJobTag(self.run_id)
         try:

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.connectors import PACKAGES, find_data_source, is_data_source
 
-_PACKAGES = {
-    "avro": "org.apache.spark:spark-avro_2.13",
-    "delta": "io.delta:delta-spark_4.1_2.13",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13",
-    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
-}
-"""Maven packages by provider. Records of Kafka in Avro need that of files in Avro."""
-_DATA_SOURCE = "org.apache.spark.sql.execution.datasources.DataSource"
 _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
-_PROVIDER_TYPES = (
-    "org.apache.spark.sql.connector.catalog.TableProvider",
-    "org.apache.spark.sql.sources.StreamSourceProvider",
-    "org.apache.spark.sql.sources.StreamSinkProvider",
-    "org.apache.spark.sql.sources.RelationProvider",
-    "org.apache.spark.sql.sources.SchemaRelationProvider",
-    "org.apache.spark.sql.sources.CreatableRelationProvider",
-    "org.apache.spark.sql.execution.datasources.FileFormat",
-)
-"""Spark's `DataSource` expects a class of one of these types."""
 
 
 def check_connector(session: SparkSession, provider: str, package: str | None = None) -> None:
@@ -40,11 +21,11 @@ def check_connector(session: SparkSession, provider: str, package: str | None = 
     Args:
         package: Maven package of a provider that another package adds.
     """
-    package = package or _PACKAGES.get(provider.lower())
+    package = package or PACKAGES.get(provider.lower())
     if package is None:
         return
     try:
-        _look_up(Py4JBridge(session), provider)
+        find_data_source(session, provider)
     except (AnalysisException, Py4JJavaError) as error:
         raise InvalidStream(
             f"The session cannot read or write {provider.lower()}, because the jars of {package}"
@@ -67,14 +48,13 @@ def check_provider(
         InvalidStream: The class is no data source.
         Py4JJavaError: The class cannot be loaded.
     """
-    jvm = Py4JBridge(session)
     try:
-        found = _look_up(jvm, provider)
+        found = find_data_source(session, provider)
     except (AnalysisException, Py4JJavaError) as error:
         if _NOT_FOUND not in str(error):
             raise
         raise _build_not_found(provider, listed, hint) from error
-    if _is_provider(jvm, found):
+    if is_data_source(session, found):
         return
     raise InvalidStream(
         f"{found.getName()} is a class, but no data source of Spark: it cannot be created, or it"
@@ -101,16 +81,3 @@ def _build_not_found(provider: str, listed: Collection[str], hint: str) -> Provi
         " the profile or of a new session. A data source in Python needs an entry point of the"
         " group headrace.data_sources where drivers run (docs/guides/extend.md)."
     )
-
-
-def _look_up(jvm: Py4JBridge, provider: str) -> Any:
-    return jvm.singleton(_DATA_SOURCE).lookupDataSource(provider, jvm.state.conf())
-
-
-def _is_provider(jvm: Py4JBridge, found: Any) -> bool:
-    modifiers = jvm.type("java.lang.reflect.Modifier")
-    if modifiers.isAbstract(found.getModifiers()):
-        return False
-    loader = found.getClassLoader() or jvm.session.getClass().getClassLoader()
-    for_name = jvm.type("java.lang.Class").forName
-    return any(for_name(name, False, loader).isAssignableFrom(found) for name in _PROVIDER_TYPES)

@@ -8,14 +8,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.connectors import check_file_types
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.streams.sink_writer import SinkWriter
 from headrace.model.stream_providers import FILE_SINKS
 from headrace.model.stream_query import QuerySpec
 
 _LOG = "_spark_metadata"
-_DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 
 
 class FileSinkWriter(SinkWriter):
@@ -44,18 +43,7 @@ def _check_columns(rows: DataFrame, provider: str, partitioned_on: tuple[str, ..
             f" query has {len(columns)}: {', '.join(columns)}. Define a stream of one column, for"
             " example with to_json(struct(*))."
         )
-    _check_types(rows.drop(*partitioned_on), provider)
-
-
-def _check_types(rows: DataFrame, provider: str) -> None:
-    jvm = Py4JBridge(rows.sparkSession)
-    source = jvm.singleton(f"{_DATA_SOURCES}.DataSource")
-    v2_class = source.lookupDataSource(provider, jvm.state.conf())
-    file_format = jvm.instantiate(jvm.instantiate(v2_class).fallbackFileFormat())
-    schema = rows._jdf.schema()  # noqa: SLF001 - PySpark would copy it
-    is_for_reading = False
-    utilities = jvm.singleton(f"{_DATA_SOURCES}.DataSourceUtils")
-    utilities.verifySchema(file_format, schema, is_for_reading)
+    check_file_types(rows.drop(*partitioned_on), provider)
 
 
 def has_file_log(session: SparkSession, spec: QuerySpec) -> bool:

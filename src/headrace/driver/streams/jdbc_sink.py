@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.connectors import find_jdbc_connector
 from headrace.driver.streams.file_sink import find_last_planned
 from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, make_writer
 from headrace.grammar.parse import parse
@@ -34,8 +34,6 @@ from headrace.grammar.stream_statements import SaveStream
 from headrace.model.stream_query import DesiredQuery
 
 _LOG = logging.getLogger("headrace.driver.streams")
-_OPTIONS = "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions"
-_DIALECTS = "org.apache.spark.sql.jdbc.JdbcDialects"
 _PREFIX = "headrace_batch_"
 _QUERY_DIGITS = 12
 """The last digits of an id of a query, which are random."""
@@ -71,15 +69,12 @@ class Connections:
         Args:
             options: See `with_driver`.
         """
-        jvm = Py4JBridge(session)
-        jdbc_options = jvm.type(_OPTIONS)(jvm.mapping(dict(options)))
-        dialect = jvm.singleton(_DIALECTS).get(options["url"])
-        self._factory = dialect.createConnectionFactory(jdbc_options)
+        self._connect = find_jdbc_connector(session, options)
 
     @contextmanager
     def open(self) -> Iterator[Any]:
         """Open a transaction that commits at the end of the block and rolls back on an error."""
-        connection = self._factory.apply(-1)
+        connection = self._connect()
         try:
             connection.setAutoCommit(False)
             yield connection

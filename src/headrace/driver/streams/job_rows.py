@@ -19,10 +19,15 @@ from headrace.driver.failures import (
     find_missing_parts,
     refuse_permanent_view,
 )
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
-from headrace.driver.spark_version.parameters import frame_of_plan
-from headrace.driver.streams.classify import is_lost_jvm, is_permanent
-from headrace.driver.streams.qualified_names import find_relations, replace_qualified_names
+from headrace.driver.spark_version.errors import is_lost_jvm
+from headrace.driver.spark_version.plans import (
+    Definition,
+    find_definition,
+    find_view_relations,
+    open_view_query,
+)
+from headrace.driver.streams.classify import is_permanent
+from headrace.driver.streams.qualified_names import replace_qualified_names
 from headrace.driver.streams.sources import (
     name_of_temporary_view,
     open_source,
@@ -107,34 +112,8 @@ def _find_line(error: BaseException) -> int | None:
     return lines[-1] if lines else None
 
 
-_SESSION_PLANS = {
-    "SetCommand",
-    "SetCatalogCommand",
-    "SetNamespaceCommand",
-    "SetCatalogAndNamespace",
-    "UseStatement",
-    "CreateViewCommand",
-    "CreateTempViewUsing",
-    "CreateFunctionCommand",
-    "CreateSQLFunctionCommand",
-    "CreateVariable",
-    "AddJarsCommand",
-    "AddFilesCommand",
-}
-"""Plans whose effect ends with the session. Spark's parser has other plans for what a catalog
-keeps, also for views and functions."""
 _DIRECT_QUERY = "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"
 """Spark's condition for a name such as `kafka`.`orders`, which could be that of a file."""
-_PERMANENT_VIEW = "CreateView"
-_CATALOG_PLANS = {
-    "CreateTable",
-    "CreateTableCommand",
-    "CreateTableLikeCommand",
-    "CreateNamespace",
-    _PERMANENT_VIEW,
-    "CreateFunction",
-    "CreateUserDefinedFunction",
-}
 _EXISTS = {
     "TABLE_OR_VIEW_ALREADY_EXISTS",
     "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS",
@@ -170,13 +149,14 @@ def run_setup(
     """
     skipped = list[str]()
     for statement in statements:
-        kind = _find_kind(session, statement)
-        if kind in _CATALOG_PLANS and not persists:
-            if kind == _PERMANENT_VIEW:
+        definition = find_definition(session, statement)
+        is_permanent_view = definition is Definition.PERMANENT_VIEW
+        if (is_permanent_view or definition is Definition.CATALOG) and not persists:
+            if is_permanent_view:
                 _check_reads_no_stream(session, statement, definitions, [*earlier, *skipped])
             skipped.append(statement)
             continue
-        if kind not in _CATALOG_PLANS | _SESSION_PLANS:
+        if definition is Definition.OTHER:
             raise InvalidStream(
                 f"A job can only define tables, views, functions and configuration. This statement"
                 f" does something else: {statement[:200]}"
@@ -186,7 +166,7 @@ def run_setup(
         except AnalysisException as error:
             if error.getCondition() in _EXISTS:
                 continue
-            if kind == _PERMANENT_VIEW:
+            if is_permanent_view:
                 raise _explain_stream(session, error, statement, definitions) from error
             raise
     return skipped
@@ -199,9 +179,8 @@ def _check_reads_no_stream(
 
     A table of the same name comes first, also one that a skipped statement creates.
     """
-    plan = Py4JBridge(session).state.sqlParser().parsePlan(statement)
     try:
-        frame_of_plan(session, plan.query())
+        open_view_query(session, statement)
     except AnalysisException as error:
         explained = _explain_stream(session, error, statement, definitions)
         name = find_missing_parts(error)[-1:]
@@ -236,9 +215,7 @@ def _find_qualified_stream(
     session: SparkSession, view: str, names: Container[tuple[str, ...]]
 ) -> list[str]:
     """Return the first of the qualified names that a permanent view reads; empty if none."""
-    jvm = Py4JBridge(session)
-    plan = jvm.state.sqlParser().parsePlan(view)
-    relations = sorted(find_relations(jvm, plan.query()))
+    relations = find_view_relations(session, view)
     read = (parts for *_, parts in relations if len(parts) > 1 and _fold(parts) in names)
     return list(next(read, ()))
 
@@ -291,11 +268,6 @@ def _run_sql(session: SparkSession, sql: str, views: Mapping[tuple[str, ...], st
             located = {"line": position.line, "column": position.column}
             failure = failure.model_copy(update=located)
         raise RunFailed(failure, is_permanent=is_permanent(error)) from error
-
-
-def _find_kind(session: SparkSession, statement: str) -> str:
-    plan = Py4JBridge(session).state.sqlParser().parsePlan(statement)
-    return plan_class_name(plan)
 
 
 def _add_metadata(frame: DataFrame, metadata: JobMetadata) -> DataFrame:

@@ -10,7 +10,7 @@ accepts keeps its meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -26,10 +26,14 @@ from headrace.driver.failures import (
     refuse_permanent_view,
     split_name,
 )
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
-from headrace.driver.spark_version.ctas_plan import plan_parts
+from headrace.driver.spark_version.plans import (
+    Use,
+    copy_view,
+    drop_temporary_views,
+    find_script_relations,
+    find_use,
+)
 from headrace.driver.state.tracker import clone_session
-from headrace.driver.streams.qualified_names import find_relations
 from headrace.driver.streams.sources import register_streams
 from headrace.errors import Position
 from headrace.grammar.lexer import code_tokens
@@ -42,8 +46,6 @@ FindStreams = Callable[[list[str]], FoundStreams]
 """Asks a node for the streams with these names."""
 
 _ENDLESS = "Queries with streaming sources must be executed with writeStream.start()"
-_COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
-_DATASET = "org.apache.spark.sql.classic.Dataset"
 _SUBQUERY = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
 _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "42P01")
 _NO_SQLSTATE = '"sqlState" is null'
@@ -53,18 +55,6 @@ _INSTEAD = (
     f" the rows that are available now: SET {CTAS_TRIGGER.key} = available now, then CREATE TABLE t"
     " AS SELECT …"
 )
-_CHANGES = {
-    *("InsertIntoStatement", "UpdateTable", "DeleteFromTable", "MergeIntoTable", "AlterViewAs")
-}
-"""Commands that read relations and change another one."""
-_FUNCTIONS = {"CreateUserDefinedFunction", "CreateSQLFunctionCommand"}
-_READERS = {
-    *("CreateViewCommand", "CreateView", "CreateTableAsSelect", "ReplaceTableAsSelect"),
-    *("ExplainCommand", "DescribeRelation", "DescribeColumn", "DescribeQueryCommand"),
-    *("ShowColumns", "CacheTableAsSelect", "UnresolvedExecuteImmediate", "CreateVariable"),
-    *("PlanWithUnresolvedIdentifier", "SetVariable", "InsertIntoDir", "CompoundBody"),
-}
-"""Commands that read relations and change none. All other commands change the object they name."""
 
 
 class NamedStreams:
@@ -114,9 +104,7 @@ class NamedStreams:
     def drop(self) -> None:
         """Drop the views of the streams: the next statement may find other definitions."""
         if self._registered:
-            catalog = Py4JBridge(self._session).state.catalog()
-            for name in self._registered:
-                catalog.dropTempView(name)
+            drop_temporary_views(self._session, self._registered)
             self._registered.clear()
 
     def _register(self, names: list[str], text: str | None) -> bool:
@@ -137,19 +125,13 @@ class NamedStreams:
         known = {view.casefold(): view for view in register_streams(clone, found.definitions)}
         for name in new:
             if name.casefold() in known:
-                _copy_view(clone, self._session, known[name.casefold()])
+                copy_view(clone, self._session, known[name.casefold()])
                 self._registered[known[name.casefold()]] = None
         return True
 
     def _list_unknown_relations(self, text: str) -> list[str]:
-        jvm = Py4JBridge(self._session)
-        plan = jvm.state.sqlParser().parsePlan(text)
-        names: dict[str, None] = {}
-        for part in plan_parts(plan):
-            if plan_class_name(part) == "CompoundBody":
-                continue
-            relations = find_relations(jvm, part)
-            names |= dict.fromkeys(parts[0] for *_, parts in relations if len(parts) == 1)
+        relations = find_script_relations(self._session, text)
+        names = dict.fromkeys(parts[0] for *_, parts in relations if len(parts) == 1)
         exists = self._session.catalog.tableExists
         return [name for name in names if not exists(quote_name(name))]
 
@@ -238,10 +220,8 @@ def _check_is_read(session: SparkSession, text: str, name: str, position: Positi
     Args:
         position: Where the text has the name of the stream.
     """
-    jvm = Py4JBridge(session)
-    plan = jvm.state.sqlParser().parsePlan(text)
-    kind = plan_class_name(plan)
-    if kind in _FUNCTIONS:
+    use = find_use(session, text, name)
+    if use is Use.IN_FUNCTION:
         raise _refuse(
             f"A function cannot read {name}, because it is a stream, whose rows have no end. Read"
             " it in a temporary view (CREATE TEMPORARY VIEW … AS SELECT …) or in another stream"
@@ -249,11 +229,7 @@ def _check_is_read(session: SparkSession, text: str, name: str, position: Positi
             _NOT_FOUND,
             position,
         )
-    if kind in _CHANGES:
-        is_read = not _names_target(jvm, plan, kind, name)
-    else:
-        is_read = kind in _READERS or not _is_command(jvm, plan)
-    if not is_read:
+    if use is Use.TARGET:
         raise _refuse(
             f"{name} is a stream, and the statement needs a table or view. Change a stream with"
             f" CREATE OR REPLACE STREAM {quote_name(name)}, remove it with DROP STREAM"
@@ -261,35 +237,7 @@ def _check_is_read(session: SparkSession, text: str, name: str, position: Positi
             _NOT_FOUND,
             position,
         )
-    if kind == "CreateViewCommand" and _created_name(plan).casefold() == name.casefold():
+    if use is Use.IN_OWN_VIEW:
         raise InvalidStream(
             f"The view {name} would have the name of the stream that it reads. Choose another name."
         )
-
-
-def _is_command(jvm: Py4JBridge, plan: Any) -> bool:
-    return bool(jvm.type("java.lang.Class").forName(_COMMAND).isInstance(plan))
-
-
-def _names_target(jvm: Py4JBridge, plan: Any, kind: str, name: str) -> bool:
-    if kind == "AlterViewAs":
-        target = plan.child()
-    else:
-        target = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
-    while plan_class_name(target) == "SubqueryAlias":
-        target = target.child()
-    if plan_class_name(target) not in {"UnresolvedRelation", "UnresolvedView"}:
-        return False
-    parts = [str(part) for part in jvm.list_of(target.multipartIdentifier())]
-    return [part.casefold() for part in parts] == [name.casefold()]
-
-
-def _created_name(plan: Any) -> str:
-    return str(plan.name().table())
-
-
-def _copy_view(source: SparkSession, target: SparkSession, name: str) -> None:
-    """Show the view of a session in another session, with the same rows."""
-    jvm = Py4JBridge(target)
-    plan = source.table(quote_name(name))._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
-    jvm.singleton(_DATASET).ofRows(jvm.session, plan).createOrReplaceTempView(quote_name(name))

@@ -7,13 +7,12 @@ parser says where that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.plans import find_relations
 from headrace.errors import Position
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.text import offset_at, position_at
@@ -57,10 +56,8 @@ def replace_qualified_names(
     """
     if not views:
         return ReplacedNames(text, text)
-    plan = Py4JBridge(session).state.sqlParser().parsePlan(text)
-    found = sorted(find_relations(Py4JBridge(session), plan))
     parts, edits, last, size = list[str](), list[tuple[int, int, int]](), 0, 0
-    for start, stop, name in found:
+    for start, stop, name in find_relations(session, text):
         view = views.get(tuple(part.casefold() for part in name))
         if view is None:
             continue
@@ -70,21 +67,3 @@ def replace_qualified_names(
         size += len(parts[-1])
         last = stop + 1
     return ReplacedNames("".join([*parts, text[last:]]), text, tuple(edits))
-
-
-def find_relations(jvm: Py4JBridge, plan: Any) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Yield first and last offset, in code points, and the parts of each name that is read."""
-    remaining = [plan]
-    while remaining:
-        node = remaining.pop()
-        kind = plan_class_name(node)
-        if kind == "UnresolvedRelation":
-            origin = node.origin()
-            name = tuple(str(part) for part in jvm.list_of(node.multipartIdentifier()))
-            if origin.startIndex().isDefined() and origin.stopIndex().isDefined():
-                yield int(origin.startIndex().get()), int(origin.stopIndex().get()), name
-            continue
-        if kind == "UnresolvedWith":
-            remaining += [entry.productElement(1) for entry in jvm.list_of(node.cteRelations())]
-        remaining += jvm.list_of(node.children())
-        remaining += jvm.list_of(node.subqueries())

@@ -11,7 +11,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.streams import find_batch_source, publish_memory_view
 from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
@@ -21,7 +21,6 @@ from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, Target
 from headrace.driver.streams.table_sink import IcebergSinkWriter, TableSinkWriter
 from headrace.grammar.clauses import override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
-from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import StreamTrigger, TriggerKind
 from headrace.grammar.stream_statements import CreateSink, SaveStream
 from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SINK
@@ -36,8 +35,6 @@ from headrace.model.stream_providers import (
 )
 from headrace.model.stream_query import DesiredQuery, QuerySpec
 
-_DATASET = "org.apache.spark.sql.classic.Dataset"
-_V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _KAFKA_WRITING = {name.lower() for name in KAFKA_SINK}
 _KAFKA_COLUMNS = {"key", "value", "topic", "partition", "headers"}
@@ -84,26 +81,13 @@ class MemorySinkWriter(SinkWriter):
         def start_memory() -> StreamingQuery:
             query = start()
             try:
-                _publish_memory_view(rows.sparkSession, run.desired.name)
+                publish_memory_view(rows.sparkSession, run.desired.name)
             except Exception:
                 query.stop()
                 raise
             return query
 
         return start_memory
-
-
-def _publish_memory_view(session: SparkSession, name: str) -> None:
-    """Show the view of a memory sink in the session of the driver's statements.
-
-    Spark creates the view in the session of the query, which no statement sees.
-    """
-    jvm = Py4JBridge(session)
-    view = session.table(quote_name(name))._jdf.queryExecution().analyzed()  # noqa: SLF001
-    rows = view.collectLeaves().apply(0)
-    driver_session = jvm.type("org.apache.spark.sql.classic.SparkSession").getDefaultSession()
-    frame = jvm.singleton(_DATASET).ofRows(driver_session.get(), rows)
-    frame.createOrReplaceTempView(quote_name(name))
 
 
 _WRITERS: Mapping[str, type[SinkWriter]] = {
@@ -217,13 +201,12 @@ def check_trigger(rows: DataFrame, trigger: StreamTrigger | None) -> None:
     """
     if trigger is None or trigger.kind is not TriggerKind.CONTINUOUS:
         return
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
-    for leaf in Py4JBridge(rows.sparkSession).list_of(plan.collectLeaves()):
-        if plan_class_name(leaf) in _V1_SOURCES:
-            raise InvalidStream(
-                f"TRIGGER CONTINUOUS cannot read {leaf}, which only has batches. Sources that can"
-                f" be read continuously: {', '.join(CONTINUOUS_SOURCES)}."
-            )
+    source = find_batch_source(rows)
+    if source is not None:
+        raise InvalidStream(
+            f"TRIGGER CONTINUOUS cannot read {source}, which only has batches. Sources that can"
+            f" be read continuously: {', '.join(CONTINUOUS_SOURCES)}."
+        )
 
 
 def _is_of_kafka(key: str) -> bool:

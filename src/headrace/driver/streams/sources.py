@@ -12,7 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import from_avro
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.connectors import to_avro_schema
+from headrace.driver.spark_version.plans import (
+    drop_temporary_views,
+    find_temporary_view,
+    is_view,
+)
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
 from headrace.driver.streams.qualified_names import replace_qualified_names, view_of
@@ -24,7 +29,6 @@ from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SOURCE
 from headrace.model.stream_providers import FORMAT_OPTION, SOURCES, find_source
 
 _KAFKA_READING = {name.lower() for name in KAFKA_SOURCE}
-_AVRO_CONVERTERS = "org.apache.spark.sql.avro.SchemaConverters"
 
 
 def register_streams(session: SparkSession, definitions: Iterable[str]) -> list[str]:
@@ -68,7 +72,7 @@ def _create_view(session: SparkSession, text: str, streams: Mapping[tuple[str, .
     """Run the CREATE TEMPORARY VIEW of a job. The view of a session with the name is replaced."""
     replaced = replace_qualified_names(session, text, streams).text
     name = name_of_temporary_view(session, replaced)
-    Py4JBridge(session).state.catalog().dropTempView(name)
+    drop_temporary_views(session, [name])
     try:
         session.sql(replaced)
     except AnalysisException as error:
@@ -82,12 +86,10 @@ def name_of_temporary_view(session: SparkSession, text: str) -> str:
 
     Raises InvalidStream if the statement creates none, and the errors of Spark's parser.
     """
-    plan = Py4JBridge(session).state.sqlParser().parsePlan(text)
-    kind = plan_class_name(plan)
-    if kind not in {"CreateViewCommand", "CreateTempViewUsing"}:
+    name = find_temporary_view(session, text)
+    if name is None:
         raise InvalidStream(f"This statement creates no temporary view: {text[:200]}")
-    name = plan.name() if kind == "CreateViewCommand" else plan.tableIdent()
-    return str(name.table())
+    return name
 
 
 def qualified(views: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:
@@ -138,7 +140,7 @@ def open_source(session: SparkSession, command: SaveStream, streams: Iterable[st
     if not frame.isStreaming:
         if is_defined:
             raise InvalidStream(f"{command.source[0]} is not a stream any more.")
-        if _is_view(frame):
+        if is_view(frame):
             raise InvalidStream(
                 f"{name} is a view that reads no stream. Its query must read a stream that you have"  # noqa: S608
                 " defined, or a table as a stream: SELECT … FROM STREAM t."
@@ -167,32 +169,6 @@ class SourceNotFound(InvalidStream):
     code = "source_not_found"
     condition = "TABLE_OR_VIEW_NOT_FOUND"
     sqlstate = "42P01"
-
-
-def _is_view(frame: DataFrame) -> bool:
-    """Return whether a frame has the rows of a view, temporary or permanent."""
-    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
-    while plan_class_name(plan) == "SubqueryAlias":
-        plan = plan.child()
-    return plan_class_name(plan) == "View"
-
-
-def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[str]:
-    """Return the names of the temporary views that a query reads, other than defined streams."""
-    jvm = Py4JBridge(frame.sparkSession)
-    defined = {name.casefold() for name in definitions}
-    found: dict[str, None] = {}
-    remaining = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - not in PySpark's API
-    while remaining:
-        plan = remaining.pop()
-        if plan_class_name(plan) == "View" and plan.isTempView():
-            name = str(plan.desc().identifier().table())
-            if name.casefold() not in defined:
-                found[name] = None
-                continue
-        remaining += jvm.list_of(plan.children())
-        remaining += jvm.list_of(plan.subqueries())
-    return list(found)
 
 
 def _read_kafka(session: SparkSession, name: str, command: CreateStream) -> DataFrame:
@@ -227,10 +203,7 @@ def _avro_schema(session: SparkSession, ddl: str, options: dict[str, str]) -> st
     given = next((value for key, value in options.items() if key.lower() == "avroschema"), None)
     if given is not None:
         return given
-    jvm = Py4JBridge(session)
-    schema = jvm.type("org.apache.spark.sql.types.StructType").fromDDL(ddl)
-    converters = jvm.singleton(_AVRO_CONVERTERS)
-    return str(converters.toAvroType(schema, False, "row", "").toString())
+    return to_avro_schema(session, ddl)
 
 
 def _is_of_kafka(key: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,17 +18,20 @@ from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import read_scope, set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.bridge import Py4JBridge, activate, has_stopped
+from headrace.driver.spark_version.errors import is_lost_jvm, is_permanent_cause
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.spark_version.streams import find_later_run, has_ended_by_itself
+from headrace.driver.spark_version.streams import (
+    find_java_error,
+    find_last_epoch,
+    find_last_report,
+    find_later_run,
+    has_ended_by_itself,
+    list_reports,
+)
 from headrace.driver.streams.batch_run import check_batch, start_batch, use_stream_pool
 from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked, check_checkpoint
-from headrace.driver.streams.classify import (
-    BatchErrors,
-    is_lost_jvm,
-    is_permanent,
-    is_permanent_cause,
-)
+from headrace.driver.streams.classify import BatchErrors, is_permanent
 from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.named_streams import FindStreams, NamedStreams
@@ -49,49 +51,6 @@ from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites, FoundStreams
 from headrace.model.session import DriverLease, SessionView
 from headrace.model.stream_query import DesiredQuery, QueryProgress
-
-_COMMITTED = "addBatch"
-"""Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
-_CONTINUOUS = "ContinuousExecution"
-
-
-def find_last_report(query: StreamingQuery) -> str | None:
-    """Return the time of Spark's last report, which tells reports apart; None before the first.
-
-    Raises Py4JError.
-    """
-    last = query._jsq.lastProgress()  # noqa: SLF001 - PySpark would parse the whole report
-    return None if last is None else str(last.timestamp())
-
-
-def find_last_epoch(query: StreamingQuery) -> int | None:
-    """Return the last committed epoch of a query with TRIGGER CONTINUOUS; None if there is none.
-
-    Return None for any other query too. Spark reports no progress of a continuous query: only the
-    log of its commits shows it. Raises Py4JError.
-    """
-    execution = query._jsq.streamingQuery()  # noqa: SLF001 - PySpark has no access to the execution
-    if execution.getClass().getSimpleName() != _CONTINUOUS:
-        return None
-    latest = execution.commitLog().getLatestBatchId()
-    return int(latest.get()) if latest.isDefined() else None
-
-
-def read_new_batches(query: StreamingQuery, after: int | None) -> list[QueryProgress]:
-    """Return the progress of the committed batches after a number, oldest first.
-
-    Spark keeps the last hundred. Raises Py4JError.
-    """
-    execution = query._jsq  # noqa: SLF001 - PySpark parses every report for each access
-    new: list[QueryProgress] = []
-    # A report takes a millisecond of the cores that the query uses: read only the new ones.
-    for report in reversed(list(execution.recentProgress())):
-        if after is not None and report.batchId() <= after:
-            break
-        fields = json.loads(report.json())
-        if _COMMITTED in fields.get("durationMs", {}):
-            new.append(_to_progress(fields))
-    return new[::-1]
 
 
 def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
@@ -218,10 +177,10 @@ class SparkRun:
     def _check_application(self) -> None:
         """Raise ConnectionError if the Spark application has stopped: the driver then ends."""
         try:
-            has_stopped = self._session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
+            stopped = has_stopped(self._session.sparkContext)
         except (AttributeError, Py4JError) as error:
             raise ConnectionError("the Spark application does not answer") from error
-        if has_stopped:
+        if stopped:
             raise ConnectionError("the Spark application was stopped")
 
     def _wait_for_later_run(self) -> str | None:
@@ -242,7 +201,7 @@ class SparkRun:
             last = find_last_report(self._query)
             if last == self._last_report:
                 return []
-            batches = read_new_batches(self._query, after)
+            batches = list(map(_to_progress, list_reports(self._query, after)))
         except (PySparkException, Py4JError, ValueError) as error:
             _LOG.warning("query %s: no progress: %s", self._query.name, error)
             return []
@@ -281,10 +240,8 @@ class SparkRun:
             permanent = is_permanent(batch_error) and not is_lost_jvm(batch_error)
             return RunFailed(describe_failure(batch_error, ""), is_permanent=permanent)
         try:
-            reason = self._query._jsq.exception()  # noqa: SLF001
-            if reason.isDefined():
-                # The exception itself only says that the query has failed.
-                cause = reason.get().getCause() or reason.get()
+            cause = find_java_error(self._query)
+            if cause is not None:
                 failure, permanent = describe_java_error(cause), is_permanent_cause(cause)
                 return RunFailed(failure, is_permanent=permanent)
         except (PySparkException, Py4JError):
@@ -330,7 +287,7 @@ class RunStarter:
             session = self._clone_session()
             use_stream_pool(session)
             # Catalogs and connectors, Delta's for one, read the active session of the thread.
-            Py4JBridge(session).activate()
+            activate(session)
             for key, value in desired.spec.conf.items():
                 session.conf.set(key, value)
             desired = _with_hadoop_locations(session, desired)

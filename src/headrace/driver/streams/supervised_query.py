@@ -286,7 +286,7 @@ class SupervisedQuery:
                 try:
                     self._run_once()
                 except (Py4JNetworkError, ConnectionError) as error:
-                    self._wait_for_lost_jvm(error)
+                    self._wait_for_lost_driver(error)
         except BaseException as error:  # noqa: BLE001 - the thread must not end without a report
             _LOG.exception("query %s: its supervisor failed", self._desired.name)
             self._fail(Failure(code="internal_error", message=str(error)))
@@ -386,7 +386,7 @@ class SupervisedQuery:
             self._retry_time = self._clock() + delay
         self._change_state(StreamState.BACKING_OFF)
 
-    def _wait_for_lost_jvm(self, error: Exception) -> None:
+    def _wait_for_lost_driver(self, error: Exception) -> None:
         """Leave the query as it is: the driver ends, and the next driver starts the query.
 
         If the JVM answers again, this driver starts it.

@@ -22,9 +22,10 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import ViewSwitch, open_query, path_of, set_scope
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.streams import has_aggregation
 from headrace.driver.streams.classify import BatchErrors
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
@@ -74,7 +75,7 @@ def prepare_refresh(
 
         return _prepare(ticks.writeStream, desired, view).foreachBatch(errors.watch(refresh)).start
     writer = _prepare(frame.writeStream, desired, view)
-    if _has_aggregation(frame):
+    if has_aggregation(frame):
         return (
             writer.outputMode("complete")
             .foreachBatch(
@@ -201,15 +202,3 @@ def _prepare_append(
         return lambda: writer.format(provider).toTable(table.sql_name)
     # Readers of the table follow the log of this sink: a batch that runs again is there once.
     return writer.format(provider).option("path", location).start
-
-
-def _has_aggregation(frame: DataFrame) -> bool:
-    """Return whether a stream is aggregated, so that its result changes as a whole."""
-    jvm = Py4JBridge(frame.sparkSession)
-    remaining = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - not in PySpark's API
-    while remaining:
-        plan = remaining.pop()
-        if plan.isStreaming() and plan_class_name(plan) == "Aggregate":
-            return True
-        remaining += jvm.list_of(plan.children())
-    return False

@@ -27,7 +27,8 @@ from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
 from headrace.driver.planner import create_two_phase_table, resume_transaction
 from headrace.driver.spark_version.ctas_plan import Ctas, build_ctas
-from headrace.driver.streams.sources import find_temporary_views, register_streams
+from headrace.driver.spark_version.plans import find_temporary_views
+from headrace.driver.streams.sources import register_streams
 from headrace.driver.views.intents import carry_out_intents
 from headrace.errors import InvalidMaterializedView, TableAlreadyExists
 from headrace.grammar.clauses import qualified_name_to_sql

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from headrace.driver.ctas.transaction import Cancelled
 from headrace.driver.failures import find_condition
 from headrace.driver.link import NodeLink
+from headrace.driver.spark_version.errors import METASTORE_CONDITION, summarize_error
 from headrace.errors import WriteTargetsUnknown
 from headrace.model.messages import BeginWrite
 from headrace.model.transaction import TableWrite
@@ -68,8 +69,6 @@ def wait_for_lock(
 
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0)
-METASTORE_CONDITION = "_LEGACY_ERROR_TEMP_3065"
-"""With this condition, HiveExternalCatalog.withClient reports all errors of the metastore."""
 
 
 def may_be_transient(error: Exception) -> bool:
@@ -100,15 +99,10 @@ def find_writes_patiently(
             if pause is None:
                 raise WriteTargetsUnknown(
                     "The statement was not run, because the catalog did not say which tables it"
-                    f" writes to: {_summarize(error)}",
+                    f" writes to: {summarize_error(error)}",
                     hint="Check the metastore, then run the statement again.",
                 ) from error
-            _LOG.warning("the search for written tables is repeated: %s", _summarize(error))
+            _LOG.warning("the search for written tables is repeated: %s", summarize_error(error))
         if cancelling.wait(pause):
             raise Cancelled
     raise AssertionError("the last call returns or raises")
-
-
-def _summarize(error: Exception) -> str:
-    java_error = error.java_exception if isinstance(error, Py4JJavaError) else error
-    return str(java_error).strip().partition("\n")[0]

@@ -10,7 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from tests.support.streams import read_rows
 
-from headrace.driver.failures import describe_failure, find_headline
+from headrace.driver.failures import describe_failure
+from headrace.driver.spark_version.errors import find_headline
 from headrace.model.failure import Failure
 
 if TYPE_CHECKING:

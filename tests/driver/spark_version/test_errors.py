@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.driver.streams.classify import is_permanent_cause
+from headrace.driver.spark_version.errors import is_permanent_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,224 @@
+"""What a statement or a frame reads and defines, from Spark's plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.spark_version.bridge import (
+    Py4JBridge,
+    analysed_plan,
+    parse_plan,
+    plan_class_name,
+)
+from headrace.driver.spark_version.ctas_plan import plan_parts
+from headrace.driver.spark_version.parameters import frame_of_plan
+from headrace.grammar.quoting import quote_name
+
+Relation = tuple[int, int, tuple[str, ...]]
+"""First and last offset, in code points, and the parts of a name that a statement reads."""
+_COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_CHANGES = {
+    *("InsertIntoStatement", "UpdateTable", "DeleteFromTable", "MergeIntoTable", "AlterViewAs")
+}
+"""Commands that read relations and change another one."""
+_FUNCTIONS = {"CreateUserDefinedFunction", "CreateSQLFunctionCommand"}
+_READERS = {
+    *("CreateViewCommand", "CreateView", "CreateTableAsSelect", "ReplaceTableAsSelect"),
+    *("ExplainCommand", "DescribeRelation", "DescribeColumn", "DescribeQueryCommand"),
+    *("ShowColumns", "CacheTableAsSelect", "UnresolvedExecuteImmediate", "CreateVariable"),
+    *("PlanWithUnresolvedIdentifier", "SetVariable", "InsertIntoDir", "CompoundBody"),
+}
+"""Commands that read relations and change none. All other commands change the object they name."""
+_PERMANENT_VIEW = "CreateView"
+_SESSION_PLANS = {
+    "SetCommand",
+    "SetCatalogCommand",
+    "SetNamespaceCommand",
+    "SetCatalogAndNamespace",
+    "UseStatement",
+    "CreateViewCommand",
+    "CreateTempViewUsing",
+    "CreateFunctionCommand",
+    "CreateSQLFunctionCommand",
+    "CreateVariable",
+    "AddJarsCommand",
+    "AddFilesCommand",
+}
+"""Plans whose effect ends with the session. Spark's parser has other plans for what a catalog
+keeps, also for views and functions."""
+_CATALOG_PLANS = {
+    "CreateTable",
+    "CreateTableCommand",
+    "CreateTableLikeCommand",
+    "CreateNamespace",
+    "CreateFunction",
+    "CreateUserDefinedFunction",
+}
+
+
+def find_relations(session: SparkSession, text: str) -> list[Relation]:
+    """Return the relations that a statement reads, in the order of the text."""
+    return sorted(_find_relations(Py4JBridge(session), parse_plan(session, text)))
+
+
+def find_view_relations(session: SparkSession, text: str) -> list[Relation]:
+    """Return the relations that the query of a CREATE VIEW reads, in the order of the text."""
+    return sorted(_find_relations(Py4JBridge(session), parse_plan(session, text).query()))
+
+
+def find_script_relations(session: SparkSession, text: str) -> Iterator[Relation]:
+    """Yield the relations that the statements of a script read."""
+    jvm = Py4JBridge(session)
+    for part in plan_parts(parse_plan(session, text)):
+        if plan_class_name(part) != "CompoundBody":
+            yield from _find_relations(jvm, part)
+
+
+def _find_relations(jvm: Py4JBridge, plan: Any) -> Iterator[Relation]:
+    remaining = [plan]
+    while remaining:
+        node = remaining.pop()
+        kind = plan_class_name(node)
+        if kind == "UnresolvedRelation":
+            origin = node.origin()
+            name = tuple(str(part) for part in jvm.list_of(node.multipartIdentifier()))
+            if origin.startIndex().isDefined() and origin.stopIndex().isDefined():
+                yield int(origin.startIndex().get()), int(origin.stopIndex().get()), name
+            continue
+        if kind == "UnresolvedWith":
+            remaining += [entry.productElement(1) for entry in jvm.list_of(node.cteRelations())]
+        remaining += jvm.list_of(node.children())
+        remaining += jvm.list_of(node.subqueries())
+
+
+def find_temporary_view(session: SparkSession, text: str) -> str | None:
+    """Return the name of the temporary view that a statement creates; None if it creates none."""
+    plan = parse_plan(session, text)
+    kind = plan_class_name(plan)
+    if kind not in {"CreateViewCommand", "CreateTempViewUsing"}:
+        return None
+    name = plan.name() if kind == "CreateViewCommand" else plan.tableIdent()
+    return str(name.table())
+
+
+def drop_temporary_views(session: SparkSession, names: Iterable[str]) -> None:
+    """Drop temporary views of a session. Views that do not exist are skipped."""
+    catalog = Py4JBridge(session).state.catalog()
+    for name in names:
+        catalog.dropTempView(name)
+
+
+def copy_view(source: SparkSession, target: SparkSession, name: str) -> None:
+    """Show the view of a session in another session, with the same rows."""
+    plan = analysed_plan(source.table(quote_name(name)))
+    frame_of_plan(target, plan).createOrReplaceTempView(quote_name(name))
+
+
+def is_view(frame: DataFrame) -> bool:
+    """Return whether a frame has the rows of a view, temporary or permanent."""
+    plan = analysed_plan(frame)
+    while plan_class_name(plan) == "SubqueryAlias":
+        plan = plan.child()
+    return plan_class_name(plan) == "View"
+
+
+def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[str]:
+    """Return the names of the temporary views that a query reads, other than defined streams."""
+    jvm = Py4JBridge(frame.sparkSession)
+    defined = {name.casefold() for name in definitions}
+    found: dict[str, None] = {}
+    remaining = [analysed_plan(frame)]
+    while remaining:
+        plan = remaining.pop()
+        if plan_class_name(plan) == "View" and plan.isTempView():
+            name = str(plan.desc().identifier().table())
+            if name.casefold() not in defined:
+                found[name] = None
+                continue
+        remaining += jvm.list_of(plan.children())
+        remaining += jvm.list_of(plan.subqueries())
+    return list(found)
+
+
+class Use(Enum):
+    """What a statement does with a relation that it names."""
+
+    READ = "read"
+    IN_FUNCTION = "read by a function"
+    IN_OWN_VIEW = "read by a view of the same name"
+    TARGET = "changed"
+
+
+def find_use(session: SparkSession, text: str, name: str) -> Use:
+    """Return what a statement does with a relation. Raises the errors of Spark's parser."""
+    jvm, plan = Py4JBridge(session), parse_plan(session, text)
+    kind = plan_class_name(plan)
+    if kind in _FUNCTIONS:
+        return Use.IN_FUNCTION
+    if kind in _CHANGES:
+        is_read = not _names_target(jvm, plan, kind, name)
+    else:
+        is_read = kind in _READERS or not _is_command(jvm, plan)
+    if not is_read:
+        return Use.TARGET
+    if kind == "CreateViewCommand" and str(plan.name().table()).casefold() == name.casefold():
+        return Use.IN_OWN_VIEW
+    return Use.READ
+
+
+def _is_command(jvm: Py4JBridge, plan: Any) -> bool:
+    return bool(jvm.type("java.lang.Class").forName(_COMMAND).isInstance(plan))
+
+
+def _names_target(jvm: Py4JBridge, plan: Any, kind: str, name: str) -> bool:
+    if kind == "AlterViewAs":
+        target = plan.child()
+    else:
+        target = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
+    while plan_class_name(target) == "SubqueryAlias":
+        target = target.child()
+    if plan_class_name(target) not in {"UnresolvedRelation", "UnresolvedView"}:
+        return False
+    parts = [str(part) for part in jvm.list_of(target.multipartIdentifier())]
+    return [part.casefold() for part in parts] == [name.casefold()]
+
+
+class Definition(Enum):
+    """What a statement defines or changes."""
+
+    SESSION = "the session"
+    CATALOG = "a catalog"
+    PERMANENT_VIEW = "a permanent view of a catalog"
+    OTHER = "something else"
+
+
+def find_definition(session: SparkSession, text: str) -> Definition:
+    """Return what a statement defines or changes. Raises the errors of Spark's parser."""
+    kind = plan_class_name(parse_plan(session, text))
+    if kind == _PERMANENT_VIEW:
+        return Definition.PERMANENT_VIEW
+    if kind in _CATALOG_PLANS:
+        return Definition.CATALOG
+    return Definition.SESSION if kind in _SESSION_PLANS else Definition.OTHER
+
+
+def open_view_query(session: SparkSession, text: str) -> DataFrame:
+    """Return the rows of the query of a CREATE VIEW. Raises what Spark raises."""
+    return frame_of_plan(session, parse_plan(session, text).query())
+
+
+def find_created_table(session: SparkSession, text: str) -> tuple[str, set[str]] | None:
+    """Return the table that a CREATE TABLE creates: its name and its columns in lower case.
+
+    The name has no namespace. Return None for any other statement.
+    """
+    jvm, plan = Py4JBridge(session), parse_plan(session, text)
+    if plan_class_name(plan) != "CreateTable":
+        return None
+    *_, name = jvm.list_of(plan.name().nameParts())
+    columns = {str(column.name()).casefold() for column in jvm.list_of(plan.columns())}
+    return str(name).casefold(), columns
