@@ -102,6 +102,43 @@ def test_the_packages_are_those_of_the_architecture() -> None:
     assert modules == set()
 
 
+_SPARK_INTERNALS = {
+    *("_jvm", "_jsparkSession", "_jsc", "_jdf", "_jsq", "_jc", "_jrdd", "_gateway"),
+    *("Py4JBridge", "compile_java", "plan_class_name", "java_gateway"),
+}
+"""Private members of PySpark, and the room's own access to the JVM."""
+_JAVA_CLASS = re.compile(r"\b(org\.apache|scala|io\.delta)\.|\bjava\.[a-z]+\.[A-Z]")
+
+
+def test_one_package_of_the_driver_depends_on_the_version_of_spark() -> None:
+    outside = [
+        file for file in SOURCES if "driver" in file.parts and "spark_version" not in file.parts
+    ]
+    named = [
+        f"{_path(file)}: {name}"
+        for file in outside
+        for name in _names(ast.parse(file.read_text()))
+        if name in _SPARK_INTERNALS or _JAVA_CLASS.search(name)
+    ]
+
+    assert outside
+    assert named == []
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names and texts of a module, without its docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            yield from (part for name in node.names for part in name.name.split("."))
+            yield from (getattr(node, "module", None) or "").split(".")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
 def test_architecture_md_lists_every_package() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     tree = page[page.index("## Packages") : page.index("## Allowed imports")]

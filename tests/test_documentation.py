@@ -16,8 +16,7 @@ from headrace.cli.main import headrace
 from headrace.cli.support.options import parse_pairs
 from headrace.cli.support.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
-from headrace.driver.spark_version import row_change
-from headrace.driver.writes import detect
+from headrace.driver.spark_version import row_change, write_targets
 from headrace.model.lifecycle import StreamAction, StreamState
 from headrace.model.statement import WaitCode
 from headrace.model.stream_action import Answer, answer_action
@@ -192,7 +191,7 @@ ATOMIC_CATALOGS = {
 def test_the_guide_names_every_statement_that_has_a_table_to_itself() -> None:
     guide = (ROOT / "docs/guides/concurrent-writes.md").read_text()
 
-    assert set(detect._EXCLUSIVE) == set(STATEMENTS_ALONE)
+    assert set(write_targets._EXCLUSIVE) == set(STATEMENTS_ALONE)
     assert [words for words in STATEMENTS_ALONE.values() if words not in guide] == []
 
 

@@ -1,16 +1,15 @@
-"""Configuration of a Spark session that lasts for one statement or for a part of one."""
+"""Configuration of a Spark session that lasts for a part of a statement, and what SQL may SET."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from headrace.config.conf_policy import ConfRule
-from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
+from headrace.driver.spark_version.session_state import install_rules
 from headrace.model.session_options import CONF_OPTIONS
 
 
@@ -37,24 +36,11 @@ class SettingRules:
 
 def apply_rules(session: SparkSession, rules: Sequence[ConfRule]) -> None:
     """Let Spark check the options of Headrace, and refuse SET as the rules say."""
-    jvm, java = Py4JBridge(session), load_session_conf(session)
-    options = CONF_OPTIONS.values()
-    java.register(
-        jvm.array(list(CONF_OPTIONS)),
-        jvm.array([option.type.pattern for option in options]),
-        jvm.array([f"Allowed values: {option.type.allowed}." for option in options]),
-        jvm.array([option.doc for option in options]),
-    )
-    java.install(
-        jvm.session,
-        jvm.array([rule.pattern for rule in rules]),
-        jvm.array([_describe(rule) for rule in rules]),
-    )
-
-
-def load_session_conf(session: SparkSession) -> Any:
-    """Return the Java object that works on the configuration of sessions."""
-    return compile_java(Py4JBridge(session).root, "SessionConf")
+    options = {
+        key: (option.type.pattern, f"Allowed values: {option.type.allowed}.", option.doc)
+        for key, option in CONF_OPTIONS.items()
+    }
+    install_rules(session, options, [(rule.pattern, _describe(rule)) for rule in rules])
 
 
 def _describe(rule: ConfRule) -> str:
@@ -67,25 +53,6 @@ def _describe(rule: ConfRule) -> str:
 _LOCK = threading.Lock()
 _private: dict[int, dict[str, str | None]] = {}
 """By the identity of a session: keys that its clones do not inherit, with their earlier values."""
-
-
-@contextmanager
-def override_for_statement(session: SparkSession, overrides: Mapping[str, str]) -> Iterator[None]:
-    """Set the configuration of a session for one statement, and restore the earlier one afterwards.
-
-    A key that the statement itself sets or resets keeps what the statement has done, as every SET.
-    Raises PySparkException if Spark refuses a value.
-    """
-    if not overrides:
-        yield
-        return
-    jvm, java = Py4JBridge(session), load_session_conf(session)
-    keys, values = jvm.array(list(overrides)), jvm.array(list(overrides.values()))
-    state = java.override(jvm.session, keys, values)
-    try:
-        yield
-    finally:
-        java.restore(jvm.session, state)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
@@ -22,9 +21,10 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.planner import plan_statement
-from headrace.driver.progress import count_written_rows
 from headrace.driver.spark import Spark
+from headrace.driver.spark_version.metrics import count_written_rows
 from headrace.driver.spark_version.parameters import empty_frame
+from headrace.driver.spark_version.session_state import override_for_statement
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
 from headrace.driver.streams.statements import describe_rows, run_stream_statement

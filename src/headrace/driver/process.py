@@ -17,6 +17,7 @@ from headrace.driver.jvm_start import JvmStart
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
+from headrace.driver.spark_version.application import CONTEXT_LOGGERS
 from headrace.driver.spark_version.sql_execution import is_unreported
 from headrace.errors import HeadraceError
 from headrace.grammar.masking import mask_text
@@ -47,8 +48,6 @@ def read_handoff(location: str) -> tuple[Bootstrap, str]:
 
 
 _LOG = logging.getLogger("headrace.driver")
-_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Loggers of PySpark that quote the text of a failed statement. The node keeps its error."""
 
 
 class MaskingFormatter(logging.Formatter):
@@ -83,7 +82,7 @@ def _run(bootstrap: Bootstrap, token: str, file: Path | None, jvm: JvmStart | No
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("py4j.clientserver").addFilter(is_unreported)
-    for name in _CONTEXT_LOGGERS:
+    for name in CONTEXT_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     if bootstrap.hold is not None:
         # The metastore runs as long as a process has a shared lock on this file.

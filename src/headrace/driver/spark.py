@@ -22,10 +22,16 @@ from headrace.driver.jvm_start import (
     ParentJvm,
     remove_connection,
 )
-from headrace.driver.progress import ProgressReader
-from headrace.driver.spark_version.bridge import has_stopped, replace_checks
+from headrace.driver.spark_version.application import (
+    connect_to_jvm,
+    has_stopped,
+    list_jars,
+    make_first_plan,
+    replace_checks,
+)
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.spark_version.errors import find_root_text
+from headrace.driver.spark_version.metrics import ProgressReader
 from headrace.driver.spark_version.streams import count_active_queries
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.errors import DriverLost, HeadraceError
@@ -188,9 +194,7 @@ def _connect(jvm: JvmStart) -> None:
     """Connect PySpark to the JVM. Raises RuntimeError if the JVM has ended."""
     jvm.wait()
     try:
-        SparkContext._ensure_initialized()  # noqa: SLF001 - it needs no SparkContext
-        # As if PySpark had started the process.
-        SparkContext._gateway.proc = jvm.process  # type: ignore[union-attr]  # noqa: SLF001
+        connect_to_jvm(jvm.process)
     finally:
         remove_connection()
 
@@ -211,9 +215,7 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
     conf = SparkConf().setAll(list(with_writer(bootstrap).items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
-    # The first plan creates the catalog of the session, with the configuration of the session that
-    # is active in the thread. In another thread, that would be Spark's default configuration.
-    session._jsparkSession.sql("SELECT 1")  # noqa: SLF001 - without a DataFrame of PySpark
+    make_first_plan(session)
     if bootstrap.catalog is not None or bootstrap.database is not None:
         MetastoreStart(bootstrap).start()
     if bootstrap.catalog is not None:
@@ -228,8 +230,7 @@ def _check_jars(session: SparkSession, bootstrap: Bootstrap) -> None:
     requested = [jar for jar in bootstrap.conf.get("spark.jars", "").split(",") if jar]
     if not requested:
         return
-    jars = session.sparkContext._jsc.sc().listJars()  # noqa: SLF001 - PySpark has no listJars
-    added = {jars.apply(index).rpartition("/")[2] for index in range(jars.size())}
+    added = list_jars(session)
     missing = [jar for jar in requested if jar.rpartition("/")[2] not in added]
     if missing:
         session.stop()

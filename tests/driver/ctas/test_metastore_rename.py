@@ -24,7 +24,6 @@ from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import recover
 from headrace.driver.ctas.staged_table import MetastoreRenames
-from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
@@ -67,7 +66,7 @@ def complete_rename(
     """Complete the rename of the staged table to `t`, as a slow metastore does."""
     path = staged or staged_path(spark)
     (database_path / "t").rename(database_path / path.table)
-    _publish(V1Catalog(spark, Py4JBridge(spark)), path, path.sibling("t"))
+    _publish(V1Catalog(spark), path, path.sibling("t"))
 
 
 def half_finished(make_error: Callable[[], BaseException]) -> Renaming:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.driver.ctas.lake_namespace import LakeNamespace, for_lakes
 
-from headrace.driver.progress import ProgressReader, count_written_rows
+from headrace.driver.spark_version.metrics import ProgressReader, count_written_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

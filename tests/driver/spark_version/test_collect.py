@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from tests.support.results import Writer
 
-from headrace.driver.conf_overrides import override_for_statement
+from headrace.driver.spark_version.session_state import override_for_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _CHECK = """
 import sys
-from headrace.driver.spark_version.bridge import replace_checks
+from headrace.driver.spark_version.application import replace_checks
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 replace_checks()
 for converter in (NumpyArrayConverter(), NumpyScalarConverter()):

@@ -22,6 +22,7 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import SwitchRecord, restore_switch, split_switch_record
+from headrace.driver.spark_version.catalogs import DELTA_CATALOG, ICEBERG_CATALOG, JDBC_CATALOG
 from headrace.driver.spark_version.ctas_plan import Ctas
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.row_change import RowChange
@@ -32,9 +33,9 @@ from headrace.model.transaction import Staged
 _GROUP = "headrace.catalogs"
 """Group of entry points. The name of an entry point is the Java class of a catalog."""
 _BUILT_IN: dict[str, type[TwoPhaseCatalog]] = {
-    "org.apache.iceberg.spark.SparkCatalog": IcebergCatalog,
-    "org.apache.spark.sql.delta.catalog.DeltaCatalog": DeltaCatalog,
-    "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog": JdbcCatalog,
+    ICEBERG_CATALOG: IcebergCatalog,
+    DELTA_CATALOG: DeltaCatalog,
+    JDBC_CATALOG: JdbcCatalog,
 }
 _SESSION_CATALOG = "spark_catalog"
 _CONF_PREFIX = "spark.sql.catalog."
@@ -54,7 +55,7 @@ def find_catalog(ctas: Ctas) -> TwoPhaseCatalog | None:
     """Return the implementation for the target of a CTAS, or None if there is none."""
     if ctas.is_session_catalog:
         return SessionCatalog(ctas.session, ctas.path.catalog)
-    java_class = ctas.analysed.name().catalog().getClass().getName()
+    java_class = ctas.catalog_class
     implementation = load_implementations().get(java_class)
     return None if implementation is None else implementation(ctas.session, ctas.path.catalog)
 

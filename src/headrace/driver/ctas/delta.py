@@ -24,7 +24,6 @@ from headrace.driver.ctas.native_commit import (
     restore_record,
 )
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog, V2Catalog
 
 _WRITER = "spark.databricks.delta.write.txnAppId"
@@ -40,21 +39,15 @@ class DeltaWrite(NativeWrite):
         return {_WRITER: self.record.writer, _VERSION: str(self.record.version)}
 
     def is_published(self) -> bool:
-        jvm = Py4JBridge(self.session)
-        catalog = V1Catalog(self.session, jvm)
-        if catalog.kind_of(self.record.target) != "table":
+        catalog, target = V1Catalog(self.session), self.record.target
+        if catalog.kind_of(target) != "table":
             return False
-        logs = jvm.type("org.apache.spark.sql.delta.DeltaLog")
-        table = jvm.state.catalog().getTableMetadata(catalog.identifier(self.record.target))
-        may_be_stale = False
-        snapshot = logs.forTable(jvm.session, table).update(may_be_stale, jvm.none(), jvm.none())
-        version = snapshot.transactions().get(self.record.writer)
         # A newer version belongs to a later statement of the session.
-        return bool(version.isDefined() and version.get() == self.record.version)
+        return catalog.find_delta_version(target, self.record.writer) == self.record.version
 
 
 class DeltaCatalog(SessionCatalog):
-    """`org.apache.spark.sql.delta.catalog.DeltaCatalog`, configured as `spark_catalog`."""
+    """Delta's catalog (`DELTA_CATALOG`), configured as `spark_catalog`."""
 
     kind = "delta"
 

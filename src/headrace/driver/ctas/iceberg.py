@@ -8,10 +8,8 @@ transaction can therefore find and remove its files.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from headrace.driver.ctas.base import (
     TRANSACTION_PROPERTY,
@@ -32,15 +30,12 @@ from headrace.driver.ctas.native_commit import (
     restore_record,
 )
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
-from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, plan_class_name
 from headrace.driver.spark_version.catalogs import TablePath, V2Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.row_change import may_delete_files, run_marked
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 _SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"
-
-_ROW_LEVEL = {"DeleteFromTable", "ReplaceData", "WriteDelta"}
-"""Class names of the plans of DELETE, UPDATE and MERGE, which may delete whole files."""
 
 
 class IcebergWrite(NativeWrite):
@@ -62,14 +57,10 @@ class IcebergWrite(NativeWrite):
         return {_SNAPSHOT_PROPERTY: self.record.transaction}
 
     def run_command(self) -> DataFrame:
-        if plan_class_name(self._plan) not in _ROW_LEVEL:
+        if not may_delete_files(self._plan):
             return super().run_command()
-        jvm = Py4JBridge(self.session)
-        marked = compile_java(jvm.root, "MarkedStatement")
-        properties = jvm.type("java.util.HashMap")()
-        properties.put(TRANSACTION_PROPERTY, self.record.transaction)
-        rows = marked.run(properties, jvm.session, self._plan)
-        return ClassicDataFrame(rows, self.session)
+        mark = {TRANSACTION_PROPERTY: self.record.transaction}
+        return run_marked(self.session, self._plan, mark)
 
     def is_published(self) -> bool:
         # This also forgets what the session has cached of the table.
@@ -88,7 +79,7 @@ _IDENTIFYING = ("type", "catalog-impl", "uri", "warehouse", "jdbc.catalog-name")
 
 
 class IcebergCatalog(TwoPhaseCatalog):
-    """`org.apache.iceberg.spark.SparkCatalog`, on any Iceberg backend."""
+    """Iceberg's catalog (`ICEBERG_CATALOG`), on any Iceberg backend."""
 
     kind = "iceberg"
 
@@ -127,7 +118,7 @@ class IcebergCatalog(TwoPhaseCatalog):
         location = table.location
         if location is not None and not previous and not self._files.is_empty(location):
             raise location_not_empty_error(path, location, is_external=True)
-        root = location or previous.get("location") or self._default_location(path)
+        root = location or previous.get("location") or self._plugin.choose_location(path)
         write_location = f"{root.rstrip('/')}/data/{table.staging_name}"
         write_properties = {_DATA: write_location}
         if not self._is_hadoop_catalog:
@@ -182,23 +173,3 @@ class IcebergCatalog(TwoPhaseCatalog):
 
     def _conf(self, key: str) -> str:
         return str(self.session.conf.get(f"spark.sql.catalog.{self.catalog}.{key}", ""))
-
-    def _default_location(self, path: TablePath) -> str:
-        """Return the location that the catalog would choose for a new table.
-
-        Iceberg offers this location only for a staged table. A staged table that is not committed
-        leaves nothing behind.
-        """
-        jvm = self._plugin.jvm
-        sql = "org.apache.spark.sql"
-        column: Any = jvm.type(f"{sql}.connector.catalog.Column")
-        columns = jvm.array_of(
-            f"{sql}.connector.catalog.Column",
-            [column.create("x", jvm.singleton(f"{sql}.types.IntegerType"))],
-        )
-        transforms = jvm.array_of(f"{sql}.connector.expressions.Transform", [])
-        properties = jvm.type("java.util.HashMap")()
-        staged = self._plugin.java_catalog.stageCreate(
-            self._plugin.identifier(path), columns, transforms, properties
-        )
-        return str(staged.properties().get("location"))

@@ -33,10 +33,10 @@ from headrace.driver.ctas.preconditions import (
     staged_table_missing_error,
     table_exists_error,
 )
-from headrace.driver.spark_version.bridge import plan_class_name
 from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.ctas_plan import WriteTarget
 from headrace.driver.spark_version.parameters import empty_frame, frame_of_plan
+from headrace.driver.spark_version.row_change import find_write_mode
 from headrace.errors import CatalogError, DatabaseNotFound
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
@@ -157,11 +157,8 @@ def create_jdbc_write(
     Return None if the database is not PostgreSQL, if the target is no plain table, if the user may
     not create a table beside it, or if the statement does not add or replace all rows.
     """
-    kind = plan_class_name(write.plan)
-    replaces_all = kind == "OverwriteByExpression" and _is_true(write.plan.deleteExpr())
-    if not connection.is_postgres or len(path.namespace) != 1:
-        return None
-    if kind != "AppendData" and not replaces_all:
+    mode = find_write_mode(write.plan)
+    if mode is None or not connection.is_postgres or len(path.namespace) != 1:
         return None
     with connection.open() as database:
         target = database.find(path)
@@ -171,14 +168,10 @@ def create_jdbc_write(
     record = JdbcWriteRecord(
         target=path,
         staged=path.sibling(write.staging_name),
-        overwrites=replaces_all,
+        overwrites=mode == "replace all",
         target_oid=target.oid,
     )
     return JdbcWrite(session, record, connection, write.plan.query())
-
-
-def _is_true(condition: Any) -> bool:
-    return plan_class_name(condition) == "Literal" and str(condition.value()) == "True"
 
 
 class JdbcTableRecord(BaseModel):
@@ -248,7 +241,7 @@ class SchemaNotFound(DatabaseNotFound):
 
 
 class JdbcCatalog(TwoPhaseCatalog):
-    """`org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog`."""
+    """Spark's own catalog of a database (`JDBC_CATALOG`)."""
 
     kind = "jdbc"
 

@@ -28,7 +28,6 @@ from headrace.driver.ctas.preconditions import (
     location_not_empty_error,
 )
 from headrace.driver.ctas.staged_table import MetastoreRenames, StagedRecord, StagedTable
-from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.catalogs import RelationKind, TablePath, V1Catalog, is_valid_name
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.writes.staged_write import create_staged_write, restore_staged_write
@@ -47,26 +46,25 @@ class SessionCatalog(TwoPhaseCatalog):
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         super().__init__(session, catalog)
-        self._jvm = Py4JBridge(session)
         self._files = HadoopFiles(session)
-        self._v1_catalog = V1Catalog(session, self._jvm)
+        self._v1_catalog = V1Catalog(session)
         self._renames = MetastoreRenames(self._v1_catalog, self._files)
 
     def identity(self) -> str:
         values: dict[str, Any] = {"kind": "session"}
-        conf = self._jvm.state.newHadoopConf()
         if self._v1_catalog.persistent:
-            address = conf.get(_METASTORE_ADDRESS)
+            address, database = self._v1_catalog.read_hadoop_conf(
+                _METASTORE_ADDRESS, _METASTORE_DATABASE
+            )
             catalog_id = self._managed_catalog_id(address)
             if catalog_id is not None:
                 values["catalog"] = catalog_id
             else:
-                database = conf.get(_METASTORE_DATABASE)
                 keys = {_METASTORE_ADDRESS: address, _METASTORE_DATABASE: database}
                 values |= {key: value for key, value in keys.items() if value}
         else:
             # The tables end with their driver, but their staged files remain in the warehouse.
-            values["warehouse"] = self._jvm.state.conf().warehousePath()
+            values["warehouse"] = self._v1_catalog.warehouse
         return json.dumps(values, sort_keys=True)
 
     def find_view_id(self, path: TablePath) -> str | None:
@@ -190,8 +188,8 @@ class SessionCatalog(TwoPhaseCatalog):
 
     def _managed_catalog_id(self, address: str | None) -> str | None:
         """Return the id of the managed catalog; None if the metastore is not the managed one."""
-        managed = self._jvm.context.conf().get(MANAGED_CATALOG_KEY, "")
-        catalog_id, _, managed_address = str(managed).partition(" ")
+        managed = self._v1_catalog.read_application_conf(MANAGED_CATALOG_KEY)
+        catalog_id, _, managed_address = managed.partition(" ")
         return catalog_id if managed_address and managed_address == address else None
 
     def _is_free(self, path: TablePath, final_location: str, *, is_external: bool) -> bool:

@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import JournalledTable, TwoPhaseTable
-from headrace.driver.spark_version.bridge import Py4JBridge, activate
+from headrace.driver.spark_version.bridge import activate
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
-from headrace.driver.spark_version.session_state import capture_namespace, restore_namespace
+from headrace.driver.spark_version.session_state import RestorableState, restore_namespace
 from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
@@ -36,7 +36,7 @@ class ViewSwitch:
         self.path = view
         self.id = view_id
         self._session = session
-        self._catalog = V1Catalog(session, Py4JBridge(session))
+        self._catalog = V1Catalog(session)
 
     def check(self) -> None:
         """Raise TableAlreadyExists if the name belongs to another table or view."""
@@ -210,7 +210,7 @@ def blank_before_query(text: str, command: CreateMaterializedView) -> str:
 
 def read_scope(session: SparkSession) -> NameScope:
     """Return the current catalog and namespace of a session."""
-    catalog, current = capture_namespace(Py4JBridge(session))
+    catalog, current = RestorableState(session).capture_namespace()
     return NameScope(catalog=catalog, namespace=current)
 
 

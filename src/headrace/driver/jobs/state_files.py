@@ -11,13 +11,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 
 T = TypeVar("T")
 R = TypeVar("R")
 _THREADS = 8
-_BUFFER = 1024 * 1024
 _MAX_OFFSETS = 64 * 1024
 """Characters of the offsets of a batch that a savepoint records."""
 
@@ -36,7 +34,6 @@ class StateFiles:
     """Copies files and computes their checksums. Every call may raise Py4JError."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._jvm = Py4JBridge(session)
         self._files = HadoopFiles(session)
 
     def map(self, function: Callable[[T], R], values: Sequence[T]) -> list[R]:
@@ -59,7 +56,7 @@ class StateFiles:
         else:
             future.set_result(results)
         finally:
-            self._jvm.close_thread_connection()
+            self._files.close_thread_connection()
 
     def list_files(self, directory: str) -> list[str]:
         """Return the paths of the complete files below a directory, relative to it."""
@@ -75,14 +72,11 @@ class StateFiles:
 
     def size_of(self, location: str) -> int:
         """Return the size of a file in bytes; -1 if it does not exist."""
-        path, system = self._files.resolve(location)
-        return int(system.getFileStatus(path).getLen()) if system.exists(path) else -1
+        return self._files.size_of(location)
 
     def copy(self, source: str, target: str, relative: str) -> CopiedFile:
         """Copy a file between two directories. Return it with the checksum of what was read."""
-        target_path, target_system = self._files.resolve(f"{target}/{relative}")
-        output = target_system.create(target_path, True)
-        size, checksum = self._read_through(f"{source}/{relative}", output)
+        size, checksum = self._files.copy(f"{source}/{relative}", f"{target}/{relative}")
         return CopiedFile(path=relative, size=size, checksum=checksum)
 
     def verify(self, directory: str, expected: CopiedFile) -> bool:
@@ -90,9 +84,7 @@ class StateFiles:
         location = f"{directory}/{expected.path}"
         if self.size_of(location) != expected.size:
             return False
-        sink = self._jvm.type("java.io.OutputStream").nullOutputStream()
-        _size, checksum = self._read_through(location, sink)
-        return checksum == expected.checksum
+        return self._files.checksum(location) == expected.checksum
 
     def read_text(self, location: str) -> str | None:
         """Return the text of a file; None if it does not exist."""
@@ -101,16 +93,6 @@ class StateFiles:
     def write_text(self, location: str, text: str) -> None:
         """Write a file in one step: readers see the old text or the new one."""
         self._files.replace(location, text)
-
-    def _read_through(self, location: str, output: Any) -> tuple[int, int]:
-        """Copy a file to a stream, close both, and return the size and the checksum."""
-        path, system = self._files.resolve(location)
-        checksum = self._jvm.type("java.util.zip.CRC32")()
-        stream = self._jvm.type("java.util.zip.CheckedInputStream")(system.open(path), checksum)
-        counted = self._jvm.type("org.apache.commons.io.input.CountingInputStream")(stream)
-        utilities = self._jvm.type("org.apache.hadoop.io.IOUtils")
-        utilities.copyBytes(counted, output, _BUFFER, True)
-        return int(counted.getByteCount()), int(checksum.getValue())
 
 
 class CheckpointLog(BaseModel):

@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD, Accumulator, cloudpickle
+from pyspark import Accumulator, cloudpickle
 from pyspark.accumulators import _accumulatorRegistry
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
@@ -30,7 +29,7 @@ from headrace.driver.output.task import (
     TaskOptions,
     make_task,
 )
-from headrace.driver.spark_version.collect import collect_rdd
+from headrace.driver.spark_version.collect import collect_rdd, open_message_rdd
 from headrace.driver.spark_version.sql_execution import run_as_sql_execution
 from headrace.model.result import FinishedParts, ResultPart
 from headrace.results import batches
@@ -209,9 +208,7 @@ def write_parts(
     run_task = make_task(options, message_schema, None if lister is None else lister.accumulator)
 
     def run_tasks() -> list[task.Report]:
-        messages = rows._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001 - as toArrow does
-        rdd: RDD[bytes] = RDD(messages, frame.sparkSession.sparkContext, NoOpSerializer())
-        return collect_rdd(rdd.mapPartitionsWithIndex(run_task))
+        return collect_rdd(open_message_rdd(rows).mapPartitionsWithIndex(run_task))
 
     with lister or nullcontext():
         reports = run_as_sql_execution(rows, run_tasks)

@@ -21,7 +21,7 @@ from headrace.driver.output.task import (
     TaskOptions,
     convert_write_errors,
 )
-from headrace.driver.spark_version.collect import collect_if_small, returns_nothing
+from headrace.driver.spark_version.collect import collect_if_small, read_schema, returns_nothing
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.files import locations
 from headrace.files.places import join, local_path
@@ -97,7 +97,7 @@ def write_result(frame: DataFrame, options: OutputOptions) -> ResultReport:
         FormatCannotHold: The result has a column of a type that results cannot hold.
         PySparkException, Py4JError: The query failed.
     """
-    schema = parse_schema(json.loads(frame._jdf.schema().json()))  # noqa: SLF001 - as JSON
+    schema = parse_schema(read_schema(frame))
     writer = _ResultWriter(schema, options, _read_time_zone(frame, schema))
     try:
         return writer.write(encode_frame(frame, schema))

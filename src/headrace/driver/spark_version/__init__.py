@@ -2,5 +2,5 @@
 
 The modules of this package name classes and private members of Spark's JVM and of PySpark. All
 other modules of the driver call their functions, and hold plans and frames without a look inside.
-`tests/driver/spark_version/test_room.py` enforces it.
+`tests/test_architecture.py` enforces it.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 import threading
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -12,9 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 DATASET = "org.apache.spark.sql.classic.Dataset"
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
@@ -209,6 +206,11 @@ def parse_plan(session: SparkSession, text: str) -> Any:
     return Py4JBridge(session).state.sqlParser().parsePlan(text)
 
 
+def class_name(instance: Any) -> str:
+    """Return the full name of the class of a Java object."""
+    return str(instance.getClass().getName())
+
+
 def plan_class_name(plan: Any) -> str:
     """Return the class name of a plan or an expression of Spark, without its package.
 
@@ -240,32 +242,3 @@ def _compile(root: Any, name: str, package: str) -> Any:
     compiler.setParentClassLoader(root.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(files(package).joinpath(f"{name}.java").read_text())
     return compiler.getClassLoader().loadClass(f"headrace.{name}").newInstance()
-
-
-def has_stopped(context: SparkContext) -> bool:
-    """Return whether an application has stopped. Raises Py4JError if its JVM does not answer.
-
-    Raises AttributeError if PySpark has stopped the context, which it then forgets.
-    """
-    return bool(context._jsc.sc().isStopped())  # noqa: SLF001 - not in PySpark's API
-
-
-def replace_checks() -> None:
-    """Replace the checks of both converters by equal checks without the import."""
-    setattr(NumpyArrayConverter, "can_convert", _is_vector)  # noqa: B010 - mypy refuses a method
-    setattr(NumpyScalarConverter, "can_convert", _is_scalar)  # noqa: B010 - as above
-
-
-def _is_vector(_converter: NumpyArrayConverter, value: Any) -> bool:
-    numpy = _loaded_numpy()
-    return numpy is not None and isinstance(value, numpy.ndarray) and value.ndim == 1
-
-
-def _is_scalar(_converter: NumpyScalarConverter, value: Any) -> bool:
-    numpy = _loaded_numpy()
-    return numpy is not None and isinstance(value, numpy.generic)
-
-
-def _loaded_numpy() -> Any:
-    """Return the module; None if this process has no value of NumPy, because it is not loaded."""
-    return sys.modules.get("numpy")

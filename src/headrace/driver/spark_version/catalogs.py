@@ -13,11 +13,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name
 from headrace.grammar.quoting import quote_name, quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
-_CONNECTOR = "org.apache.spark.sql.connector.catalog"
+_CONNECTOR = "org.apache.spark.sql.connector"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+JDBC_CATALOG = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+_ICEBERG_CLASSES = "org.apache.iceberg."
 _TABLE_NAME = re.compile("[A-Za-z0-9_]+")
 _FORMATS_WITH_LOG = {"delta", "iceberg", "hudi"}
 """Table formats that control concurrent writes themselves."""
@@ -79,13 +83,13 @@ class V2Catalog:
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         self._session = session
-        self.jvm = Py4JBridge(session)
+        self._jvm = Py4JBridge(session)
         self._catalog = catalog
 
     @cached_property
     def java_catalog(self) -> Any:
         """Spark's CatalogPlugin object."""
-        return self.jvm.catalog(self._catalog)
+        return self._jvm.catalog(self._catalog)
 
     def kind_of(self, path: TablePath) -> RelationKind | None:
         """Return the kind of the relation with this name, past all caches; None if it is free."""
@@ -106,7 +110,25 @@ class V2Catalog:
         self.java_catalog.invalidateTable(identifier)
         if not self.java_catalog.tableExists(identifier):
             return {}
-        return self.jvm.java_map(self.java_catalog.loadTable(identifier).properties())
+        return self._jvm.java_map(self.java_catalog.loadTable(identifier).properties())
+
+    def choose_location(self, path: TablePath) -> str:
+        """Return the location that a catalog of Iceberg would choose for a new table.
+
+        Iceberg offers this location only for a staged table. A staged table that is not committed
+        leaves nothing behind.
+        """
+        column: Any = self._jvm.type(f"{_CONNECTOR}.catalog.Column")
+        columns = self._jvm.array_of(
+            f"{_CONNECTOR}.catalog.Column",
+            [column.create("x", self._jvm.singleton("org.apache.spark.sql.types.IntegerType"))],
+        )
+        transforms = self._jvm.array_of(f"{_CONNECTOR}.expressions.Transform", [])
+        properties = self._jvm.type("java.util.HashMap")()
+        staged = self.java_catalog.stageCreate(
+            self.identifier(path), columns, transforms, properties
+        )
+        return str(staged.properties().get("location"))
 
     def set_properties(self, path: TablePath, values: dict[str, str | None]) -> None:
         """Set table properties, and remove each property whose value is None."""
@@ -123,20 +145,67 @@ class V2Catalog:
 
     def identifier(self, path: TablePath) -> Any:
         """Return Spark's Identifier of a table."""
-        identifier_class: Any = self.jvm.type(f"{_CONNECTOR}.Identifier")
-        return identifier_class.of(self.jvm.array(list(path.namespace)), path.table)
+        identifier_class: Any = self._jvm.type(f"{_CONNECTOR}.catalog.Identifier")
+        return identifier_class.of(self._jvm.array(list(path.namespace)), path.table)
+
+
+class NamedTable:
+    """The table that a name in SQL means in a session. It need not exist."""
+
+    def __init__(self, session: SparkSession, name: str) -> None:
+        """Find where the session looks for the table. Raise the errors of Spark's parser."""
+        self._jvm = Py4JBridge(session)
+        self._jvm.activate()
+        parts = self._jvm.state.sqlParser().parseMultipartIdentifier(name)
+        address = self._jvm.state.analyzer().CatalogAndIdentifier().unapply(parts).get()
+        self._catalog, self._identifier = address.productElement(0), address.productElement(1)
+
+    @property
+    def catalog(self) -> str:
+        """Name of the catalog."""
+        return str(self._catalog.name())
+
+    @property
+    def is_of_iceberg(self) -> bool:
+        """Whether the catalog is one of Iceberg."""
+        return class_name(self._catalog).startswith(_ICEBERG_CLASSES)
+
+    def exists(self) -> bool:
+        return bool(self._catalog.tableExists(self._identifier))
+
+    def find_streaming_write(self) -> Literal["v2", "delta"] | None:
+        """Return how a query writes to the existing table exactly once; None if it cannot."""
+        table = self._catalog.loadTable(self._identifier)
+        capability = self._jvm.type(f"{_CONNECTOR}.catalog.TableCapability")
+        if table.capabilities().contains(capability.STREAMING_WRITE):
+            return "v2"
+        return "delta" if table.properties().get("provider") == "delta" else None
 
 
 class V1Catalog:
     """The session catalog. Every call may raise Py4JError or PySparkException."""
 
-    def __init__(self, session: SparkSession, jvm: Py4JBridge) -> None:
+    def __init__(self, session: SparkSession, jvm: Py4JBridge | None = None) -> None:
         self._session = session
-        self._jvm = jvm
+        self._jvm = jvm = jvm or Py4JBridge(session)
         # Spark's SessionCatalog reads the settings of the thread's active session.
         jvm.activate()
         self._catalog = jvm.state.catalog()
         self.persistent = session.conf.get("spark.sql.catalogImplementation") == "hive"
+
+    @property
+    def warehouse(self) -> str:
+        """Directory in which the catalog creates databases."""
+        return str(self._jvm.state.conf().warehousePath())
+
+    def read_hadoop_conf(self, *keys: str) -> list[str | None]:
+        """Return the values of these keys in Hadoop's configuration of the session."""
+        conf = self._jvm.state.newHadoopConf()
+        return [conf.get(key) for key in keys]
+
+    def read_application_conf(self, key: str) -> str:
+        """Return a value of the application's configuration; empty if it has none."""
+        return str(self._jvm.context.conf().get(key, ""))
 
     def has_database(self, database: str) -> bool:
         return bool(self._catalog.databaseExists(database))
@@ -206,6 +275,17 @@ class V1Catalog:
             location=self._jvm.location_of(location.get()),
             has_hive_partitions=is_hive and not metadata.partitionColumnNames().isEmpty(),
         )
+
+    def find_delta_version(self, path: TablePath, writer: str) -> int | None:
+        """Return the last version that a writer has committed to an existing table of Delta."""
+        logs = self._jvm.type("org.apache.spark.sql.delta.DeltaLog")
+        log = logs.forTable(
+            self._jvm.session, self._catalog.getTableMetadata(self.identifier(path))
+        )
+        may_be_stale = False
+        snapshot = log.update(may_be_stale, self._jvm.none(), self._jvm.none())
+        version = snapshot.transactions().get(writer)
+        return int(version.get()) if version.isDefined() else None
 
     def find_format(self, path: TablePath) -> tuple[str, str]:
         """Return the format, in lower case, and the URI of an existing table with a format."""

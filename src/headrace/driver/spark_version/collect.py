@@ -14,6 +14,7 @@ the configuration of the session.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,6 +23,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyspark import RDD
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
 from pyspark.util import local_connect_and_auth
@@ -99,6 +101,22 @@ def collect_rdd(rdd: RDD[_T]) -> list[_T]:
     with _open_connection(port, secret) as file:
         serializer: Any = rdd._jrdd_deserializer  # noqa: SLF001 - as above
         return list(serializer.load_stream(file))
+
+
+def open_message_rdd(frame: DataFrame) -> RDD[bytes]:
+    """Return the rows of a DataFrame as messages with a record batch each, as toArrow makes them.
+
+    Tasks get each message as it is: `toArrowBatchRdd` converts rows two to three times faster than
+    `mapInArrow`.
+    """
+    messages = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001 - as toArrow does
+    return RDD(messages, frame.sparkSession.sparkContext, NoOpSerializer())
+
+
+def read_schema(frame: DataFrame) -> dict[str, Any]:
+    """Return the schema of a DataFrame, as Spark writes it in JSON."""
+    schema: dict[str, Any] = json.loads(frame._jdf.schema().json())  # noqa: SLF001 - PySpark would copy it
+    return schema
 
 
 @contextmanager

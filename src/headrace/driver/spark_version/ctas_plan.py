@@ -13,7 +13,12 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import (
+    Py4JBridge,
+    analysed_plan,
+    class_name,
+    plan_class_name,
+)
 from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.parameters import Binding, frame_of_plan
 
@@ -70,6 +75,11 @@ class Ctas:
         return Py4JBridge(self.session).map_of(self.plan.tableSpec().properties())
 
     @property
+    def catalog_class(self) -> str:
+        """Java class of the catalog, unless it is Spark's built-in one."""
+        return class_name(self.analysed.name().catalog())
+
+    @property
     def query(self) -> DataFrame:
         """The SELECT of the statement."""
         return frame_of_plan(self.session, self.analysed.query())
@@ -98,7 +108,7 @@ class Ctas:
         name = self.plan.name().copy(jvm.sequence(target.path.parts), False)
         # Spark analyses the query again. The first analysis has listed the files of the tables, and
         # the statement may have waited for its write lock since.
-        query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
+        query = self.plan.query() if rows is None else analysed_plan(rows)
         plan_class = _RTAS if target.replaces else _CTAS
         flag = not self.must_exist if target.replaces else False
         plan = _copy_plan(jvm, plan_class, self.plan, name, query, spec, flag)

@@ -97,7 +97,7 @@ class FileInsert(StagedRows):
         return frame, _read_row_count(frame)
 
 
-def describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
+def _describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
     """Describe one of Spark's two commands."""
     jvm = Py4JBridge(session)
     if plan_class_name(command) == HIVE_FORMAT:
@@ -177,7 +177,7 @@ class FileLoad(StagedRows):
             _LOG.warning("the source files of a LOAD DATA were not removed: %s", error)
 
 
-def describe_file_load(session: SparkSession, command: Any) -> FileLoad | None:
+def _describe_file_load(session: SparkSession, command: Any) -> FileLoad | None:
     """Describe a LOAD DATA.
 
     Return None if Spark or Hive will refuse it, so that Spark reports the error. Raises Py4JError.
@@ -217,3 +217,13 @@ def _qualify(jvm: Py4JBridge, path: str, is_local: bool) -> str:
         folder = f"/user/{system.getProperty('user.name')}"
     qualified = command.makeQualified(uri(root), hadoop_path(folder), hadoop_path(path))
     return str(qualified.toString())
+
+
+def describe_rows(session: SparkSession, command: Any) -> StagedRows | None:
+    """Describe the rows of an analysed INSERT or LOAD DATA.
+
+    Return None if Spark or Hive will refuse it, so that Spark reports the error. Raises Py4JError.
+    """
+    if plan_class_name(command) == LOAD:
+        return _describe_file_load(session, command)
+    return _describe_file_insert(session, command)

@@ -9,11 +9,12 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name
 from headrace.files.places import identify, lower_scheme
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 """Spark's writer of files that appear complete or not at all, on any file system."""
+_BUFFER = 1024 * 1024
 _FILE_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
@@ -140,12 +141,43 @@ class HadoopFiles:
         finally:
             stream.close()
 
+    def size_of(self, location: str) -> int:
+        """Return the size of a file in bytes; -1 if it does not exist."""
+        path, system = self.resolve(location)
+        return int(system.getFileStatus(path).getLen()) if system.exists(path) else -1
+
+    def copy(self, source: str, target: str) -> tuple[int, int]:
+        """Copy a file inside the JVM. Return the size and the CRC-32 of what was read."""
+        path, system = self.resolve(target)
+        overwrites = True
+        return self._read_through(source, system.create(path, overwrites))
+
+    def checksum(self, location: str) -> int:
+        """Return the CRC-32 of a file."""
+        sink = self._jvm.type("java.io.OutputStream").nullOutputStream()
+        _size, checksum = self._read_through(location, sink)
+        return checksum
+
+    def _read_through(self, location: str, output: Any) -> tuple[int, int]:
+        """Copy a file to a stream, close both, and return the size and the CRC-32."""
+        path, system = self.resolve(location)
+        checksum = self._jvm.type("java.util.zip.CRC32")()
+        stream = self._jvm.type("java.util.zip.CheckedInputStream")(system.open(path), checksum)
+        counted = self._jvm.type("org.apache.commons.io.input.CountingInputStream")(stream)
+        utilities = self._jvm.type("org.apache.hadoop.io.IOUtils")
+        utilities.copyBytes(counted, output, _BUFFER, True)
+        return int(counted.getByteCount()), int(checksum.getValue())
+
+    def close_thread_connection(self) -> None:
+        """Close this thread's connection to the JVM, at the end of the thread."""
+        self._jvm.close_thread_connection()
+
     def create(self, location: str, text: str) -> bool:
         """Write a text to a new file in one step. Return False if the file exists already."""
         try:
             self._write_atomic(location, text, overwrites=False)
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() != _FILE_EXISTS:
+            if class_name(error.java_exception) != _FILE_EXISTS:
                 raise
             return False
         return True

@@ -187,7 +187,7 @@ def _names_target(jvm: Py4JBridge, plan: Any, kind: str, name: str) -> bool:
     return [part.casefold() for part in parts] == [name.casefold()]
 
 
-class Definition(Enum):
+class Effect(Enum):
     """What a statement defines or changes."""
 
     SESSION = "the session"
@@ -196,14 +196,14 @@ class Definition(Enum):
     OTHER = "something else"
 
 
-def find_definition(session: SparkSession, text: str) -> Definition:
+def find_effect(session: SparkSession, text: str) -> Effect:
     """Return what a statement defines or changes. Raises the errors of Spark's parser."""
     kind = plan_class_name(parse_plan(session, text))
     if kind == _PERMANENT_VIEW:
-        return Definition.PERMANENT_VIEW
+        return Effect.PERMANENT_VIEW
     if kind in _CATALOG_PLANS:
-        return Definition.CATALOG
-    return Definition.SESSION if kind in _SESSION_PLANS else Definition.OTHER
+        return Effect.CATALOG
+    return Effect.SESSION if kind in _SESSION_PLANS else Effect.OTHER
 
 
 def open_view_query(session: SparkSession, text: str) -> DataFrame:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import (
+    Py4JBridge,
+    class_name,
+    compile_java,
+    plan_class_name,
+)
 from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.ctas_plan import (
     analyse,
@@ -37,6 +43,7 @@ _V2 = {
     "WriteDelta",
     "DeleteFromTable",
 }
+_ROW_LEVEL = {"DeleteFromTable", "ReplaceData", "WriteDelta"}
 _ALIAS = "SubqueryAlias"
 _RELATION = "DataSourceV2Relation"
 
@@ -73,7 +80,7 @@ def describe_row_change(session: SparkSession, parsed_plan: Any, bind: Binding) 
         if table is None:
             return None
         path = v1_path(table)
-        catalog_class = _class_of(jvm.catalog(path.catalog)) if kind in _DELTA else None
+        catalog_class = class_name(jvm.catalog(path.catalog)) if kind in _DELTA else None
         return RowChange(path=path, catalog_class=catalog_class, command=command)
     return _describe_v2(command) if kind in _V2 else None
 
@@ -108,7 +115,7 @@ def _describe_v2(command: Any) -> RowChange | None:
     if catalog is None or identifier is None:
         return None
     path = TablePath(str(catalog.name()), tuple(identifier.namespace()), str(identifier.name()))
-    return RowChange(path=path, catalog_class=_class_of(catalog), command=command)
+    return RowChange(path=path, catalog_class=class_name(catalog), command=command)
 
 
 def _is_dml(parsed_plan: Any) -> bool:
@@ -120,5 +127,33 @@ def _is_dml(parsed_plan: Any) -> bool:
     return plan_class_name(plan) in {*_DML, _IDENTIFIER_CLAUSE}
 
 
-def _class_of(catalog: Any) -> str:
-    return str(catalog.getClass().getName())
+def may_delete_files(command: Any) -> bool:
+    """Return whether an analysed command is a DELETE, UPDATE or MERGE, which may delete files."""
+    return plan_class_name(command) in _ROW_LEVEL
+
+
+def run_marked(session: SparkSession, command: Any, mark: dict[str, str]) -> DataFrame:
+    """Run an analysed command with properties for the snapshots of Iceberg that it commits.
+
+    Raises the errors of Spark.
+    """
+    jvm = Py4JBridge(session)
+    properties = jvm.type("java.util.HashMap")()
+    for key, value in mark.items():
+        properties.put(key, value)
+    rows = compile_java(jvm.root, "MarkedStatement").run(properties, jvm.session, command)
+    return ClassicDataFrame(rows, session)
+
+
+def find_write_mode(command: Any) -> Literal["append", "replace all"] | None:
+    """Return how an analysed command changes the rows of a table; None for any other change."""
+    kind = plan_class_name(command)
+    if kind == "AppendData":
+        return "append"
+    if kind == "OverwriteByExpression" and _is_true(command.deleteExpr()):
+        return "replace all"
+    return None
+
+
+def _is_true(condition: Any) -> bool:
+    return plan_class_name(condition) == "Literal" and str(condition.value()) == "True"

@@ -8,48 +8,179 @@ anew from the options of its source.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
-from headrace.driver.spark_version.commit_protocol import JAR_NAME
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, plan_class_name
+from headrace.driver.spark_version.commit_protocol import JAR_NAME, without_selection
 from headrace.grammar.quoting import quote_name, quote_string
-from headrace.model.session import EntryForm, SessionView, SnapshotEntry
+from headrace.model.session import EntryForm, SessionView, Snapshot, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 
 
-def capture_variables(jvm: Py4JBridge) -> list[SnapshotEntry]:
-    """Return all variables, with their values as serialised Spark literals, exact for any type."""
-    entries = [
-        make_entry(
-            definition.identifier().name(),
-            EntryForm.JAVA,
-            jvm.serialize(definition.currentValue()),
-            definition.defaultValueSQL(),
+class RestorableState:
+    """The state of one session. Every call may raise Py4JError."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._jvm = Py4JBridge(session)
+
+    def clone(self) -> SparkSession:
+        """Return Spark's clone of the session: without variables, in the first catalog."""
+        return SparkSession(self._context, self._jvm.session.cloneSession())
+
+    def capture(self) -> Snapshot:
+        """Return the whole state, of any size, with what the session has from its start."""
+        resources, (catalog, namespace) = self.capture_resources(), self.capture_namespace()
+        functions, unsaved_functions = self._capture_functions()
+        views, unsaved_views = self._capture_views()
+        global_views, unsaved_global_views = self._capture_global_views()
+        return Snapshot.model_construct(
+            conf=self.read_conf(),
+            catalog=catalog,
+            namespace=namespace,
+            variables=self._capture_variables(),
+            functions=functions,
+            views=views,
+            global_views=global_views,
+            unsaved=unsaved_functions + unsaved_views + unsaved_global_views,
+            jars=resources["jars"],
+            files=resources["files"],
+            archives=resources["archives"],
         )
-        for definition in _list_variables(jvm)
-    ]
-    return sorted(entries, key=lambda entry: entry.name)
 
+    def read_conf(self) -> dict[str, str]:
+        """Return the configuration of the session."""
+        return without_selection(self._jvm.java_map(self._jvm.session.conf().getAllAsJava()))
 
-def restore_variable(jvm: Py4JBridge, entry: SnapshotEntry) -> None:
-    """Declare a variable with its captured value and default."""
-    namespace = jvm.array(["session"])
-    identifier_class = jvm.type("org.apache.spark.sql.connector.catalog.Identifier")
-    identifier = identifier_class.of(namespace, entry.name)
-    definition_class = jvm.type(f"{_CATALOG}.VariableDefinition")
-    definition = definition_class(identifier, entry.default, jvm.deserialize(entry.body))
-    _variable_manager(jvm).create(jvm.sequence([entry.name]), definition, True)
+    def copy_variables(self, source: RestorableState) -> None:
+        """Declare the variables of another session of the same JVM in this one."""
+        manager = _variable_manager(self._jvm)
+        for definition in _list_variables(source._jvm):
+            manager.create(self._jvm.sequence([definition.identifier().name()]), definition, True)
 
+    def _capture_variables(self) -> list[SnapshotEntry]:
+        """Return all variables. Their values are serialised literals, exact for any type."""
+        entries = [
+            make_entry(
+                definition.identifier().name(),
+                EntryForm.JAVA,
+                self._jvm.serialize(definition.currentValue()),
+                definition.defaultValueSQL(),
+            )
+            for definition in _list_variables(self._jvm)
+        ]
+        return sorted(entries, key=lambda entry: entry.name)
 
-def copy_variables(source: Py4JBridge, target: Py4JBridge) -> None:
-    """Declare the variables of one session in another session of the same JVM."""
-    manager = _variable_manager(target)
-    for definition in _list_variables(source):
-        manager.create(source.sequence([definition.identifier().name()]), definition, True)
+    def restore_variable(self, entry: SnapshotEntry) -> None:
+        """Declare a variable with its captured value and default."""
+        namespace = self._jvm.array(["session"])
+        identifier_class = self._jvm.type("org.apache.spark.sql.connector.catalog.Identifier")
+        identifier = identifier_class.of(namespace, entry.name)
+        definition_class = self._jvm.type(f"{_CATALOG}.VariableDefinition")
+        definition = definition_class(identifier, entry.default, self._jvm.deserialize(entry.body))
+        _variable_manager(self._jvm).create(self._jvm.sequence([entry.name]), definition, True)
+
+    def _capture_functions(self) -> tuple[list[SnapshotEntry], list[str]]:
+        """Return the temporary functions, and a description of each that cannot be captured."""
+        entries, unsaved = [], []
+        for identifier in self._jvm.list_of(self._jvm.state.catalog().listTemporaryFunctions()):
+            name = identifier.funcName()
+            info = _look_up_info(self._jvm, name)
+            source = info.getSource()
+            if source == _SQL_SOURCE:
+                body = _normalise_definition(info.getUsage())
+                entries.append(make_entry(name, EntryForm.FUNCTION, body))
+            elif source == _CLASS_SOURCE:
+                body = (
+                    f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(name)}"
+                    f" AS {quote_string(info.getClassName())}"
+                )
+                entries.append(make_entry(name, EntryForm.SQL, body))
+            else:
+                unsaved.append(f"function {name}: it is neither an SQL function nor a Java class")
+        return sorted(entries, key=lambda entry: entry.name), unsaved
+
+    def restore_function(self, entry: SnapshotEntry) -> None:
+        """Register an SQL function, with the catalog and the settings of its creation."""
+        jvm = self._jvm
+        identifier = jvm.type("org.apache.spark.sql.catalyst.FunctionIdentifier")(entry.name)
+        constants = jvm.singleton(f"{_CATALOG}.UserDefinedFunction")
+        # A catalog stores an SQL function as resources whose URIs are numbered chunks of its JSON.
+        chunk = "0" * constants.INDEX_LENGTH() + entry.body
+        kind = jvm.singleton(f"{_CATALOG}.FileResource")
+        resources = jvm.sequence([jvm.type(f"{_CATALOG}.FunctionResource")(kind, chunk)])
+        stored = jvm.type(f"{_CATALOG}.CatalogFunction")(identifier, "sqlFunction.", resources)
+        function = jvm.type(f"{_CATALOG}.SQLFunction").fromCatalogFunction(
+            stored, jvm.state.sqlParser()
+        )
+        catalog = jvm.state.catalog()
+        if function.isTableFunc():
+            catalog.registerSQLTableFunction(function, True)
+        else:
+            catalog.registerSQLScalarFunction(function, True)
+
+    def _capture_views(self) -> tuple[list[SnapshotEntry], list[str]]:
+        """Return the temporary views, and a description of each that cannot be captured."""
+        catalog = self._jvm.state.catalog()
+        names = self._jvm.list_of(catalog.getTempViewNames())
+        views = [(name, catalog.getRawTempView(name)) for name in names]
+        return _describe_views(self._jvm, views, "TEMPORARY VIEW")
+
+    def _capture_global_views(self) -> tuple[list[SnapshotEntry], list[str]]:
+        """Return the global temporary views of the driver, in the same form as `_capture_views`."""
+        catalog = self._jvm.state.catalog()
+        # Creating the lazy manager asks the metastore for a database: not without global views.
+        if self._jvm.field(catalog, "globalTempViewManager", f"{_CATALOG}.SessionCatalog") is None:
+            return [], []
+        tables = catalog.listTables(catalog.globalTempDatabase(), "*", False)
+        names = [table.table() for table in self._jvm.list_of(tables)]
+        views = [(name, catalog.getRawGlobalTempView(name)) for name in names]
+        return _describe_views(self._jvm, views, "GLOBAL TEMPORARY VIEW")
+
+    def restore_view(self, entry: SnapshotEntry, *, is_global: bool) -> None:
+        """Create an SQL view from its metadata. The relations that it reads need not exist."""
+        view_class = self._jvm.type(f"{_CATALOG}.TemporaryViewRelation")
+        view = view_class(self._jvm.deserialize(entry.body), self._jvm.none())
+        catalog = self._jvm.state.catalog()
+        create = catalog.createGlobalTempView if is_global else catalog.createTempView
+        create(entry.name, view, True)
+
+    def capture_resources(self) -> dict[str, list[str]]:
+        """Return the original URIs of the added resources, by kind."""
+        context = self._jvm.context
+        uris = {
+            "jars": context.listJars(),
+            "files": context.listFiles(),
+            "archives": context.listArchives(),
+        }
+        return {
+            kind: [
+                _find_original(self._jvm, uri)
+                for uri in self._jvm.list_of(uris[kind])
+                if uri.rpartition("/")[2] != JAR_NAME
+            ]
+            for kind in RESOURCE_KINDS
+        }
+
+    def restore_resource(self, kind: str, uri: str) -> None:
+        """Add a resource to the session; `kind` is one of RESOURCE_KINDS. Raises Py4JError."""
+        if kind == "jars":
+            self._jvm.state.resourceLoader().addJar(uri)
+        elif kind == "files":
+            self._jvm.context.addFile(uri, True)
+        else:
+            self._jvm.context.addArchive(uri)
+
+    def capture_namespace(self) -> tuple[str, list[str]]:
+        """Return the current catalog and namespace. A catalog's top-level namespace is empty."""
+        manager = self._jvm.state.catalogManager()
+        return manager.currentCatalog().name(), list(manager.currentNamespace())
 
 
 def _list_variables(jvm: Py4JBridge) -> list[Any]:
@@ -62,46 +193,6 @@ def _variable_manager(jvm: Py4JBridge) -> Any:
 
 _SQL_SOURCE = "sql_udf"
 _CLASS_SOURCE = "hive"
-
-
-def capture_functions(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
-    """Return the temporary functions, and a description of each that cannot be captured."""
-    entries, unsaved = [], []
-    for identifier in jvm.list_of(jvm.state.catalog().listTemporaryFunctions()):
-        name = identifier.funcName()
-        info = _look_up_info(jvm, name)
-        source = info.getSource()
-        if source == _SQL_SOURCE:
-            body = _normalise_definition(info.getUsage())
-            entries.append(make_entry(name, EntryForm.FUNCTION, body))
-        elif source == _CLASS_SOURCE:
-            body = (
-                f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(name)}"
-                f" AS {quote_string(info.getClassName())}"
-            )
-            entries.append(make_entry(name, EntryForm.SQL, body))
-        else:
-            unsaved.append(f"function {name}: it is neither an SQL function nor a Java class")
-    return sorted(entries, key=lambda entry: entry.name), unsaved
-
-
-def restore_function(jvm: Py4JBridge, entry: SnapshotEntry) -> None:
-    """Register an SQL function, with the catalog and the settings of its creation."""
-    identifier = jvm.type("org.apache.spark.sql.catalyst.FunctionIdentifier")(entry.name)
-    constants = jvm.singleton(f"{_CATALOG}.UserDefinedFunction")
-    # A catalog stores an SQL function as resources whose URIs are numbered chunks of its JSON.
-    chunk = "0" * constants.INDEX_LENGTH() + entry.body
-    kind = jvm.singleton(f"{_CATALOG}.FileResource")
-    resources = jvm.sequence([jvm.type(f"{_CATALOG}.FunctionResource")(kind, chunk)])
-    stored = jvm.type(f"{_CATALOG}.CatalogFunction")(identifier, "sqlFunction.", resources)
-    function = jvm.type(f"{_CATALOG}.SQLFunction").fromCatalogFunction(
-        stored, jvm.state.sqlParser()
-    )
-    catalog = jvm.state.catalog()
-    if function.isTableFunc():
-        catalog.registerSQLTableFunction(function, True)
-    else:
-        catalog.registerSQLScalarFunction(function, True)
 
 
 def _normalise_definition(usage: str) -> str:
@@ -134,36 +225,7 @@ _FILES = "HadoopFsRelation"
 _JDBC = "JDBCRelation"
 
 
-def capture_views(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
-    """Return the session's temporary views, and a description of each that cannot be captured."""
-    catalog = jvm.state.catalog()
-    names = jvm.list_of(catalog.getTempViewNames())
-    views = [(name, catalog.getRawTempView(name)) for name in names]
-    return _capture_views(jvm, views, "TEMPORARY VIEW")
-
-
-def capture_global_views(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
-    """Return the global temporary views of the driver, in the same form as `capture_views`."""
-    catalog = jvm.state.catalog()
-    # Creating the lazy manager asks the metastore for a database. Without global views, skip that.
-    if jvm.field(catalog, "globalTempViewManager", f"{_CATALOG}.SessionCatalog") is None:
-        return [], []
-    tables = catalog.listTables(catalog.globalTempDatabase(), "*", False)
-    names = [table.table() for table in jvm.list_of(tables)]
-    views = [(name, catalog.getRawGlobalTempView(name)) for name in names]
-    return _capture_views(jvm, views, "GLOBAL TEMPORARY VIEW")
-
-
-def restore_view(jvm: Py4JBridge, entry: SnapshotEntry, *, is_global: bool) -> None:
-    """Create an SQL view from its metadata. The relations that it reads need not exist."""
-    view_class = jvm.type(f"{_CATALOG}.TemporaryViewRelation")
-    view = view_class(jvm.deserialize(entry.body), jvm.none())
-    catalog = jvm.state.catalog()
-    create = catalog.createGlobalTempView if is_global else catalog.createTempView
-    create(entry.name, view, True)
-
-
-def _capture_views(
+def _describe_views(
     jvm: Py4JBridge, views: list[tuple[str, Any]], kind: str
 ) -> tuple[list[SnapshotEntry], list[str]]:
     entries, unsaved = [], []
@@ -266,34 +328,6 @@ def _write_statement(jvm: Py4JBridge, plan: Any, create: str) -> str | None:
 RESOURCE_KINDS = ("jars", "files", "archives")
 
 
-def capture_resources(jvm: Py4JBridge) -> dict[str, list[str]]:
-    """Return the original URIs of the added resources, by kind."""
-    context = jvm.context
-    uris = {
-        "jars": context.listJars(),
-        "files": context.listFiles(),
-        "archives": context.listArchives(),
-    }
-    return {
-        kind: [
-            _find_original(jvm, uri)
-            for uri in jvm.list_of(uris[kind])
-            if uri.rpartition("/")[2] != JAR_NAME
-        ]
-        for kind in RESOURCE_KINDS
-    }
-
-
-def restore_resource(jvm: Py4JBridge, kind: str, uri: str) -> None:
-    """Add a resource to the session; `kind` is one of RESOURCE_KINDS. Raises Py4JError."""
-    if kind == "jars":
-        jvm.state.resourceLoader().addJar(uri)
-    elif kind == "files":
-        jvm.context.addFile(uri, True)
-    else:
-        jvm.context.addArchive(uri)
-
-
 def _find_original(jvm: Py4JBridge, uri: str) -> str:
     """Return the URI of the file behind a `spark://` URI; any other URI is returned unchanged.
 
@@ -306,12 +340,6 @@ def _find_original(jvm: Py4JBridge, uri: str) -> str:
     server = jvm.type("org.apache.spark.SparkEnv").get().rpcEnv().fileServer()
     file = jvm.field(server, kind).get(unquote(name))
     return uri if file is None else str(file.toURI().toString())
-
-
-def capture_namespace(jvm: Py4JBridge) -> tuple[str, list[str]]:
-    """Return the current catalog and namespace. A catalog's top-level namespace is empty."""
-    manager = jvm.state.catalogManager()
-    return manager.currentCatalog().name(), list(manager.currentNamespace())
 
 
 def restore_namespace(session: SparkSession, catalog: str, namespace: list[str]) -> None:
@@ -332,3 +360,50 @@ def make_entry(
     return SnapshotEntry.model_construct(
         name=name, form=form, body=body, default=default, view=view
     )
+
+
+def install_rules(
+    session: SparkSession,
+    options: Mapping[str, tuple[str, str, str]],
+    rules: Sequence[tuple[str, str]],
+) -> None:
+    """Let Spark check options, and refuse SET as the rules say.
+
+    Args:
+        options: Pattern, message and documentation of each option, by key.
+        rules: Pattern of keys, and the message of a refusal.
+    """
+    jvm = Py4JBridge(session)
+    java = _load_session_conf(jvm)
+    columns = [[*column] for column in zip(*options.values(), strict=True)]
+    java.register(jvm.array([*options]), *map(jvm.array, columns))
+    java.install(
+        jvm.session,
+        jvm.array([pattern for pattern, _message in rules]),
+        jvm.array([message for _pattern, message in rules]),
+    )
+
+
+@contextmanager
+def override_for_statement(session: SparkSession, overrides: Mapping[str, str]) -> Iterator[None]:
+    """Set the configuration of a session for one statement, and restore the earlier one afterwards.
+
+    A key that the statement itself sets or resets keeps what the statement has done, as every SET.
+    Raises PySparkException if Spark refuses a value.
+    """
+    if not overrides:
+        yield
+        return
+    jvm = Py4JBridge(session)
+    java = _load_session_conf(jvm)
+    keys, values = jvm.array(list(overrides)), jvm.array(list(overrides.values()))
+    state = java.override(jvm.session, keys, values)
+    try:
+        yield
+    finally:
+        java.restore(jvm.session, state)
+
+
+def _load_session_conf(jvm: Py4JBridge) -> Any:
+    """Return the Java object that works on the configuration of sessions."""
+    return compile_java(jvm.root, "SessionConf")

@@ -71,6 +71,11 @@ def find_later_run(session: SparkSession, query: StreamingQuery) -> str | None:
     return None if run == query.runId else run
 
 
+def wait_for_end(query: StreamingQuery, milliseconds: int) -> bool:
+    """Wait for the end of a query, and return whether it has ended. Raise its error."""
+    return bool(query._jsq.awaitTermination(milliseconds))  # noqa: SLF001 - PySpark waits for seconds
+
+
 def find_last_report(query: StreamingQuery) -> str | None:
     """Return the time of Spark's last report, which tells reports apart; None before the first.
 

@@ -12,9 +12,12 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.conf_overrides import keep_private, set_conf
 from headrace.driver.failures import describe_failure
-from headrace.driver.spark_version import session_state
-from headrace.driver.spark_version.bridge import Py4JBridge
-from headrace.driver.spark_version.commit_protocol import without_selection
+from headrace.driver.spark_version.application import make_first_plan
+from headrace.driver.spark_version.session_state import (
+    RESOURCE_KINDS,
+    RestorableState,
+    restore_namespace,
+)
 from headrace.driver.state.limits import limit_snapshot
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 from headrace.model.text import MAX_SUMMARY, cut_text
@@ -25,9 +28,9 @@ _LOG = logging.getLogger("headrace.state")
 class SnapshotRestore:
     """One restore of one snapshot. If a part fails, the other parts are restored all the same."""
 
-    def __init__(self, session: SparkSession, jvm: Py4JBridge, snapshot: Snapshot) -> None:
+    def __init__(self, session: SparkSession, state: RestorableState, snapshot: Snapshot) -> None:
         self._session = session
-        self._jvm = jvm
+        self._state = state
         self._snapshot = snapshot
         self._lost: dict[str, str] = {}
 
@@ -37,32 +40,25 @@ class SnapshotRestore:
         Jars come first: other parts may need their classes. The current database comes last,
         because a restored setting may define its catalog.
         """
-        jvm, snapshot = self._jvm, self._snapshot
+        state, snapshot = self._state, self._snapshot
         self._restore_resources()
         self._restore_conf()
-        self._restore_entries(
-            "variable", snapshot.variables, partial(session_state.restore_variable, jvm)
-        )
-        self._restore_entries(
-            "function", snapshot.functions, partial(session_state.restore_function, jvm)
-        )
-        restore_global = partial(session_state.restore_view, jvm, is_global=True)
+        self._restore_entries("variable", snapshot.variables, state.restore_variable)
+        self._restore_entries("function", snapshot.functions, state.restore_function)
+        restore_global = partial(state.restore_view, is_global=True)
         self._restore_entries("view", snapshot.global_views, restore_global)
-        restore_local = partial(session_state.restore_view, jvm, is_global=False)
+        restore_local = partial(state.restore_view, is_global=False)
         self._restore_entries("view", snapshot.views, restore_local)
         self._restore_namespace()
         return snapshot.unsaved + [f"{what}: {reason}" for what, reason in self._lost.items()]
 
     def _restore_resources(self) -> None:
-        for kind in session_state.RESOURCE_KINDS:
+        for kind in RESOURCE_KINDS:
             for uri in getattr(self._snapshot, kind):
                 what = f"{kind.removesuffix('s')} {uri}"
-                self._try(what, partial(session_state.restore_resource, self._jvm, kind, uri))
+                self._try(what, partial(self._state.restore_resource, kind, uri))
                 # Spark raises no error for a jar that it cannot add, but only logs it.
-                if (
-                    uri not in session_state.capture_resources(self._jvm)[kind]
-                    and what not in self._lost
-                ):
+                if uri not in self._state.capture_resources()[kind] and what not in self._lost:
                     self._add_lost(what, "Spark did not add it")
 
     def _restore_conf(self) -> None:
@@ -83,9 +79,7 @@ class SnapshotRestore:
     def _restore_namespace(self) -> None:
         snapshot = self._snapshot
         what = f"current database {'.'.join([snapshot.catalog, *snapshot.namespace])}"
-        action = partial(
-            session_state.restore_namespace, self._session, snapshot.catalog, snapshot.namespace
-        )
+        action = partial(restore_namespace, self._session, snapshot.catalog, snapshot.namespace)
         self._try(what, action)
 
     def _try(self, what: str, action: Callable[[], object]) -> None:
@@ -106,11 +100,11 @@ class SessionStateTracker:
     def __init__(self, session: SparkSession) -> None:
         """Record the state of the session, before the first statement that may change it."""
         self._session = session
-        self._jvm = Py4JBridge(session)
-        # The first plan of a session loads the extensions, which add settings and functions.
-        self._jvm.session.sql("SELECT 1")
-        self._initial_conf = self._read_conf()
-        self._initial_resources = session_state.capture_resources(self._jvm)
+        self._state = RestorableState(session)
+        # Extensions add settings and functions.
+        make_first_plan(session)
+        self._initial_conf = self._state.read_conf()
+        self._initial_resources = self._state.capture_resources()
         self._initial_unsaved: list[str] = []
         snapshot = self.capture()
         self._initial_unsaved = snapshot.unsaved
@@ -129,41 +123,27 @@ class SessionStateTracker:
 
     def capture(self) -> Snapshot:
         """Return the current state, within the limits of a snapshot. Raises Py4JError."""
-        jvm, conf = self._jvm, self._read_conf()
+        current = self._state.capture()
         added = {
-            kind: [uri for uri in uris if uri not in self._initial_resources[kind]]
-            for kind, uris in session_state.capture_resources(jvm).items()
+            kind: [
+                uri for uri in getattr(current, kind) if uri not in self._initial_resources[kind]
+            ]
+            for kind in RESOURCE_KINDS
         }
-        current_catalog, current_namespace = session_state.capture_namespace(jvm)
-        function_entries, unsaved_functions = session_state.capture_functions(jvm)
-        view_entries, unsaved_views = session_state.capture_views(jvm)
-        global_view_entries, unsaved_global_views = session_state.capture_global_views(jvm)
-        unsaved = unsaved_functions + unsaved_views + unsaved_global_views
-        snapshot = Snapshot.model_construct(
-            conf={
-                key: value for key, value in conf.items() if self._initial_conf.get(key) != value
-            },
-            catalog=current_catalog,
-            namespace=current_namespace,
-            variables=session_state.capture_variables(jvm),
-            functions=function_entries,
-            views=view_entries,
-            global_views=global_view_entries,
-            unsaved=[entry for entry in unsaved if entry not in self._initial_unsaved],
-            jars=added["jars"],
-            files=added["files"],
-            archives=added["archives"],
-        )
+        conf = {
+            key: value
+            for key, value in current.conf.items()
+            if self._initial_conf.get(key) != value
+        }
+        unsaved = [entry for entry in current.unsaved if entry not in self._initial_unsaved]
+        snapshot = current.model_copy(update={"conf": conf, "unsaved": unsaved, **added})
         return limit_snapshot(snapshot)
 
     def restore(self, snapshot: Snapshot) -> list[str]:
         """Restore a snapshot, and return a description of each part that could not be restored."""
-        lost = SnapshotRestore(self._session, self._jvm, snapshot).run()
+        lost = SnapshotRestore(self._session, self._state, snapshot).run()
         self._reported = self.capture()
         return lost
-
-    def _read_conf(self) -> dict[str, str]:
-        return without_selection(self._jvm.java_map(self._jvm.session.conf().getAllAsJava()))
 
 
 def clone_session(session: SparkSession) -> SparkSession:
@@ -171,13 +151,13 @@ def clone_session(session: SparkSession) -> SparkSession:
 
     Spark's `cloneSession` copies neither variables nor the current catalog. Raises Py4JError.
     """
-    original = Py4JBridge(session)
+    original = RestorableState(session)
     with keep_private(session) as earlier_conf:
-        clone = SparkSession(session.sparkContext, original.session.cloneSession())
+        clone = original.clone()
         set_conf(clone, earlier_conf)
-    jvm = Py4JBridge(clone)
-    session_state.copy_variables(original, jvm)
-    current = session_state.capture_namespace(original)
-    if session_state.capture_namespace(jvm) != current:
-        session_state.restore_namespace(clone, *current)
+    state = RestorableState(clone)
+    state.copy_variables(original)
+    current = original.capture_namespace()
+    if state.capture_namespace() != current:
+        restore_namespace(clone, *current)
     return clone

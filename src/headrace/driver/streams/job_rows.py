@@ -21,8 +21,8 @@ from headrace.driver.failures import (
 )
 from headrace.driver.spark_version.errors import is_lost_jvm
 from headrace.driver.spark_version.plans import (
-    Definition,
-    find_definition,
+    Effect,
+    find_effect,
     find_view_relations,
     open_view_query,
 )
@@ -100,7 +100,7 @@ def _describe(error: BaseException, code: str) -> RunFailed:
 
 
 def _is_of_spark(error: Exception) -> bool:
-    return isinstance(error, PySparkException) or hasattr(error, "java_exception")
+    return isinstance(error, PySparkException | Py4JJavaError)
 
 
 def _find_line(error: BaseException) -> int | None:
@@ -149,14 +149,14 @@ def run_setup(
     """
     skipped = list[str]()
     for statement in statements:
-        definition = find_definition(session, statement)
-        is_permanent_view = definition is Definition.PERMANENT_VIEW
-        if (is_permanent_view or definition is Definition.CATALOG) and not persists:
+        effect = find_effect(session, statement)
+        is_permanent_view = effect is Effect.PERMANENT_VIEW
+        if (is_permanent_view or effect is Effect.CATALOG) and not persists:
             if is_permanent_view:
                 _check_reads_no_stream(session, statement, definitions, [*earlier, *skipped])
             skipped.append(statement)
             continue
-        if definition is Definition.OTHER:
+        if effect is Effect.OTHER:
             raise InvalidStream(
                 f"A job can only define tables, views, functions and configuration. This statement"
                 f" does something else: {statement[:200]}"

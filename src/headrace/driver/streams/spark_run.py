@@ -14,13 +14,14 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.driver.conf_overrides import override_for_statement
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import read_scope, set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
-from headrace.driver.spark_version.bridge import Py4JBridge, activate, has_stopped
+from headrace.driver.spark_version.application import has_stopped
+from headrace.driver.spark_version.bridge import activate, parse_plan
 from headrace.driver.spark_version.errors import is_lost_jvm, is_permanent_cause
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.session_state import override_for_statement
 from headrace.driver.spark_version.streams import (
     find_java_error,
     find_last_epoch,
@@ -28,6 +29,7 @@ from headrace.driver.spark_version.streams import (
     find_later_run,
     has_ended_by_itself,
     list_reports,
+    wait_for_end,
 )
 from headrace.driver.streams.batch_run import check_batch, start_batch, use_stream_pool
 from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked, check_checkpoint
@@ -152,9 +154,8 @@ class SparkRun:
         Raises RunFailed, also if something else has stopped the query. Raises ConnectionError if
         the Spark application has stopped.
         """
-        execution = self._query._jsq  # noqa: SLF001 - PySpark waits for whole seconds only
         try:
-            if not execution.awaitTermination(_WAIT_MILLISECONDS):
+            if not wait_for_end(self._query, _WAIT_MILLISECONDS):
                 return False
             if has_ended_by_itself(self._session, self._query):
                 return True
@@ -328,8 +329,7 @@ class RunStarter:
             return
         name = qualified_name_to_sql(command.target)
         insert = f"INSERT INTO {name} VALUES (1)"  # noqa: S608 - it is only parsed
-        plan = Py4JBridge(session).state.sqlParser().parsePlan(insert)
-        writes = WriteDetector(session).find_writes(plan)
+        writes = WriteDetector(session).find_writes(parse_plan(session, insert))
         if writes:
             identity = SessionCatalog(session, "spark_catalog").identity()
             message = AnnounceWrites(query_id=desired.id, identity=identity, writes=writes)

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.catalogs import NamedTable
 from headrace.driver.streams.classify import BatchErrors, BatchFunction
 from headrace.driver.streams.sink_writer import (
     SinkRun,
@@ -24,8 +24,6 @@ from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import OutputMode
 
 _VIEW = "headrace_batch"
-_CAPABILITY = "org.apache.spark.sql.connector.catalog.TableCapability"
-_ICEBERG_CLASSES = "org.apache.iceberg."
 
 
 class TableSink:
@@ -39,24 +37,20 @@ class TableSink:
         """
         self._session = session
         self._name = name
-        self._jvm = Py4JBridge(session)
-        self._jvm.activate()
-        parts = self._jvm.state.sqlParser().parseMultipartIdentifier(name)
-        address = self._jvm.state.analyzer().CatalogAndIdentifier().unapply(parts).get()
-        self._catalog, self._identifier = address.productElement(0), address.productElement(1)
+        self._table = NamedTable(session, name)
 
     def check_is_iceberg(self) -> None:
         """Raise InvalidStream unless the table is, or would be, one of Iceberg."""
-        if not self._catalog.getClass().getName().startswith(_ICEBERG_CLASSES):
+        if not self._table.is_of_iceberg:
             raise InvalidStream(
                 f"The sink iceberg cannot write to {self._name}: the catalog"
-                f" {self._catalog.name()} is not an Iceberg catalog. Begin the option path with the"
+                f" {self._table.catalog} is not an Iceberg catalog. Begin the option path with the"
                 " name of one, or write TO TABLE."
             )
 
     def prepare(self, rows: DataFrame, partitioned_on: tuple[str, ...]) -> DataFrame:
         """Create the table for these rows unless it exists. Return the rows in its column order."""
-        if not self._catalog.tableExists(self._identifier):
+        if not self._table.exists():
             _create_table(self._session, rows, self._name, partitioned_on)
         # A streaming write has no BY NAME: Iceberg refuses columns in another order.
         order = {
@@ -75,10 +69,10 @@ class TableSink:
         because they then read the log of the sink only. Such a table therefore gets each batch by
         INSERT.
         """
-        table = self._catalog.loadTable(self._identifier)
-        if table.capabilities().contains(self._jvm.type(_CAPABILITY).STREAMING_WRITE):
+        writes = self._table.find_streaming_write()
+        if writes == "v2":
             return writer.toTable(self._name)
-        if table.properties().get("provider") == "delta":
+        if writes == "delta":
             # Delta has a sink of its own, and no streaming write of DataSource V2.
             return writer.format("delta").toTable(self._name)
         return writer.foreachBatch(errors.watch(_insert_into(self._name, mode))).start()

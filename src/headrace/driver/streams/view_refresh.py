@@ -22,7 +22,6 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import ViewSwitch, open_query, path_of, set_scope
 from headrace.driver.failures import InvalidStream
-from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.streams import has_aggregation
@@ -127,7 +126,7 @@ class _Generations:
         self._path = path
         self._view = view
         self._catalog = SessionCatalog(session, path.catalog)
-        self._v1_catalog = V1Catalog(session, Py4JBridge(session))
+        self._v1_catalog = V1Catalog(session)
 
     def choose_next(self) -> tuple[int, TablePath]:
         """Return number and path of the next generation, at which no files remain."""
@@ -196,7 +195,7 @@ def _prepare_append(
     if view.rows.storage is RowStorage.REPLACEMENT:
         return lambda: writer.toTable(path.sql_name)
     table = _Generations(session, path, view).find_only()
-    catalog = V1Catalog(session, Py4JBridge(session))
+    catalog = V1Catalog(session)
     provider, location = catalog.find_format(table)
     if provider in _LOGGED_FORMATS:
         return lambda: writer.format(provider).toTable(table.sql_name)

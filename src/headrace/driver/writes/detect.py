@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
-from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.commit_protocol import isolates_appends
-from headrace.driver.spark_version.ctas_plan import plan_parts
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.write_targets import TargetFinder, WrittenTarget
 from headrace.driver.writes.locks import may_be_transient
 from headrace.model.transaction import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
-_SESSION_CATALOG = "spark_catalog"
-# Class names of Spark's parsed plans, with the field that holds the target.
-_INSERT = "InsertIntoStatement"
-_EXCLUSIVE = {
-    # Two loaded files of the same name would replace each other. A two-phase write must find the
-    # partitions where they were when it listed them.
-    "LoadData": "child",
-    "InsertIntoDir": "storage",
-    "TruncateTable": "table",
-    "TruncatePartition": "table",
-    "AddPartitions": "table",
-    "DropPartitions": "table",
-    "RenamePartitions": "table",
-    "SetTableLocation": "table",
-    "DropTable": "child",
-    "RenameTable": "child",
-}
-_WRAPPERS = {"UnresolvedWith", "Union"}
-"""A WITH clause, and the INSERTs of Hive's `FROM … INSERT … INSERT …`."""
-_SCRIPT = "CompoundBody"
-_EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
-_IDENTIFIER_CLAUSE = "PlanWithUnresolvedIdentifier"
 
 
 class WriteDetector:
@@ -51,8 +27,8 @@ class WriteDetector:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
-        self._jvm = Py4JBridge(session)
-        self._v1_catalog = V1Catalog(session, self._jvm)
+        self._targets = TargetFinder(session)
+        self._v1_catalog = self._targets.catalog
         self._files = HadoopFiles(session)
 
     def find_writes(self, plan: Any) -> list[TableWrite]:
@@ -63,8 +39,8 @@ class WriteDetector:
         """
         writes: dict[str, TableWrite] = {}
         try:
-            for target, excludes_others in self._find_targets(plan):
-                write = self._resolve(target, excludes_others)
+            for target in self._targets.find_targets(plan):
+                write = self._resolve(target)
                 if write is not None and not (
                     write.location in writes and writes[write.location].overwrite
                 ):
@@ -95,54 +71,15 @@ class WriteDetector:
         Args:
             table: Quoted name with its database. Raises PySparkException and Py4JError.
         """
-        parts = self._jvm.list_of(self._jvm.state.sqlParser().parseMultipartIdentifier(table))
-        path = self._find_path(parts)
+        path = self._targets.find_path(self._targets.parse_name(table))
         files = None if path is None else self._v1_catalog.find_files(path)
         return None if files is None else files.location
 
-    def _find_targets(self, plan: Any) -> Iterator[tuple[Any, bool]]:
-        """Yield each target of a plan, and whether the statement must have it to itself."""
-        kind = plan_class_name(plan)
-        if kind == _INSERT:
-            yield plan.table(), plan.overwrite()
-        elif kind in _EXCLUSIVE:
-            yield getattr(plan, _EXCLUSIVE[kind])(), True
-        else:
-            for part in self._find_parts(plan, kind):
-                yield from self._find_targets(part)
-
-    def _find_parts(self, plan: Any, kind: str) -> list[Any]:
-        """Return the plans inside a plan that can be statements of their own."""
-        if kind in _WRAPPERS:
-            return self._jvm.list_of(plan.children())
-        if kind == _SCRIPT:
-            return [part for part in plan_parts(plan) if plan_class_name(part) != _SCRIPT]
-        if kind == _EXECUTE_IMMEDIATE:
-            text = plan.sqlStmtStr()
-            if plan_class_name(text) != "Literal":
-                # Only Spark can evaluate the variables of a session.
-                return []
-            return [self._jvm.state.sqlParser().parsePlan(str(text.value().toString()))]
-        if kind == _IDENTIFIER_CLAUSE:
-            return [plan.planBuilder().apply(self._evaluate_identifier(plan), plan.children())]
-        return []
-
-    def _resolve(self, target: Any, excludes_others: bool) -> TableWrite | None:
-        overwrite = excludes_others or not isolates_appends(self._session)
-        kind = plan_class_name(target)
-        if kind == "CatalogStorageFormat":
-            uri = target.locationUri()
-            if uri.isEmpty():
-                return None
-            return self._directory_write(self._jvm.location_of(uri.get()), overwrite)
-        if kind == _IDENTIFIER_CLAUSE:
-            names = self._evaluate_identifier(target)
-        elif kind == "UnresolvedIdentifier":
-            names = target.nameParts()
-        else:
-            names = target.multipartIdentifier()
-        parts = self._jvm.list_of(names)
-        path = self._find_path(parts)
+    def _resolve(self, target: WrittenTarget) -> TableWrite | None:
+        overwrite = target.is_exclusive or not isolates_appends(self._session)
+        if target.location is not None:
+            return self._directory_write(target.location, overwrite)
+        path = self._targets.find_path(target.names) if target.names else None
         if path is not None:
             files = self._v1_catalog.find_files(path)
             if files is None:
@@ -153,37 +90,10 @@ class WriteDetector:
                 table=path.lock_key,
                 overwrite=overwrite or files.has_hive_partitions,
             )
-        if len(parts) == 2 and "/" in parts[1]:
+        if len(target.names) == 2 and "/" in target.names[1]:
             # A format and a path: INSERT INTO parquet.`/path`
-            return self._directory_write(parts[1], overwrite)
+            return self._directory_write(target.names[1], overwrite)
         return None
-
-    def _find_path(self, parts: list[str]) -> TablePath | None:
-        """Return the path of an existing table or view of the session catalog, or None."""
-        manager, path = self._jvm.state.catalogManager(), None
-        if parts[0] == _SESSION_CATALOG or self._is_catalog(parts[0]):
-            catalog, names = parts[0], parts[1:]
-        else:
-            catalog, names = str(manager.currentCatalog().name()), parts
-        if catalog != _SESSION_CATALOG:
-            return None
-        if len(names) == 1:
-            path = TablePath(
-                catalog, (str(manager.v1SessionCatalog().getCurrentDatabase()),), *names
-            )
-        elif len(names) == 2:
-            path = TablePath(catalog, (names[0],), names[1])
-        if path is None or self._v1_catalog.kind_of(path) is None:
-            return None
-        return path
-
-    def _is_catalog(self, name: str) -> bool:
-        return self._session.conf.get(f"spark.sql.catalog.{name}", None) is not None
-
-    def _evaluate_identifier(self, plan: Any) -> Any:
-        """Return the name parts of an IDENTIFIER clause. Raises Py4JError if it is no constant."""
-        name = str(plan.identifierExpr().eval(None).toString())
-        return self._jvm.state.sqlParser().parseMultipartIdentifier(name)
 
     def _directory_write(self, location: str, overwrite: bool) -> TableWrite:
         return TableWrite(location=self._normalize(location), table=None, overwrite=overwrite)

@@ -20,15 +20,8 @@ from headrace.driver.ctas.base import (
     WriteDefinition,
 )
 from headrace.driver.ctas.staged_table import RelativeFile
-from headrace.driver.spark_version.bridge import plan_class_name
 from headrace.driver.spark_version.catalogs import TablePath
-from headrace.driver.spark_version.file_insert import (
-    LOAD,
-    StagedRows,
-    WriteMode,
-    describe_file_insert,
-    describe_file_load,
-)
+from headrace.driver.spark_version.file_insert import StagedRows, WriteMode, describe_rows
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.staged_files import StagedFiles
@@ -305,7 +298,7 @@ def create_staged_write(
     state = table.read_state()
     if state is None:
         raise CatalogError(f"Table {path.sql_name} was dropped while the statement was planned.")
-    staged_rows = _describe_rows(session, write.plan)
+    staged_rows = describe_rows(session, write.plan)
     if staged_rows is None:
         return None
     record = WriteRecord(
@@ -322,12 +315,6 @@ def create_staged_write(
         if _relative_places(partitions, state.location) is None:
             return None
     return StagedWrite(session, record, staged_rows)
-
-
-def _describe_rows(session: SparkSession, command: Any) -> StagedRows | None:
-    if plan_class_name(command) == LOAD:
-        return describe_file_load(session, command)
-    return describe_file_insert(session, command)
 
 
 def restore_staged_write(
