@@ -16,7 +16,7 @@ from headrace.cli.main import headrace
 from headrace.cli.support.options import parse_pairs
 from headrace.cli.support.session_option import SessionOption
 from headrace.driver.ctas.catalogs import load_implementations
-from headrace.driver.spark_version import row_change, write_targets
+from headrace.driver.spark_version import written_rows
 from headrace.model.lifecycle import StreamAction, StreamState
 from headrace.model.statement import WaitCode
 from headrace.model.stream_action import Answer, answer_action
@@ -191,7 +191,7 @@ ATOMIC_CATALOGS = {
 def test_the_guide_names_every_statement_that_has_a_table_to_itself() -> None:
     guide = (ROOT / "docs/guides/concurrent-writes.md").read_text()
 
-    assert set(write_targets._EXCLUSIVE) == set(STATEMENTS_ALONE)
+    assert set(written_rows._EXCLUSIVE) == set(STATEMENTS_ALONE)
     assert [words for words in STATEMENTS_ALONE.values() if words not in guide] == []
 
 
@@ -199,7 +199,7 @@ def test_the_guide_names_every_atomic_statement_and_catalog() -> None:
     table = section("docs/guides/atomic-tables.md", "## Change rows atomically")
     catalogs = {implementation.__name__ for implementation in load_implementations().values()}
 
-    assert set(row_change._DML) == set(ATOMIC_STATEMENTS)
+    assert set(written_rows._DML) == set(ATOMIC_STATEMENTS)
     assert catalogs == set(ATOMIC_CATALOGS)
     names = [*ATOMIC_STATEMENTS.values(), *ATOMIC_CATALOGS.values()]
     assert [name for name in names if name not in table] == []

@@ -34,7 +34,7 @@ from headrace.driver.spark_version.parameters import (
     parse_statement,
     run_statement,
 )
-from headrace.driver.spark_version.row_change import (
+from headrace.driver.spark_version.written_rows import (
     RowChange,
     describe_row_change,
     may_write_rows,

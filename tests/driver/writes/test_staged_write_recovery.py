@@ -22,8 +22,7 @@ from tests.support.staged_writes import (
 )
 
 from headrace.driver.ctas.recovery import recover
-from headrace.driver.spark_version.staged_files import StagedFiles
-from headrace.driver.spark_version.written_table import WrittenTable
+from headrace.driver.spark_version.written_table import StagedFiles, WrittenTable
 from headrace.errors import CatalogError
 from headrace.model.lifecycle import TransactionState
 

@@ -25,7 +25,7 @@ from headrace.driver.ctas.view_switch import SwitchRecord, restore_switch, split
 from headrace.driver.spark_version.catalogs import DELTA_CATALOG, ICEBERG_CATALOG, JDBC_CATALOG
 from headrace.driver.spark_version.ctas_plan import Ctas
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.spark_version.row_change import RowChange
+from headrace.driver.spark_version.written_rows import RowChange
 from headrace.errors import CatalogError
 from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged

@@ -32,7 +32,7 @@ from headrace.driver.ctas.native_commit import (
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.spark_version.catalogs import TablePath, V2Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.spark_version.row_change import may_delete_files, run_marked
+from headrace.driver.spark_version.written_rows import may_delete_files, run_marked
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 _SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"

@@ -36,7 +36,7 @@ from headrace.driver.ctas.preconditions import (
 from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.ctas_plan import WriteTarget
 from headrace.driver.spark_version.parameters import empty_frame, frame_of_plan
-from headrace.driver.spark_version.row_change import find_write_mode
+from headrace.driver.spark_version.written_rows import find_write_mode
 from headrace.errors import CatalogError, DatabaseNotFound
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 

@@ -13,6 +13,13 @@ from weakref import WeakKeyDictionary
 from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 
+# Class names of parsed plans that several modules know.
+EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
+IDENTIFIER_CLAUSE = "PlanWithUnresolvedIdentifier"
+INSERT = "InsertIntoStatement"
+SCRIPT = "CompoundBody"
+WITH = "UnresolvedWith"
+
 DATASET = "org.apache.spark.sql.classic.Dataset"
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
 _PACKAGE = "headrace.driver.spark_version"
@@ -106,10 +113,6 @@ class Py4JBridge:
         entries: dict[str, str] = json.loads(self._mapper.writeValueAsString(java_map))
         return entries
 
-    def list_of(self, sequence: Any) -> list[Any]:
-        """Return the elements of a Scala sequence."""
-        return [sequence.apply(index) for index in range(sequence.size())]
-
     def sequence(self, values: list[Any]) -> Any:
         """Return a Scala sequence of the values."""
         java_list = self.type("java.util.ArrayList")()
@@ -117,13 +120,17 @@ class Py4JBridge:
             java_list.add(value)
         return self._collections.asScala(java_list).toSeq()
 
-    def mapping(self, values: dict[str, Any]) -> Any:
-        """Return an immutable Scala map of the values."""
+    def hash_map(self, values: dict[str, Any]) -> Any:
+        """Return a Java map of the values."""
         java_map = self.type("java.util.HashMap")()
         for key, value in values.items():
             java_map.put(key, value)
+        return java_map
+
+    def mapping(self, values: dict[str, Any]) -> Any:
+        """Return an immutable Scala map of the values."""
         scala_map = self.singleton("scala.collection.immutable.Map")
-        return getattr(scala_map, "from")(self._collections.asScala(java_map))
+        return getattr(scala_map, "from")(self._collections.asScala(self.hash_map(values)))
 
     def array(self, values: list[str]) -> Any:
         """Return a Java array of strings."""
@@ -201,9 +208,26 @@ def analysed_plan(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
 
 
+def without_aliases(plan: Any) -> Any:
+    """Return what a plan gives another name, or the plan itself."""
+    while plan_class_name(plan) == "SubqueryAlias":
+        plan = plan.child()
+    return plan
+
+
 def parse_plan(session: SparkSession, text: str) -> Any:
     """Return the plan of a statement from Spark's parser. Raises the errors of the parser."""
     return Py4JBridge(session).state.sqlParser().parsePlan(text)
+
+
+def list_of(sequence: Any) -> list[Any]:
+    """Return the elements of a Scala sequence."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def option_value(option: Any) -> Any:
+    """Return the value of a Scala Option, or None if the option is empty."""
+    return option.get() if option.isDefined() else None
 
 
 def class_name(instance: Any) -> str:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name, list_of
 from headrace.grammar.quoting import quote_name, quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
@@ -234,7 +234,7 @@ class V1Catalog:
     def list_tables(self, path: TablePath, prefix: str) -> list[TablePath]:
         """Return the tables in the namespace of `path` whose names begin with a prefix."""
         identifiers = self._catalog.listTables(path.namespace[0], f"{prefix}*", False)
-        names = [str(each.table()) for each in self._jvm.list_of(identifiers)]
+        names = [str(each.table()) for each in list_of(identifiers)]
         # Hive's pattern ignores the case, and other characters have a meaning in it.
         return [path.sibling(name) for name in names if name.lower().startswith(prefix.lower())]
 
@@ -313,7 +313,7 @@ class V1Catalog:
 
     def _managed_locations(self, identifiers: Any) -> list[str]:
         # Spark omits tables that were dropped since they were listed.
-        tables = self._jvm.list_of(self._catalog.getTablesByName(identifiers))
+        tables = list_of(self._catalog.getTablesByName(identifiers))
         managed = [table for table in tables if table.tableType().name() == "MANAGED"]
         return [self._jvm.location_of(table.location()) for table in managed]
 
@@ -416,7 +416,7 @@ class V1Catalog:
         )
         return [
             (partition, self._jvm.location_of(partition.storage().locationUri().get()))
-            for partition in self._jvm.list_of(found)
+            for partition in list_of(found)
         ]
 
     def _place_partitions(self, path: TablePath, partitions: list[tuple[Any, str]]) -> None:

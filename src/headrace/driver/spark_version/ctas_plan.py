@@ -14,9 +14,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.spark_version.bridge import (
+    EXECUTE_IMMEDIATE,
+    IDENTIFIER_CLAUSE,
+    SCRIPT,
     Py4JBridge,
     analysed_plan,
     class_name,
+    list_of,
+    option_value,
+    parse_plan,
     plan_class_name,
 )
 from headrace.driver.spark_version.catalogs import TablePath
@@ -25,11 +31,8 @@ from headrace.driver.spark_version.parameters import Binding, frame_of_plan
 # Class names of Spark's plans.
 _CTAS = "CreateTableAsSelect"
 _RTAS = "ReplaceTableAsSelect"
-_IDENTIFIER_CLAUSE = "PlanWithUnresolvedIdentifier"
-_CREATING = {_CTAS, _RTAS, _IDENTIFIER_CLAUSE}
+_CREATING = {_CTAS, _RTAS, IDENTIFIER_CLAUSE}
 _V1_COMMANDS = {"CreateDataSourceTableAsSelectCommand", "CreateHiveTableAsSelectCommand"}
-_EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
-_SCRIPT = "CompoundBody"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +161,7 @@ def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Cta
     if not is_session_catalog and command not in {_CTAS, _RTAS}:
         return None
     path = _v1_path(analysed, command) if is_session_catalog else _v2_path(analysed)
-    if kind == _IDENTIFIER_CLAUSE:
+    if kind == IDENTIFIER_CLAUSE:
         parsed_plan = plan.planBuilder().apply(jvm.sequence(path.parts), plan.children())
         kind = plan_class_name(parsed_plan)
         plan = _as_create_plan(jvm, parsed_plan)
@@ -203,7 +206,7 @@ def may_create_table(session: SparkSession, plan: Any) -> bool:
     Spark runs such a CTAS itself, so that it cannot be staged. The answer is True if an EXECUTE
     IMMEDIATE takes its text from a variable, because the text is unknown before it runs.
     """
-    if plan_class_name(plan) not in {_SCRIPT, _EXECUTE_IMMEDIATE}:
+    if plan_class_name(plan) not in {SCRIPT, EXECUTE_IMMEDIATE}:
         return False
     return any(_plan_may_create_table(session, part) for part in plan_parts(plan))
 
@@ -218,12 +221,17 @@ def plan_parts(plan: Any) -> Iterator[Any]:
         yield plan.parsedPlan()
         return
     yield plan
-    groups = [plan.children()]
-    if plan_class_name(plan) == _SCRIPT:
-        groups.append(plan.handlers())
-    for group in groups:
-        for index in range(group.size()):
-            yield from plan_parts(group.apply(index))
+    parts = list_of(plan.children())
+    if plan_class_name(plan) == SCRIPT:
+        parts += list_of(plan.handlers())
+    for part in parts:
+        yield from plan_parts(part)
+
+
+def find_immediate_text(plan: Any) -> str | None:
+    """Return the text of an EXECUTE IMMEDIATE, or None if it comes from variables."""
+    text = plan.sqlStmtStr()
+    return str(text.value().toString()) if plan_class_name(text) == "Literal" else None
 
 
 def _as_create_plan(jvm: Py4JBridge, plan: Any) -> Any:
@@ -253,19 +261,14 @@ def _v2_path(analysed: Any) -> TablePath:
     return TablePath(resolved.catalog().name(), tuple(identifier.namespace()), identifier.name())
 
 
-def option_value(option: Any) -> Any:
-    """Return the value of a Scala Option, or None if the option is empty."""
-    return option.get() if option.isDefined() else None
-
-
 def _plan_may_create_table(session: SparkSession, plan: Any) -> bool:
-    if plan_class_name(plan) != _EXECUTE_IMMEDIATE:
+    if plan_class_name(plan) != EXECUTE_IMMEDIATE:
         return plan_class_name(plan) in _CREATING
-    text = plan.sqlStmtStr()
-    if plan_class_name(text) != "Literal":
+    text = find_immediate_text(plan)
+    if text is None:
         return True
     try:
-        inner = Py4JBridge(session).state.sqlParser().parsePlan(str(text.value().toString()))
+        inner = parse_plan(session, text)
     except PySparkException:
         # Spark reports the syntax error when it runs the statement.
         return False

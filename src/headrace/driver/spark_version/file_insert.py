@@ -10,9 +10,9 @@ from typing import Any, Literal
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, list_of, plan_class_name
 from headrace.driver.spark_version.parameters import empty_frame, frame_of_plan
-from headrace.driver.spark_version.staged_files import StagedFiles
+from headrace.driver.spark_version.written_table import StagedFiles
 
 WriteMode = Literal["append", "overwrite", "overwrite partitions"]
 
@@ -106,7 +106,7 @@ def _describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
     mode: WriteMode = "append"
     if str(command.mode().toString()) == "Overwrite":
         mode = "overwrite partitions" if command.dynamicPartitionOverwrite() else "overwrite"
-    names = [str(column.name()) for column in jvm.list_of(command.partitionColumns())]
+    names = [str(column.name()) for column in list_of(command.partitionColumns())]
     return FileInsert(
         mode=mode,
         static=static,
@@ -120,7 +120,7 @@ def _describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
 
 
 def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
-    names = [str(name) for name in jvm.list_of(command.table().partitionColumnNames())]
+    names = [str(name) for name in list_of(command.table().partitionColumnNames())]
     static = jvm.map_of(command.staticPartitions())
     is_dynamic = len(static) < len(names)
     mode: WriteMode = "append"
@@ -187,7 +187,7 @@ def _describe_file_load(session: SparkSession, command: Any) -> FileLoad | None:
     provider = metadata.provider()
     if provider.isDefined() and str(provider.get()).lower() != "hive":
         return None
-    names = [str(name) for name in jvm.list_of(metadata.partitionColumnNames())]
+    names = [str(name) for name in list_of(metadata.partitionColumnNames())]
     values = jvm.map_of(command.partition().get()) if command.partition().isDefined() else {}
     by_lower_case = {key.lower(): value for key, value in values.items()}
     static = {name: by_lower_case[name.lower()] for name in names if name.lower() in by_lower_case}

@@ -12,7 +12,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.functions import lit
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import (
+    DATASET,
+    SCRIPT,
+    Py4JBridge,
+    parse_plan,
+    plan_class_name,
+)
 from headrace.model.messages import Assignment
 from headrace.model.statement import Parameter
 
@@ -28,7 +34,7 @@ def run_statement(spark: SparkSession, assignment: Assignment) -> DataFrame:
         return ClassicDataFrame(spark._jsparkSession.sql(assignment.text), spark)  # noqa: SLF001
     values = _Values(spark, assignment.parameters)
     plan = values.parse(assignment.text)
-    if _is_script(plan):
+    if plan_class_name(plan) == SCRIPT:
         return spark.sql(assignment.text, values.arguments())
     return frame_of_plan(spark, values.bind(plan))
 
@@ -39,8 +45,7 @@ def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, B
     Raises what Spark raises.
     """
     if not assignment.parameters:
-        parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - not in PySpark's API
-        return parser.parsePlan(assignment.text), lambda plan: plan
+        return parse_plan(spark, assignment.text), lambda plan: plan
     values = _Values(spark, assignment.parameters)
     return values.parse(assignment.text), values.bind
 
@@ -48,7 +53,7 @@ def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, B
 def frame_of_plan(spark: SparkSession, plan: Any) -> DataFrame:
     """Return a DataFrame of the JVM's plan. Spark runs the plan here if it is a command."""
     jvm = Py4JBridge(spark)
-    dataset = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
+    dataset = jvm.singleton(DATASET).ofRows(jvm.session, plan)
     return ClassicDataFrame(dataset, spark)
 
 
@@ -92,7 +97,7 @@ class _Values:
         if not self._survive_substitution:
             with suppress(ParseException):
                 plan = self._parser.parsePlan(text)
-                if self._has_markers(plan) and not _is_script(plan):
+                if self._has_markers(plan) and plan_class_name(plan) != SCRIPT:
                     return plan
         return self._parser.parsePlanWithParameters(text, self._parser_context())
 
@@ -134,10 +139,6 @@ class _Values:
             # Spark writes the SQL of some nested values in another way.
             return False
         return bool(parsed.resolved() and parsed.dataType().equals(literal.dataType()))
-
-
-def _is_script(plan: Any) -> bool:
-    return plan_class_name(plan) == "CompoundBody"
 
 
 def _literal(spark: SparkSession, parameter: Parameter) -> Column:

@@ -9,10 +9,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.spark_version.bridge import (
+    EXECUTE_IMMEDIATE,
+    IDENTIFIER_CLAUSE,
+    INSERT,
+    SCRIPT,
+    WITH,
     Py4JBridge,
     analysed_plan,
+    list_of,
     parse_plan,
     plan_class_name,
+    without_aliases,
 )
 from headrace.driver.spark_version.ctas_plan import plan_parts
 from headrace.driver.spark_version.parameters import frame_of_plan
@@ -21,16 +28,14 @@ from headrace.grammar.quoting import quote_name
 Relation = tuple[int, int, tuple[str, ...]]
 """First and last offset, in code points, and the parts of a name that a statement reads."""
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
-_CHANGES = {
-    *("InsertIntoStatement", "UpdateTable", "DeleteFromTable", "MergeIntoTable", "AlterViewAs")
-}
+_CHANGES = {*(INSERT, "UpdateTable", "DeleteFromTable", "MergeIntoTable", "AlterViewAs")}
 """Commands that read relations and change another one."""
 _FUNCTIONS = {"CreateUserDefinedFunction", "CreateSQLFunctionCommand"}
 _READERS = {
     *("CreateViewCommand", "CreateView", "CreateTableAsSelect", "ReplaceTableAsSelect"),
     *("ExplainCommand", "DescribeRelation", "DescribeColumn", "DescribeQueryCommand"),
-    *("ShowColumns", "CacheTableAsSelect", "UnresolvedExecuteImmediate", "CreateVariable"),
-    *("PlanWithUnresolvedIdentifier", "SetVariable", "InsertIntoDir", "CompoundBody"),
+    *("ShowColumns", "CacheTableAsSelect", EXECUTE_IMMEDIATE, "CreateVariable"),
+    *(IDENTIFIER_CLAUSE, "SetVariable", "InsertIntoDir", SCRIPT),
 }
 """Commands that read relations and change none. All other commands change the object they name."""
 _PERMANENT_VIEW = "CreateView"
@@ -62,37 +67,36 @@ _CATALOG_PLANS = {
 
 def find_relations(session: SparkSession, text: str) -> list[Relation]:
     """Return the relations that a statement reads, in the order of the text."""
-    return sorted(_find_relations(Py4JBridge(session), parse_plan(session, text)))
+    return sorted(_find_relations(parse_plan(session, text)))
 
 
 def find_view_relations(session: SparkSession, text: str) -> list[Relation]:
     """Return the relations that the query of a CREATE VIEW reads, in the order of the text."""
-    return sorted(_find_relations(Py4JBridge(session), parse_plan(session, text).query()))
+    return sorted(_find_relations(parse_plan(session, text).query()))
 
 
 def find_script_relations(session: SparkSession, text: str) -> Iterator[Relation]:
     """Yield the relations that the statements of a script read."""
-    jvm = Py4JBridge(session)
     for part in plan_parts(parse_plan(session, text)):
-        if plan_class_name(part) != "CompoundBody":
-            yield from _find_relations(jvm, part)
+        if plan_class_name(part) != SCRIPT:
+            yield from _find_relations(part)
 
 
-def _find_relations(jvm: Py4JBridge, plan: Any) -> Iterator[Relation]:
+def _find_relations(plan: Any) -> Iterator[Relation]:
     remaining = [plan]
     while remaining:
         node = remaining.pop()
         kind = plan_class_name(node)
         if kind == "UnresolvedRelation":
             origin = node.origin()
-            name = tuple(str(part) for part in jvm.list_of(node.multipartIdentifier()))
+            name = tuple(str(part) for part in list_of(node.multipartIdentifier()))
             if origin.startIndex().isDefined() and origin.stopIndex().isDefined():
                 yield int(origin.startIndex().get()), int(origin.stopIndex().get()), name
             continue
-        if kind == "UnresolvedWith":
-            remaining += [entry.productElement(1) for entry in jvm.list_of(node.cteRelations())]
-        remaining += jvm.list_of(node.children())
-        remaining += jvm.list_of(node.subqueries())
+        if kind == WITH:
+            remaining += [entry.productElement(1) for entry in list_of(node.cteRelations())]
+        remaining += list_of(node.children())
+        remaining += list_of(node.subqueries())
 
 
 def find_temporary_view(session: SparkSession, text: str) -> str | None:
@@ -120,15 +124,11 @@ def copy_view(source: SparkSession, target: SparkSession, name: str) -> None:
 
 def is_view(frame: DataFrame) -> bool:
     """Return whether a frame has the rows of a view, temporary or permanent."""
-    plan = analysed_plan(frame)
-    while plan_class_name(plan) == "SubqueryAlias":
-        plan = plan.child()
-    return plan_class_name(plan) == "View"
+    return plan_class_name(without_aliases(analysed_plan(frame))) == "View"
 
 
 def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[str]:
     """Return the names of the temporary views that a query reads, other than defined streams."""
-    jvm = Py4JBridge(frame.sparkSession)
     defined = {name.casefold() for name in definitions}
     found: dict[str, None] = {}
     remaining = [analysed_plan(frame)]
@@ -139,8 +139,8 @@ def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[s
             if name.casefold() not in defined:
                 found[name] = None
                 continue
-        remaining += jvm.list_of(plan.children())
-        remaining += jvm.list_of(plan.subqueries())
+        remaining += list_of(plan.children())
+        remaining += list_of(plan.subqueries())
     return list(found)
 
 
@@ -160,7 +160,7 @@ def find_use(session: SparkSession, text: str, name: str) -> Use:
     if kind in _FUNCTIONS:
         return Use.IN_FUNCTION
     if kind in _CHANGES:
-        is_read = not _names_target(jvm, plan, kind, name)
+        is_read = not _names_target(plan, kind, name)
     else:
         is_read = kind in _READERS or not _is_command(jvm, plan)
     if not is_read:
@@ -174,16 +174,15 @@ def _is_command(jvm: Py4JBridge, plan: Any) -> bool:
     return bool(jvm.type("java.lang.Class").forName(_COMMAND).isInstance(plan))
 
 
-def _names_target(jvm: Py4JBridge, plan: Any, kind: str, name: str) -> bool:
+def _names_target(plan: Any, kind: str, name: str) -> bool:
     if kind == "AlterViewAs":
         target = plan.child()
     else:
         target = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
-    while plan_class_name(target) == "SubqueryAlias":
-        target = target.child()
+    target = without_aliases(target)
     if plan_class_name(target) not in {"UnresolvedRelation", "UnresolvedView"}:
         return False
-    parts = [str(part) for part in jvm.list_of(target.multipartIdentifier())]
+    parts = [str(part) for part in list_of(target.multipartIdentifier())]
     return [part.casefold() for part in parts] == [name.casefold()]
 
 
@@ -216,9 +215,9 @@ def find_created_table(session: SparkSession, text: str) -> tuple[str, set[str]]
 
     The name has no namespace. Return None for any other statement.
     """
-    jvm, plan = Py4JBridge(session), parse_plan(session, text)
+    plan = parse_plan(session, text)
     if plan_class_name(plan) != "CreateTable":
         return None
-    *_, name = jvm.list_of(plan.name().nameParts())
-    columns = {str(column.name()).casefold() for column in jvm.list_of(plan.columns())}
+    *_, name = list_of(plan.name().nameParts())
+    columns = {str(column.name()).casefold() for column in list_of(plan.columns())}
     return str(name).casefold(), columns

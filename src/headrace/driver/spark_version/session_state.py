@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, list_of, plan_class_name
 from headrace.driver.spark_version.commit_protocol import JAR_NAME, without_selection
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.session import EntryForm, SessionView, Snapshot, SnapshotEntry
@@ -89,7 +89,7 @@ class RestorableState:
     def _capture_functions(self) -> tuple[list[SnapshotEntry], list[str]]:
         """Return the temporary functions, and a description of each that cannot be captured."""
         entries, unsaved = [], []
-        for identifier in self._jvm.list_of(self._jvm.state.catalog().listTemporaryFunctions()):
+        for identifier in list_of(self._jvm.state.catalog().listTemporaryFunctions()):
             name = identifier.funcName()
             info = _look_up_info(self._jvm, name)
             source = info.getSource()
@@ -128,7 +128,7 @@ class RestorableState:
     def _capture_views(self) -> tuple[list[SnapshotEntry], list[str]]:
         """Return the temporary views, and a description of each that cannot be captured."""
         catalog = self._jvm.state.catalog()
-        names = self._jvm.list_of(catalog.getTempViewNames())
+        names = list_of(catalog.getTempViewNames())
         views = [(name, catalog.getRawTempView(name)) for name in names]
         return _describe_views(self._jvm, views, "TEMPORARY VIEW")
 
@@ -139,7 +139,7 @@ class RestorableState:
         if self._jvm.field(catalog, "globalTempViewManager", f"{_CATALOG}.SessionCatalog") is None:
             return [], []
         tables = catalog.listTables(catalog.globalTempDatabase(), "*", False)
-        names = [table.table() for table in self._jvm.list_of(tables)]
+        names = [table.table() for table in list_of(tables)]
         views = [(name, catalog.getRawGlobalTempView(name)) for name in names]
         return _describe_views(self._jvm, views, "GLOBAL TEMPORARY VIEW")
 
@@ -162,7 +162,7 @@ class RestorableState:
         return {
             kind: [
                 _find_original(self._jvm, uri)
-                for uri in self._jvm.list_of(uris[kind])
+                for uri in list_of(uris[kind])
                 if uri.rpartition("/")[2] != JAR_NAME
             ]
             for kind in RESOURCE_KINDS
@@ -184,7 +184,7 @@ class RestorableState:
 
 
 def _list_variables(jvm: Py4JBridge) -> list[Any]:
-    return jvm.list_of(jvm.field(_variable_manager(jvm), "variables").values().toSeq())
+    return list_of(jvm.field(_variable_manager(jvm), "variables").values().toSeq())
 
 
 def _variable_manager(jvm: Py4JBridge) -> Any:

@@ -16,6 +16,8 @@ from headrace.driver.spark_version.bridge import (
     DATASET,
     Py4JBridge,
     analysed_plan,
+    list_of,
+    option_value,
     plan_class_name,
 )
 from headrace.grammar.quoting import quote_name
@@ -25,7 +27,7 @@ _COMMITTED = "addBatch"
 """Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
 _CONTINUOUS = "ContinuousExecution"
 _V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
-_SOURCES = {"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation"}
+_SOURCES = {*_V1_SOURCES, "StreamingRelationV2"}
 _STATELESS = {
     *("Project", "Filter", "SubqueryAlias", "View", "Union", "Generate", "ResolvedHint"),
     *("Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort", "Expand"),
@@ -65,8 +67,7 @@ def find_later_run(session: SparkSession, query: StreamingQuery) -> str | None:
     Spark stops a run when another one of the same checkpoint starts in its application
     (`spark.sql.streaming.stopActiveRunOnRestart`). The id of a query belongs to its checkpoint.
     """
-    shared = session._jsparkSession.sharedState()  # noqa: SLF001 - not in PySpark's API
-    active = shared.activeStreamingQueries().get(_execution_of(query).id())
+    active = _active_queries(session).get(_execution_of(query).id())
     run = None if active is None else str(active.runId())
     return None if run == query.runId else run
 
@@ -94,8 +95,8 @@ def find_last_epoch(query: StreamingQuery) -> int | None:
     execution = _execution_of(query)
     if execution.getClass().getSimpleName() != _CONTINUOUS:
         return None
-    latest = execution.commitLog().getLatestBatchId()
-    return int(latest.get()) if latest.isDefined() else None
+    latest = option_value(execution.commitLog().getLatestBatchId())
+    return None if latest is None else int(latest)
 
 
 def list_reports(query: StreamingQuery, after: int | None) -> list[dict[str, Any]]:
@@ -117,11 +118,9 @@ def list_reports(query: StreamingQuery, after: int | None) -> list[dict[str, Any
 
 def find_java_error(query: StreamingQuery) -> Any | None:
     """Return the Java error with which a query has failed, or None. Raises Py4JError."""
-    reason = query._jsq.exception()  # noqa: SLF001 - PySpark keeps only its text
-    if not reason.isDefined():
-        return None
+    error = option_value(query._jsq.exception())  # noqa: SLF001 - PySpark keeps only its text
     # The exception itself only says that the query has failed.
-    return reason.get().getCause() or reason.get()
+    return error and (error.getCause() or error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +139,29 @@ def describe_stream(frame: DataFrame) -> StreamPlan:
     """Describe the plan of a streaming frame. Raises Py4JError."""
     jvm = Py4JBridge(frame.sparkSession)
     plan = StreamPlan([], [], is_complete=True)
-    for node in _walk(jvm, analysed_plan(frame)):
+    for node in _walk(analysed_plan(frame)):
         kind = plan_class_name(node)
         if kind in _SOURCES:
             plan.sources.append(_read_source(jvm, node))
-        elif kind in _STATEFUL or (kind == "Join" and _joins_streams(jvm, node)):
-            plan.operators.append(_describe_operator(jvm, node))
+        elif kind in _STATEFUL or (kind == "Join" and _joins_streams(node)):
+            plan.operators.append(_describe_operator(node))
         elif kind not in _STATELESS and kind != "Join":
             plan = replace(plan, is_complete=False)
     return plan
 
 
-def _walk(jvm: Py4JBridge, plan: Any) -> Iterator[Any]:
+def _walk(plan: Any) -> Iterator[Any]:
     """Yield the streaming nodes of a plan, from the top."""
     remaining = [plan]
     while remaining:
         node = remaining.pop()
         if node.isStreaming():
             yield node
-            remaining += reversed(jvm.list_of(node.children()))
+            remaining += reversed(list_of(node.children()))
 
 
-def _joins_streams(jvm: Py4JBridge, node: Any) -> bool:
-    return all(child.isStreaming() for child in jvm.list_of(node.children()))
+def _joins_streams(node: Any) -> bool:
+    return all(child.isStreaming() for child in list_of(node.children()))
 
 
 def _read_source(jvm: Py4JBridge, node: Any) -> tuple[str, dict[str, str]]:
@@ -173,14 +172,14 @@ def _read_source(jvm: Py4JBridge, node: Any) -> tuple[str, dict[str, str]]:
     return str(node.sourceName()), options
 
 
-def _describe_operator(jvm: Py4JBridge, node: Any) -> str:
-    own = [_describe_expression(each) for each in jvm.list_of(node.expressions())]
+def _describe_operator(node: Any) -> str:
+    own = [_describe_expression(each) for each in list_of(node.expressions())]
     computed = [
         _describe_expression(each)
-        for child in jvm.list_of(node.children())
-        for below in _walk(jvm, child)
+        for child in list_of(node.children())
+        for below in _walk(child)
         if plan_class_name(below) in {"Project", "Expand", "Generate"}
-        for each in jvm.list_of(below.expressions())
+        for each in list_of(below.expressions())
         if plan_class_name(each) != "AttributeReference"
     ]
     extra = f" {node.joinType().sql()}" if plan_class_name(node) == "Join" else ""
@@ -201,8 +200,13 @@ def count_active_queries(session: SparkSession) -> int:
 
     `session.streams` knows the queries of its own session, and clones have others.
     """
+    return int(_active_queries(session).size())
+
+
+def _active_queries(session: SparkSession) -> Any:
+    """Return the running queries of the application, as a Java map by id."""
     shared = session._jsparkSession.sharedState()  # noqa: SLF001 - not in PySpark's API
-    return int(shared.activeStreamingQueries().size())
+    return shared.activeStreamingQueries()
 
 
 def check_output_mode(rows: DataFrame, mode: str) -> None:
@@ -216,7 +220,7 @@ def check_output_mode(rows: DataFrame, mode: str) -> None:
 def find_batch_source(rows: DataFrame) -> str | None:
     """Return a source of DataSource V1 that a frame reads, which only has batches; or None."""
     leaves = analysed_plan(rows).collectLeaves()
-    for leaf in Py4JBridge(rows.sparkSession).list_of(leaves):
+    for leaf in list_of(leaves):
         if plan_class_name(leaf) in _V1_SOURCES:
             return str(leaf)
     return None
@@ -224,13 +228,7 @@ def find_batch_source(rows: DataFrame) -> str | None:
 
 def has_aggregation(rows: DataFrame) -> bool:
     """Return whether a stream is aggregated, so that its result changes as a whole."""
-    jvm, remaining = Py4JBridge(rows.sparkSession), [analysed_plan(rows)]
-    while remaining:
-        plan = remaining.pop()
-        if plan.isStreaming() and plan_class_name(plan) == "Aggregate":
-            return True
-        remaining += jvm.list_of(plan.children())
-    return False
+    return any(plan_class_name(node) == "Aggregate" for node in _walk(analysed_plan(rows)))
 
 
 def publish_memory_view(session: SparkSession, name: str) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.commit_protocol import isolates_appends
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.spark_version.write_targets import TargetFinder, WrittenTarget
+from headrace.driver.spark_version.written_rows import TargetFinder, WrittenTarget
 from headrace.driver.writes.locks import may_be_transient
 from headrace.model.transaction import TableWrite
 

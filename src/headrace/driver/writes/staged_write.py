@@ -24,8 +24,7 @@ from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.file_insert import StagedRows, WriteMode, describe_rows
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.parameters import empty_frame
-from headrace.driver.spark_version.staged_files import StagedFiles
-from headrace.driver.spark_version.written_table import WrittenTable
+from headrace.driver.spark_version.written_table import StagedFiles, WrittenTable
 from headrace.errors import CatalogError
 
 _MANIFEST = "_manifest.json"
