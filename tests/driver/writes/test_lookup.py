@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -14,6 +14,7 @@ from tests.driver.writes.test_locks import PauseRecorder
 from headrace.driver.ctas import Cancelled
 from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
+from headrace.driver.spark_version.written_rows import TargetFinder
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites, find_writes_patiently
 from headrace.errors import WriteTargetsUnknown
@@ -98,24 +99,21 @@ def test_a_statement_does_not_start_before_its_tables_are_known() -> None:
 
 
 @pytest.mark.parametrize("error", [_NO_TABLE, Py4JNetworkError("the JVM is gone")])
-def test_spark_reports_the_errors_of_a_statement_and_of_its_jvm(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _detector(error, monkeypatch).find_writes(object()) == []
+def test_spark_reports_the_errors_of_a_statement_and_of_its_jvm(error: Exception) -> None:
+    assert _detector(error).find_writes(object()) == []
 
 
-def test_an_outage_of_the_metastore_does_not_hide_the_writes_of_a_statement(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_outage_of_the_metastore_does_not_hide_the_writes_of_a_statement() -> None:
     with pytest.raises(SparkError, match="TTransportException"):
-        _detector(_OUTAGE, monkeypatch).find_writes(object())
+        _detector(_OUTAGE).find_writes(object())
 
 
-def _detector(error: Exception, monkeypatch: pytest.MonkeyPatch) -> WriteDetector:
+def _detector(error: Exception) -> WriteDetector:
     """Return a detector without a session, whose look at a plan raises an error."""
 
-    def fail(_self: WriteDetector, _plan: Any) -> None:
+    def fail(_plan: Any) -> None:
         raise error
 
-    monkeypatch.setattr(WriteDetector, "_find_targets", fail)
-    return object.__new__(WriteDetector)
+    detector = object.__new__(WriteDetector)
+    detector._targets = cast("TargetFinder", SimpleNamespace(find_targets=fail))
+    return detector
