@@ -1,1 +1,1 @@
-"""A package outside of `src` that adds a source, a sink and a catalog: the one of extend.md."""
+"""A package outside of `src` that adds a source, a sink, a catalog and a backend: see extend.md."""

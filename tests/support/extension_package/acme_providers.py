@@ -1,5 +1,8 @@
-"""What nodes and drivers need to know of the source and the sink. Never import PySpark here."""
+"""What Headrace needs to know of the package. Never import PySpark here."""
 
+from typing import Literal
+
+from headrace.config.profiles import Profile
 from headrace.model.stream_providers import APPEND, Guarantee, StreamSink, StreamSource
 
 TICKS = StreamSource(
@@ -17,3 +20,12 @@ SPOOL = StreamSink(
     guarantee=Guarantee.AT_LEAST_ONCE,
     writer="acme_driver:SpoolWriter",
 )
+
+
+class NicedProfile(Profile):
+    """A profile whose drivers run on the host of the node, with a lower priority."""
+
+    launcher = "acme_node:NicedLauncher"
+
+    backend: Literal["niced"] = "niced"
+    niceness: int = 10
