@@ -1,8 +1,9 @@
-"""Large results: executors write parts, or return small outputs to the driver, in one pass.
+"""Results with any number of rows: tasks write parts, or return small outputs, in one pass.
 
-Spark converts the rows to Arrow in the JVM, as for `DataFrame.toArrow`, and hands each batch to the
-Python function of the task as one message. This takes less than half the time of `mapInArrow`,
-where Spark first writes the rows of the query into rows of a struct.
+Spark converts the rows to Arrow in the JVM, as for `DataFrame.toArrow`. A task in the JVM writes
+each batch as it is. Where it cannot (see `runs_in_jvm`), Spark hands each batch to the Python
+function of the task as one message. This takes less than half the time of `mapInArrow`, where Spark
+first writes the rows of the query into rows of a struct.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark import Accumulator, cloudpickle
@@ -22,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from headrace.driver.output import task
+from headrace.driver.output.jvm_task import read_finished, run_tasks, runs_in_jvm
 from headrace.driver.output.task import (
     FinishedTask,
     FinishedTasks,
@@ -30,6 +32,7 @@ from headrace.driver.output.task import (
     make_task,
 )
 from headrace.driver.spark_version.collect import collect_rdd, open_message_rdd
+from headrace.driver.spark_version.result_task import ReportedTasks
 from headrace.driver.spark_version.sql_execution import run_as_sql_execution
 from headrace.model.result import FinishedParts, ResultPart
 from headrace.results import batches
@@ -104,6 +107,52 @@ _LOG = logging.getLogger("headrace.driver")
 _INTERVAL_SECONDS = 0.1
 
 
+class _Finished(Protocol):
+    """Receives the tasks of a query as they finish."""
+
+    def read_new(self) -> list[FinishedTask]:
+        """Return the tasks that have finished since the last call."""
+
+    def close(self) -> None:
+        """Free what the query has used."""
+
+
+class _FinishedInPython:
+    """Receives the tasks with Python workers."""
+
+    def __init__(self, session: SparkSession) -> None:
+        nothing: list[FinishedTask] = []
+        self.accumulator: Accumulator[list[FinishedTask]] = session.sparkContext.accumulator(
+            nothing, FinishedTasks()
+        )
+        self._received = 0
+
+    def read_new(self) -> list[FinishedTask]:
+        """See `_Finished`."""
+        new = self.accumulator.value[self._received :]
+        self._received += len(new)
+        return new
+
+    def close(self) -> None:
+        """See `_Finished`."""
+        # PySpark keeps every accumulator for ever.
+        _accumulatorRegistry.pop(self.accumulator.aid, None)
+
+
+class _FinishedInJvm:
+    """Receives the tasks in the JVM."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.reported = ReportedTasks(session)
+
+    def read_new(self) -> list[FinishedTask]:
+        """See `_Finished`."""
+        return [read_finished(content) for content in self.reported.read_new()]
+
+    def close(self) -> None:
+        """Spark frees the accumulator when nothing refers to it."""
+
+
 class PartsInOrder:
     """Puts the parts of finished tasks in order."""
 
@@ -134,15 +183,11 @@ class PartsInOrder:
 class FinishedPartsLister:
     """A thread that lists finished parts until the end of the block."""
 
-    def __init__(self, session: SparkSession, schema: Schema, options: TaskOptions) -> None:
-        nothing: list[FinishedTask] = []
-        self.accumulator: Accumulator[list[FinishedTask]] = session.sparkContext.accumulator(
-            nothing, FinishedTasks()
-        )
+    def __init__(self, schema: Schema, location: str, tasks: _Finished) -> None:
         self._spark_schema = dict(schema.spark)
-        self._location = options.location
+        self._location = location
+        self._tasks = tasks
         self._parts = PartsInOrder()
-        self._received = 0
         self._files = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-parts", daemon=True)
@@ -158,8 +203,7 @@ class FinishedPartsLister:
     ) -> None:
         self._ended.set()
         self._thread.join()
-        # PySpark keeps every accumulator for ever.
-        _accumulatorRegistry.pop(self.accumulator.aid, None)
+        self._tasks.close()
 
     def _run(self) -> None:
         try:
@@ -169,9 +213,7 @@ class FinishedPartsLister:
             _LOG.exception("finished parts in %s are not listed any more", self._location)
 
     def _list_new_parts(self) -> None:
-        tasks = self.accumulator.value
-        parts = self._parts.add(tasks[self._received :])
-        self._received = len(tasks)
+        parts = self._parts.add(self._tasks.read_new())
         if parts:
             finished = FinishedParts(spark_schema=self._spark_schema, parts=parts)
             write_finished_parts(self._location, self._files, finished)
@@ -196,22 +238,22 @@ def write_parts(
     Returns the outputs of the tasks in the order of the partitions. Raises LocationNotWritable if
     a task could not write its part, and what Spark raises.
     """
-    register: Any = cloudpickle.register_pickle_by_value
-    for module in SHIPPED_MODULES:
-        register(module)
-    # Arrow readers lose rows that have no columns.
-    rows = frame if schema.columns else frame.select(lit(0))
-    message_schema = options.schema if schema.columns else _NO_COLUMNS
-    if frame.sparkSession.conf.get(_LARGE_OFFSETS) == "true":
-        message_schema = enlarge_offsets(message_schema)
-    lister = FinishedPartsLister(frame.sparkSession, schema, options) if lists_finished else None
-    run_task = make_task(options, message_schema, None if lister is None else lister.accumulator)
-
-    def run_tasks() -> list[task.Report]:
-        return collect_rdd(open_message_rdd(rows).mapPartitionsWithIndex(run_task))
-
-    with lister or nullcontext():
-        reports = run_as_sql_execution(rows, run_tasks)
+    session = frame.sparkSession
+    has_large_offsets = session.conf.get(_LARGE_OFFSETS) == "true"
+    if schema.columns and not has_large_offsets and runs_in_jvm(session, options):
+        in_jvm = _FinishedInJvm(session) if lists_finished else None
+        reported = None if in_jvm is None else in_jvm.reported
+        with _list_parts(schema, options, in_jvm):
+            reports = run_as_sql_execution(frame, lambda: run_tasks(frame, options, reported))
+    else:
+        in_python = _FinishedInPython(session) if lists_finished else None
+        # Arrow readers lose rows that have no columns.
+        rows = frame if schema.columns else frame.select(lit(0))
+        message_schema = options.schema if schema.columns else _NO_COLUMNS
+        if has_large_offsets:
+            message_schema = enlarge_offsets(message_schema)
+        with _list_parts(schema, options, in_python):
+            reports = _run_python_tasks(rows, options, message_schema, in_python)
     for report in reports:
         if report["failure"] is not None:
             raise LocationNotWritable(report["failure"])
@@ -219,3 +261,28 @@ def write_parts(
         TaskOutput(report["rows"], report["sizes"], part=report["name"], data=report["data"])
         for report in reports
     ]
+
+
+def _list_parts(
+    schema: Schema, options: TaskOptions, tasks: _Finished | None
+) -> AbstractContextManager[None]:
+    """Return the block in which the parts of finished tasks are listed, if there are any."""
+    return nullcontext() if tasks is None else FinishedPartsLister(schema, options.location, tasks)
+
+
+def _run_python_tasks(
+    rows: DataFrame,
+    options: TaskOptions,
+    message_schema: pa.Schema,
+    finished: _FinishedInPython | None,
+) -> list[task.Report]:
+    register: Any = cloudpickle.register_pickle_by_value
+    for module in SHIPPED_MODULES:
+        register(module)
+    accumulator = None if finished is None else finished.accumulator
+    run_task = make_task(options, message_schema, accumulator)
+
+    def collect() -> list[task.Report]:
+        return collect_rdd(open_message_rdd(rows).mapPartitionsWithIndex(run_task))
+
+    return run_as_sql_execution(rows, collect)

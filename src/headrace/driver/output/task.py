@@ -28,8 +28,10 @@ from headrace.results.batches import (
 
 # The first tasks may each return as much as an inline result holds, later tasks less. The driver
 # therefore receives about 30 MB at most, even from 10,000 partitions.
-_TASKS_WITH_FULL_BUFFER = 16
-_MIN_BUFFER_BYTES = 1024
+FULL_BUFFERS = 16
+"""Number of the first tasks that may return as much as an inline result holds."""
+MIN_BUFFER_BYTES = 1024
+"""Bytes that any task may return."""
 
 
 class Report(TypedDict):
@@ -296,8 +298,8 @@ def _read_message(
 def _buffer_bytes_of(partition: int, options: TaskOptions) -> int:
     """Return how many bytes the task of a partition may return."""
     full = options.buffer_bytes
-    share = full * _TASKS_WITH_FULL_BUFFER // max(partition + 1, _TASKS_WITH_FULL_BUFFER)
-    return min(full, max(share, _MIN_BUFFER_BYTES))
+    share = full * FULL_BUFFERS // max(partition + 1, FULL_BUFFERS)
+    return min(full, max(share, MIN_BUFFER_BYTES))
 
 
 def _make_report(

@@ -2,35 +2,25 @@
 
 Spark's own protocol stages every write in `_temporary/0` of the target, and each commit or abort
 deletes `_temporary`. Two applications that write to one table therefore delete each other's rows.
-The class in SharedTableCommitProtocol.java gives each write a staging directory of its own. Janino,
-which Spark uses to compile queries, compiles the class when the first statement can write.
+The class in SharedTableCommitProtocol.java gives each write a staging directory of its own.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-import zipfile
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.driver.spark_version.shipped_classes import load_shipped_classes
 from headrace.model.messages import Bootstrap
 from headrace.model.transaction import writer_name
 
 _LOG = logging.getLogger("headrace.driver")
-JAR_NAME = "headrace-commit-protocol.jar"
-_SOURCE = "SharedTableCommitProtocol.java"
 _CLASS = "headrace.SharedTableCommitProtocol"
 _KEY = "spark.sql.sources.commitProtocolClass"
 _SPARKS_CLASS = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
-_LOADER_CLASS = "org.apache.spark.util.MutableURLClassLoader"
 _WRITER_KEY = "spark.headrace.writer"
 _HIVE_STAGING_KEY = "spark.hadoop.hive.exec.stagingdir"
 _COMMITTERS = {
@@ -84,54 +74,17 @@ class CommitProtocol:
         """
         with self._lock:
             if self._available is None:
-                start = time.monotonic()
                 self._available = self._load()
-                _LOG.info("loaded the commit protocol in %.1f s", time.monotonic() - start)
         if self._available and self._session.conf.get(_KEY) == _SPARKS_CLASS:
             self._session.conf.set(_KEY, _CLASS)
 
     def _load(self) -> bool:
-        jvm = Py4JBridge(self._session)
+        if not load_shipped_classes(self._session):
+            return False
         try:
-            loader = _find_application_loader(jvm)
-            if loader.getResource(f"{_CLASS.replace('.', '/')}.class") is not None:
-                return True
-            folder = Path(jvm.type("org.apache.spark.SparkFiles").getRootDirectory())
-            jar = _compile(jvm, loader, folder / JAR_NAME)
-            loader.addURL(jvm.type("java.io.File")(str(jar)).toURI().toURL())
-            if not jvm.context.isLocal():
-                jvm.context.addJar(str(jar))
             # Spark accepts the name of a class only when the class can be loaded.
             self._session.newSession().conf.set(_KEY, _CLASS)
-        except (Py4JError, PySparkException, OSError):
-            _LOG.exception(
-                "the commit protocol is not available; each write needs an exclusive lock"
-            )
+        except PySparkException:
+            _LOG.exception("the commit protocol is not available; each write needs a lock")
             return False
         return True
-
-
-def _find_application_loader(jvm: Py4JBridge) -> Any:
-    """Return the class loader of the whole application.
-
-    After ADD JAR, the context class loader belongs to one session: tasks do not use it. The loader
-    that spark-submit has created is its outermost ancestor with Spark's class.
-    """
-    loader = application = jvm.type("java.lang.Thread").currentThread().getContextClassLoader()
-    mutable = loader.loadClass(_LOADER_CLASS)
-    while loader is not None:
-        if mutable.isInstance(loader):
-            application = loader
-        loader = loader.getParent()
-    return application
-
-
-def _compile(jvm: Py4JBridge, loader: object, jar: Path) -> Path:
-    """Compile the class and those beside it into a jar. Raises Py4JError and OSError."""
-    compiler = jvm.type("org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(loader)
-    compiler.cook(files(__package__).joinpath(_SOURCE).read_text())
-    with zipfile.ZipFile(jar, "w") as archive:
-        for name, code in compiler.getBytecodes().items():
-            archive.writestr(f"{name.replace('.', '/')}.class", bytes(code))
-    return jar

@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, list_of, plan_class_name
-from headrace.driver.spark_version.commit_protocol import JAR_NAME, without_selection
+from headrace.driver.spark_version.commit_protocol import without_selection
+from headrace.driver.spark_version.shipped_classes import JAR_NAME
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.session import EntryForm, SessionView, Snapshot, SnapshotEntry
 

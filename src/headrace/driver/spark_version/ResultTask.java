@@ -1,0 +1,402 @@
+package headrace;
+
+import com.google.flatbuffers.FlatBufferBuilder;
+import java.io.BufferedOutputStream;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.File;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.Channels;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.arrow.flatbuf.FieldNode;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.flatbuf.RecordBatch;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.TypeLayout;
+import org.apache.arrow.vector.VectorLoader;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.VectorUnloader;
+import org.apache.arrow.vector.ipc.ReadChannel;
+import org.apache.arrow.vector.ipc.WriteChannel;
+import org.apache.arrow.vector.ipc.message.ArrowBlock;
+import org.apache.arrow.vector.ipc.message.ArrowFooter;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.sql.util.ArrowUtils$;
+import org.apache.spark.util.CollectionAccumulator;
+import org.apache.spark.util.SerializableConfiguration;
+
+/**
+ * Runs on each partition of a query: writes the rows as an Arrow file, or returns a few of them.
+ *
+ * <p>The rows arrive as the record batches of `Dataset.toArrowBatchRdd`, each an encapsulated IPC
+ * message (https://arrow.apache.org/docs/format/Columnar.html). A file contains the same messages.
+ */
+public class ResultTask implements Function2 {
+    private final byte[] schemaMessage;
+    private final String location;
+    private final SerializableConfiguration hadoop;
+    private final long bufferBytes;
+    private final int fullBuffers;
+    private final long minBufferBytes;
+    private final long batchLimit;
+    private final long rowLimit;
+    private final long byteLimit;
+    private final CollectionAccumulator finished;
+
+    /**
+     * Make the task of all partitions.
+     *
+     * @param schemaMessage The stored schema as an IPC message.
+     * @param location Directory of the result: a path, or a URI if there is a configuration.
+     * @param hadoop Configuration of the file system, or null for a local path.
+     * @param bufferBytes Bytes that each of the first `fullBuffers` tasks may return. Later ones
+     *     may return less, but at least `minBufferBytes`.
+     * @param batchLimit Maximum bytes of a batch of several rows.
+     * @param rowLimit Number of rows after which a task may stop; -1: none.
+     * @param byteLimit Number of bytes after which a task may stop; -1: none.
+     * @param finished Receives the report of each task, without rows, or null.
+     */
+    public ResultTask(
+            byte[] schemaMessage, String location, SerializableConfiguration hadoop,
+            long bufferBytes, int fullBuffers, long minBufferBytes, long batchLimit,
+            long rowLimit, long byteLimit, CollectionAccumulator finished) {
+        this.schemaMessage = schemaMessage;
+        this.location = location;
+        this.hadoop = hadoop;
+        this.bufferBytes = bufferBytes;
+        this.fullBuffers = fullBuffers;
+        this.minBufferBytes = minBufferBytes;
+        this.batchLimit = batchLimit;
+        this.rowLimit = rowLimit;
+        this.byteLimit = byteLimit;
+        this.finished = finished;
+    }
+
+    /** Return the report of a partition, or nothing for an empty one. */
+    public Object call(Object partition, Object messages) throws Exception {
+        int number = ((Integer) partition).intValue();
+        // The id of the attempt keeps retries and speculative tasks from writing the same file.
+        String name = String.format("part-%06d-%d.arrow", new Object[] {
+            partition, Long.valueOf(TaskContext.get().taskAttemptId())});
+        ResultWriter writer = new ResultWriter(this, name, bufferBytesOf(number));
+        String failure = null;
+        boolean isComplete = false;
+        try {
+            Iterator batches = (Iterator) messages;
+            while (!writer.exceedsLimit(rowLimit, byteLimit) && batches.hasNext()) {
+                writer.add((byte[]) batches.next());
+            }
+            writer.close();
+            isComplete = true;
+        } catch (LocationNotWritable error) {
+            // Reported instead of thrown: Spark would retry the task, but a full disk stays full.
+            failure = error.getMessage();
+        } finally {
+            if (!isComplete) {
+                writer.discard();
+            }
+        }
+        if (finished != null && failure == null) {
+            finished.add(writer.report(number, null, false));
+        }
+        if (failure == null && writer.isEmpty()) {
+            return Collections.emptyIterator();
+        }
+        return Collections.singletonList(writer.report(number, failure, true)).iterator();
+    }
+
+    Schema schema() throws IOException {
+        return MessageSerializer.deserializeSchema(
+            new ReadChannel(Channels.newChannel(new ByteArrayInputStream(schemaMessage))));
+    }
+
+    byte[] schemaMessage() {
+        return schemaMessage;
+    }
+
+    long batchLimit() {
+        return batchLimit;
+    }
+
+    OutputStream create(String name) throws IOException {
+        OutputStream file;
+        if (hadoop == null) {
+            file = new FileOutputStream(new File(location, name));
+        } else {
+            Path path = new Path(location + "/" + name);
+            file = path.getFileSystem(hadoop.value()).create(path, true);
+        }
+        return new BufferedOutputStream(file, 1 << 16);
+    }
+
+    void delete(String name) throws IOException {
+        if (hadoop == null) {
+            new File(location, name).delete();
+        } else {
+            Path path = new Path(location + "/" + name);
+            path.getFileSystem(hadoop.value()).delete(path, false);
+        }
+    }
+
+    private long bufferBytesOf(int partition) {
+        long share = bufferBytes * fullBuffers / Math.max(partition + 1, fullBuffers);
+        return Math.min(bufferBytes, Math.max(share, minBufferBytes));
+    }
+}
+
+/** An error of the file system, with its own message. */
+class LocationNotWritable extends Exception {
+    LocationNotWritable(IOException error) {
+        super(error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage());
+    }
+}
+
+/** Keeps the batches of a partition in memory up to a limit, and writes a file beyond it. */
+class ResultWriter {
+    private final ResultTask task;
+    private final String name;
+    private final long bufferBytes;
+    private final Schema schema;
+    private final List messages = new ArrayList();
+    private final List blocks = new ArrayList();
+    private final List rows = new ArrayList();
+    private final List sizes = new ArrayList();
+    private long rowTotal;
+    private long byteTotal;
+    private OutputStream file;
+    private boolean hasFile;
+    private long position;
+
+    ResultWriter(ResultTask task, String name, long bufferBytes) throws IOException {
+        this.task = task;
+        this.name = name;
+        this.bufferBytes = bufferBytes;
+        this.schema = task.schema();
+    }
+
+    boolean isEmpty() {
+        return rows.isEmpty();
+    }
+
+    boolean exceedsLimit(long rowLimit, long byteLimit) {
+        return (rowLimit >= 0 && rowTotal > rowLimit) || (byteLimit >= 0 && byteTotal > byteLimit);
+    }
+
+    /** Add a batch, in pieces if it is too large. */
+    void add(byte[] message) throws Exception {
+        BatchSize size = new BatchSize(message, schema);
+        if (size.bytes <= task.batchLimit() || size.rows <= 1) {
+            addPiece(message, size);
+        } else {
+            split(message, (int) Math.min(size.rows, size.bytes / task.batchLimit() + 1));
+        }
+    }
+
+    private void split(byte[] message, int pieces) throws Exception {
+        BufferAllocator allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator(
+            "headrace result", 0, Long.MAX_VALUE);
+        VectorSchemaRoot root = VectorSchemaRoot.create(schema, allocator);
+        List parts = new ArrayList();
+        try {
+            ArrowRecordBatch batch = MessageSerializer.deserializeRecordBatch(
+                new ReadChannel(Channels.newChannel(new ByteArrayInputStream(message))), allocator);
+            new VectorLoader(root).load(batch);
+            batch.close();
+            int count = root.getRowCount();
+            int step = (count + pieces - 1) / pieces;
+            for (int start = 0; start < count; start += step) {
+                VectorSchemaRoot slice = root.slice(start, Math.min(step, count - start));
+                ArrowRecordBatch part = new VectorUnloader(slice).getRecordBatch();
+                ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+                MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), part);
+                part.close();
+                slice.close();
+                parts.add(bytes.toByteArray());
+            }
+        } finally {
+            root.close();
+            allocator.close();
+        }
+        for (int i = 0; i < parts.size(); i++) {
+            add((byte[]) parts.get(i));
+        }
+    }
+
+    private void addPiece(byte[] message, BatchSize size) throws LocationNotWritable {
+        rows.add(Long.valueOf(size.rows));
+        sizes.add(Long.valueOf(size.bytes));
+        rowTotal += size.rows;
+        byteTotal += size.bytes;
+        if (hasFile) {
+            write(message, size);
+            return;
+        }
+        messages.add(message);
+        blocks.add(size);
+        if (byteTotal > bufferBytes) {
+            spill();
+        }
+    }
+
+    private void spill() throws LocationNotWritable {
+        List kept = new ArrayList(blocks);
+        blocks.clear();
+        try {
+            hasFile = true;
+            file = task.create(name);
+            file.write(ResultTaskFormat.HEAD);
+            file.write(task.schemaMessage());
+            position = ResultTaskFormat.HEAD.length + task.schemaMessage().length;
+        } catch (IOException error) {
+            throw new LocationNotWritable(error);
+        }
+        for (int i = 0; i < kept.size(); i++) {
+            write((byte[]) messages.get(i), (BatchSize) kept.get(i));
+        }
+        messages.clear();
+    }
+
+    private void write(byte[] message, BatchSize size) throws LocationNotWritable {
+        try {
+            file.write(message);
+        } catch (IOException error) {
+            throw new LocationNotWritable(error);
+        }
+        blocks.add(new ArrowBlock(position, size.metadataBytes, size.bodyBytes));
+        position += message.length;
+    }
+
+    void close() throws LocationNotWritable {
+        if (!hasFile) {
+            return;
+        }
+        FlatBufferBuilder builder = new FlatBufferBuilder();
+        builder.finish(new ArrowFooter(schema, new ArrayList(), blocks).writeTo(builder));
+        byte[] footer = builder.sizedByteArray();
+        try {
+            file.write(ResultTaskFormat.tail(footer));
+            file.close();
+        } catch (IOException error) {
+            throw new LocationNotWritable(error);
+        }
+    }
+
+    /** Delete the file. Errors are ignored, because the driver cleans up the location too. */
+    void discard() {
+        if (hasFile) {
+            try {
+                if (file != null) {
+                    file.close();
+                }
+            } catch (IOException error) {
+                // The file is deleted all the same.
+            }
+            try {
+                task.delete(name);
+            } catch (IOException error) {
+                // As above.
+            }
+        }
+    }
+
+    /** Return what Python reads: see `read_report` in result_task.py. */
+    byte[] report(int partition, String failure, boolean withRows) throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        DataOutputStream out = new DataOutputStream(bytes);
+        out.writeInt(partition);
+        ResultTaskFormat.writeText(out, hasFile && failure == null ? name : "");
+        ResultTaskFormat.writeText(out, failure == null ? "" : failure);
+        out.writeInt(rows.size());
+        for (int i = 0; i < rows.size(); i++) {
+            out.writeLong(((Long) rows.get(i)).longValue());
+            out.writeLong(((Long) sizes.get(i)).longValue());
+        }
+        int count = withRows && failure == null ? messages.size() : 0;
+        out.writeInt(count);
+        for (int i = 0; i < count; i++) {
+            byte[] message = (byte[]) messages.get(i);
+            out.writeInt(message.length);
+            out.write(message);
+        }
+        return bytes.toByteArray();
+    }
+}
+
+/** Number of rows and sizes of an IPC message with a record batch. */
+class BatchSize {
+    final long rows;
+    final int metadataBytes;
+    final long bodyBytes;
+    /** Bytes of the buffers, as `pyarrow.RecordBatch.nbytes`; at least 1 for each value. */
+    final long bytes;
+
+    private int nodes;
+    private int buffers;
+    private long values;
+    private long used;
+
+    BatchSize(byte[] message, Schema schema) {
+        ByteBuffer buffer = ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN);
+        int start = buffer.getInt(0) == -1 ? 8 : 4;
+        metadataBytes = start + buffer.getInt(start - 4);
+        buffer.position(start);
+        Message header = Message.getRootAsMessage(buffer);
+        bodyBytes = header.bodyLength();
+        RecordBatch batch = (RecordBatch) header.header(new RecordBatch());
+        rows = batch.length();
+        List fields = schema.getFields();
+        for (int i = 0; i < fields.size(); i++) {
+            measure((Field) fields.get(i), batch);
+        }
+        bytes = Math.max(used, Math.max(values, rows));
+    }
+
+    private void measure(Field field, RecordBatch batch) {
+        FieldNode node = batch.nodes(nodes++);
+        values += node.length();
+        int count = TypeLayout.getTypeBufferCount(field.getType());
+        for (int i = 0; i < count; i++) {
+            long length = batch.buffers(buffers++).length();
+            // pyarrow drops the first buffer, which marks nulls, where there are none.
+            used += i > 0 || node.nullCount() > 0 ? length : 0;
+        }
+        List children = field.getChildren();
+        for (int i = 0; i < children.size(); i++) {
+            measure((Field) children.get(i), batch);
+        }
+    }
+}
+
+/** Bytes around the messages of a file, and texts in reports. */
+class ResultTaskFormat {
+    /** The magic number, filled up to 8 bytes. */
+    static final byte[] HEAD = {'A', 'R', 'R', 'O', 'W', '1', 0, 0};
+
+    /** Return what follows the last batch: the end of the stream, the footer, and its length. */
+    static byte[] tail(byte[] footer) {
+        ByteBuffer tail = ByteBuffer.allocate(8 + footer.length + 10);
+        tail.order(ByteOrder.LITTLE_ENDIAN);
+        tail.putInt(-1).putInt(0).put(footer).putInt(footer.length).put(HEAD, 0, 6);
+        return tail.array();
+    }
+
+    static void writeText(DataOutputStream out, String text) throws IOException {
+        byte[] bytes = text.getBytes("UTF-8");
+        out.writeInt(bytes.length);
+        out.write(bytes);
+    }
+}
