@@ -20,6 +20,8 @@ import org.apache.arrow.flatbuf.FieldNode;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.flatbuf.RecordBatch;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.BufferLayout;
+import org.apache.arrow.vector.BufferLayout.BufferType;
 import org.apache.arrow.vector.TypeLayout;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
@@ -313,7 +315,7 @@ class ResultWriter {
         }
     }
 
-    /** Return what Python reads: see `read_report` in result_task.py. */
+    /** Return what Python reads: see `_read_report` in headrace.driver.output.jvm_task. */
     byte[] report(int partition, String failure, boolean withRows) throws IOException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         DataOutputStream out = new DataOutputStream(bytes);
@@ -368,11 +370,16 @@ class BatchSize {
     private void measure(Field field, RecordBatch batch) {
         FieldNode node = batch.nodes(nodes++);
         values += node.length();
-        int count = TypeLayout.getTypeBufferCount(field.getType());
-        for (int i = 0; i < count; i++) {
+        List layouts = TypeLayout.getTypeLayout(field.getType()).getBufferLayouts();
+        for (int i = 0; i < layouts.size(); i++) {
+            BufferType type = ((BufferLayout) layouts.get(i)).getType();
             long length = batch.buffers(buffers++).length();
-            // pyarrow drops the first buffer, which marks nulls, where there are none.
-            used += i > 0 || node.nullCount() > 0 ? length : 0;
+            // As pyarrow counts: n offsets for n values, and no bits for nulls where there are none.
+            if (type == BufferType.OFFSET) {
+                used += node.length() * 4;
+            } else if (type != BufferType.VALIDITY || node.nullCount() > 0) {
+                used += length;
+            }
         }
         List children = field.getChildren();
         for (int i = 0; i < children.size(); i++) {
