@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
+from tests.support.aws import account, moto_server
 from tests.support.results import Writer
+from tests.support.s3 import s3_conf
 
 from headrace.driver.output import executor_write
-from headrace.driver.output.jvm_task import runs_in_jvm
+from headrace.driver.output.jvm_task import find_jvm_location
 from headrace.driver.output.task import TaskOptions
 from headrace.model.result import Disposition
 from headrace.results.batches import batch_bytes
@@ -122,17 +125,24 @@ def test_a_result_of_a_few_rows_leaves_no_file(spark: SparkSession, writer: Writ
 def test_python_completes_the_lists_in_lists(
     spark: SparkSession, type_: pa.DataType, *, expected: bool
 ) -> None:
-    assert runs_in_jvm(spark, options(pa.schema([("_0", type_)]), "/results")) is expected
+    schema = pa.schema([("_0", type_)])
+    expected_location = "/results" if expected else None
+    assert find_jvm_location(spark, options(schema, "/results")) == expected_location
 
 
 @pytest.mark.parametrize(
-    ("location", "expected"), [("hdfs://host/results", True), ("local:///results", False)]
+    ("location", "expected"),
+    [
+        ("hdfs://host/results", "hdfs://host/results"),
+        ("s3://bucket/results", "s3a://bucket/results"),
+        ("local:///results", None),
+    ],
 )
 def test_python_writes_where_hadoop_has_no_file_system(
-    spark: SparkSession, location: str, *, expected: bool
+    spark: SparkSession, location: str, expected: str | None
 ) -> None:
     schema = pa.schema([("_0", pa.int64())])
-    assert runs_in_jvm(spark, options(schema, location, local=False)) is expected
+    assert find_jvm_location(spark, options(schema, location, local=False)) == expected
 
 
 @pytest.mark.usefixtures("no_python_tasks")
@@ -149,16 +159,25 @@ def test_a_task_that_fails_after_it_has_begun_a_part_deletes_it(
     assert writer.list_files() == []
 
 
+@pytest.mark.s3
 @pytest.mark.usefixtures("no_python_tasks")
-def test_parts_are_written_through_hadoop(spark: SparkSession, writer: Writer) -> None:
-    """Hadoop's `file` system in place of a remote one; the results of nodes use a plain path."""
-    frame = spark.sql("SELECT id FROM range(0, 90000, 1, 2)")
-    schema = pa.schema([("_0", pa.int64())])
-    writer.root.mkdir()
-    remote = options(schema, f"file://{writer.root}", local=False)
-    reports = executor_write.run_tasks(frame, remote, None)
+def test_a_result_is_written_to_s3(
+    spark: SparkSession, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with moto_server() as endpoint:
+        bucket = urlsplit(account(endpoint).results).netloc
+        for key, value in s3_conf(endpoint).items():
+            spark.conf.set(key, value)
+        try:
+            report, rows = writer.write(
+                spark.sql("SELECT id FROM range(0, 90000, 1, 2)"),
+                disposition=Disposition.STORED,
+                location=f"s3://{bucket}/results/one",
+            )
+            numbers = [n for batch in rows.batches() for n in batch.column(0).to_pylist()]
+        finally:
+            for key in s3_conf(endpoint):
+                spark.conf.unset(key)
 
-    assert len(reports) == 2
-    for report in reports:
-        with pa.ipc.open_file(writer.root / str(report["name"])) as file:
-            assert file.read_all().num_rows == sum(report["rows"]) == 45_000
+    assert report.row_count == 90_000
+    assert numbers == list(range(90_000))

@@ -1,7 +1,7 @@
 """Results with any number of rows: tasks write parts, or return small outputs, in one pass.
 
 Spark converts the rows to Arrow in the JVM, as for `DataFrame.toArrow`. A task in the JVM writes
-each batch as it is. Where it cannot (see `runs_in_jvm`), Spark hands each batch to the Python
+each batch as it is. Where it cannot (see `find_jvm_location`), Spark hands each batch to the Python
 function of the task as one message. This takes less than half the time of `mapInArrow`, where Spark
 first writes the rows of the query into rows of a struct.
 """
@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from headrace.driver.output import task
-from headrace.driver.output.jvm_task import read_finished, run_tasks, runs_in_jvm
+from headrace.driver.output.jvm_task import find_jvm_location, read_finished, run_tasks
 from headrace.driver.output.task import (
     FinishedTask,
     FinishedTasks,
@@ -240,11 +240,16 @@ def write_parts(
     """
     session = frame.sparkSession
     has_large_offsets = session.conf.get(_LARGE_OFFSETS) == "true"
-    if schema.columns and not has_large_offsets and runs_in_jvm(session, options):
+    location = None
+    if schema.columns and not has_large_offsets:
+        location = find_jvm_location(session, options)
+    if location is not None:
         in_jvm = _FinishedInJvm(session) if lists_finished else None
         reported = None if in_jvm is None else in_jvm.reported
         with _list_parts(schema, options, in_jvm):
-            reports = run_as_sql_execution(frame, lambda: run_tasks(frame, options, reported))
+            reports = run_as_sql_execution(
+                frame, lambda: run_tasks(frame, options, location, reported)
+            )
     else:
         in_python = _FinishedInPython(session) if lists_finished else None
         # Arrow readers lose rows that have no columns.

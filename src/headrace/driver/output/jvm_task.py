@@ -21,7 +21,7 @@ from headrace.driver.output.task import (
 )
 from headrace.driver.spark_version.result_task import (
     ReportedTasks,
-    has_file_system,
+    find_hadoop_location,
     run_result_tasks,
 )
 from headrace.driver.spark_version.shipped_classes import load_shipped_classes
@@ -30,23 +30,28 @@ from headrace.results.batches import MAX_VALUES
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def runs_in_jvm(session: SparkSession, options: TaskOptions) -> bool:
-    """Return whether tasks in the JVM can write a result.
+def find_jvm_location(session: SparkSession, options: TaskOptions) -> str | None:
+    """Return the location as tasks in the JVM write it, or None if Python has to write the result.
 
-    They write the messages of Spark unchanged, and Python has to complete those with a list in a
-    list (see `complete_offsets`). Hadoop does not have a file system for each scheme of fsspec.
+    The tasks write the messages of Spark unchanged, and Python has to complete those with a list in
+    a list (see `complete_offsets`). Hadoop does not have a file system for each scheme of fsspec.
     """
     if any(_has_nested_list(field.type) for field in options.schema):
-        return False
-    if not options.local and not has_file_system(session, options.location):
-        return False
-    return load_shipped_classes(session)
+        return None
+    location: str | None = options.location
+    if not options.local:
+        location = find_hadoop_location(session, options.location)
+    return location if location is not None and load_shipped_classes(session) else None
 
 
 def run_tasks(
-    rows: DataFrame, options: TaskOptions, reported: ReportedTasks | None
+    rows: DataFrame, options: TaskOptions, location: str, reported: ReportedTasks | None
 ) -> list[Report]:
     """Run the query of a DataFrame, and return the reports of its tasks, as those of `make_task`.
+
+    Args:
+        location: What `find_jvm_location` has returned.
+        reported: Receives the tasks as they finish.
 
     Raises what Spark raises.
     """
@@ -60,7 +65,7 @@ def run_tasks(
         -1 if options.byte_limit is None else options.byte_limit,
     )
     contents = run_result_tasks(
-        rows, schema, options.location, is_local=options.local, limits=limits, reported=reported
+        rows, schema, location, is_local=options.local, limits=limits, reported=reported
     )
     reports = []
     for content in contents:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.collect import collect_rdd, open_message_rdd
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
 
 
 class ReportedTasks:
@@ -41,7 +42,7 @@ def run_result_tasks(
 
     Args:
         schema: The stored schema as an IPC message.
-        location: Directory of the result.
+        location: Directory of the result, as Hadoop reads it.
         is_local: Whether `location` is a plain path.
         limits: The six numbers of the constructor of ResultTask, in its order.
         reported: Receives the reports, without rows, while the query runs.
@@ -52,8 +53,8 @@ def run_result_tasks(
     bridge = Py4JBridge(session)
     hadoop = None
     if not is_local:
-        configuration = bridge.context.hadoopConfiguration()
-        hadoop = bridge.type("org.apache.spark.util.SerializableConfiguration")(configuration)
+        conf = bridge.state.newHadoopConf()
+        hadoop = bridge.type("org.apache.spark.util.SerializableConfiguration")(conf)
     accumulator = None if reported is None else reported.accumulator
     task = bridge.type("headrace.ResultTask")(schema, location, hadoop, *limits, accumulator)
     messages = open_message_rdd(rows)
@@ -61,12 +62,13 @@ def run_result_tasks(
     return collect_rdd(RDD(reports, session.sparkContext, NoOpSerializer()))
 
 
-def has_file_system(session: SparkSession, location: str) -> bool:
-    """Return whether Hadoop has a file system for the scheme of a URI."""
+def find_hadoop_location(session: SparkSession, location: str) -> str | None:
+    """Return a URI as Hadoop has to read it, or None if Hadoop does not know its scheme."""
     bridge = Py4JBridge(session)
+    found = HadoopFiles(session).to_hadoop(location)
     system = bridge.type("org.apache.hadoop.fs.FileSystem")
     try:
-        system.getFileSystemClass(location.partition(":")[0], bridge.context.hadoopConfiguration())
+        system.getFileSystemClass(found.partition(":")[0], bridge.state.newHadoopConf())
     except Py4JError:
-        return False
-    return True
+        return None
+    return found
