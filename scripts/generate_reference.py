@@ -38,8 +38,8 @@ from headrace.control.node import Node
 from headrace.errors import Conflict, HeadraceError, InvalidRequest, NotFound, StatementFailed
 from headrace.frontends.app import create_app
 from headrace.model import lifecycle
+from headrace.model.headrace_options import OPTIONS
 from headrace.model.lifecycle import Lifecycle
-from headrace.model.session_options import OPTIONS
 from headrace.model.stream_providers import SINKS, SOURCES, StreamSink, StreamSource
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

@@ -16,8 +16,8 @@ from headrace.config.conf_policy import ConfPolicy, find_refusal, list_rules
 from headrace.control.caller import ANONYMOUS, Caller
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
+from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.session import SessionSpec
-from headrace.model.session_options import CONF_OPTIONS
 
 pytestmark = pytest.mark.finding("S17")
 

@@ -13,7 +13,7 @@ from headrace.deploy.load import LoadedManifest, load_manifests
 from headrace.deploy.manifest import JobManifest, ManifestMeta
 from headrace.deploy.manifest_text import list_written, write_manifest
 from headrace.deploy.problems import SourceText
-from headrace.model.session_options import is_own_key
+from headrace.model.headrace_options import is_own_key
 
 META = ManifestMeta.of_version(
     "35d3d720-760d-11ed-bfeb-02e547cf7baa", 1, datetime(2022, 12, 7, 8, 57, 42, 5, tzinfo=UTC)

@@ -9,11 +9,11 @@ import pytest
 from tests.support.journal import JournalLink
 
 from headrace.driver.execute import Execution
+from headrace.model.headrace_options import CONF_OPTIONS, CTAS_ATOMICITY
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Acknowledged, Assignment, Ended
 from headrace.model.result import ResultRequest
 from headrace.model.session import Snapshot
-from headrace.model.session_options import CONF_OPTIONS, CTAS_ATOMICITY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

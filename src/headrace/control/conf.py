@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from headrace.config.conf_policy import ConfPolicy, ConfRule, find_refusal, list_rules
 from headrace.config.settings import Settings
 from headrace.errors import InvalidSetting, SettingDenied
-from headrace.model.retry_policy import read_retry_policy
-from headrace.model.session import SessionSpec
-from headrace.model.session_options import (
+from headrace.model.headrace_options import (
     CONF_OPTIONS,
     OWN_PREFIXES,
     check_conf_option,
@@ -18,6 +16,8 @@ from headrace.model.session_options import (
     is_own_key,
     list_keys,
 )
+from headrace.model.retry_policy import read_retry_policy
+from headrace.model.session import SessionSpec
 
 _SPARK_PREFIXES = ("spark.", "hive.")
 

@@ -18,7 +18,7 @@ from headrace.model.lifecycle import StreamState
 from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
-from headrace.store import counts, transactions
+from headrace.store import live_counts, transactions
 from headrace.store.database import Database, Tx
 from headrace.store.streams import stream_progress
 
@@ -202,34 +202,34 @@ _NUMBERS = (
     _Number(
         "headrace_oldest_waiting_seconds",
         "Time for which the statement that waits longest has waited; 0 if none waits.",
-        counts.oldest_waiting_seconds,
+        live_counts.oldest_waiting_seconds,
     ),
     _Number(
         "headrace_overdue_sessions",
         "Sessions whose driver has an expired lease. A node resolves them soon, unless the backend"
         " or the host of the driver does not answer.",
-        counts.overdue_sessions,
+        live_counts.overdue_sessions,
     ),
     _Number(
         "headrace_expired_nodes",
         "Nodes that have not ended and whose lease has expired.",
-        counts.expired_nodes,
+        live_counts.expired_nodes,
     ),
     _Number(
         "headrace_recently_failed_streams",
         "Streaming queries that have failed, and are not retried, within the last hour.",
-        counts.recently_failed_streams,
+        live_counts.recently_failed_streams,
     ),
     _Number(
         "headrace_expired_results",
         "Results that expired more than 10 minutes ago and are not deleted.",
-        counts.expired_results,
+        live_counts.expired_results,
     ),
     _Number(
         "headrace_oldest_operation_seconds",
         "Age of the oldest operation of a node that has not ended, such as a deployment; 0 if there"
         " is none.",
-        counts.oldest_operation_seconds,
+        live_counts.oldest_operation_seconds,
     ),
     _Number(
         "headrace_unresolved_transactions",
@@ -284,11 +284,11 @@ class StoreMetrics(Collector):
         """Yield the metrics of the store. Raise StoreUnavailable."""
         with self._database.read() as tx:
             live = {
-                "sessions": counts.live_sessions(tx),
-                "statements": counts.live_statements(tx),
-                "streams": counts.live_streams(tx),
-                "jobs": counts.live_jobs(tx),
-                "nodes": counts.live_nodes(tx),
+                "sessions": live_counts.live_sessions(tx),
+                "statements": live_counts.live_statements(tx),
+                "streams": live_counts.live_streams(tx),
+                "jobs": live_counts.live_jobs(tx),
+                "nodes": live_counts.live_nodes(tx),
             }
             queries = stream_progress.read_live(tx, MAX_QUERIES)
             numbers = [(number, number.read(tx)) for number in _NUMBERS]

@@ -21,7 +21,7 @@ from headrace.grammar.clauses import Options
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, CreateStream, CreateStreamAs, SaveStream
-from headrace.model.stream_options import is_tuning_option
+from headrace.model.connector_options import is_tuning_option
 
 _CONFIGURATION_STARTS = frozenset({"SET", "RESET"})
 """First words of the statements of Spark's that set its configuration."""

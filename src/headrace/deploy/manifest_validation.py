@@ -24,8 +24,8 @@ from headrace.deploy.yaml_values import (
 )
 from headrace.errors import HeadraceError, InvalidSetting, Position
 from headrace.grammar.text import offset_at
+from headrace.model.headrace_options import check_conf_option, is_own_key
 from headrace.model.retry_policy import read_retry_policy
-from headrace.model.session_options import check_conf_option, is_own_key
 
 _EXPECTED = {
     "string_type": "a text. Put it in quotes",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.config.conf_policy import ConfRule
 from headrace.driver.spark_version.session_state import install_rules
-from headrace.model.session_options import CONF_OPTIONS
+from headrace.model.headrace_options import CONF_OPTIONS
 
 
 class SettingRules:

@@ -16,7 +16,7 @@ from headrace.driver.hooks import StatementFacts
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import TableAlreadyExists
-from headrace.model.session_options import Atomicity, Option
+from headrace.model.headrace_options import Atomicity, Option
 
 _LOG = logging.getLogger("headrace.driver")
 

@@ -43,9 +43,9 @@ from headrace.driver.spark_version.written_rows import (
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError
+from headrace.model.headrace_options import CTAS_ATOMICITY, WRITES_ATOMICITY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
-from headrace.model.session_options import CTAS_ATOMICITY, WRITES_ATOMICITY, Atomicity
 
 
 def plan_write(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.errors import InvalidSetting
-from headrace.model.session_options import (
+from headrace.model.headrace_options import (
     QUERY_OPTIONS,
     RETRY_ENABLED,
     RETRY_HEALTHY_PERIOD,

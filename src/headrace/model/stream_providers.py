@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import metadata
 from typing import TypeVar
 
-from headrace.model import stream_options as options
+from headrace.model import connector_options as options
 
 APPEND, COMPLETE, UPDATE = "APPEND", "COMPLETE", "UPDATE"
 CHECKPOINT_OPTION = "checkpointLocation"

@@ -11,7 +11,7 @@ from tests.support.ctas import CtasRun, list_tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import AtomicityRequired
-from headrace.model.session_options import CTAS_ATOMICITY
+from headrace.model.headrace_options import CTAS_ATOMICITY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,8 +28,8 @@ from headrace.driver.ctas.native_commit import NativeWrite
 from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.state.tracker import clone_session
 from headrace.errors import AtomicityRequired, CatalogError
+from headrace.model.headrace_options import WRITES_ATOMICITY
 from headrace.model.lifecycle import TransactionState
-from headrace.model.session_options import WRITES_ATOMICITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

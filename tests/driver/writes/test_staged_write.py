@@ -24,8 +24,8 @@ from tests.support.staged_writes import (
 
 from headrace.driver.ctas import Cancelled
 from headrace.errors import AtomicityRequired, CatalogError
+from headrace.model.headrace_options import WRITES_ATOMICITY
 from headrace.model.lifecycle import TransactionState
-from headrace.model.session_options import WRITES_ATOMICITY
 from headrace.model.statement import Parameter
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace.control.jobs.decisions import judge_versions
 from headrace.control.jobs.job_sessions import find_conflict, find_session
+from headrace.control.jobs.plan_completion import judge_versions
 from headrace.errors import JobStateConflict, JobStateMissing, VersionNotFound
 from headrace.model.deployment import (
     DeploymentPlan,

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
-from headrace.control.jobs.decisions import judge_versions
 from headrace.control.jobs.job_queries import (
     Verdict,
     have_ended,
@@ -21,6 +20,7 @@ from headrace.control.jobs.job_queries import (
 )
 from headrace.control.jobs.job_sessions import open_check_session, open_session
 from headrace.control.jobs.places import JobPlaces, identity_of
+from headrace.control.jobs.plan_completion import judge_versions
 from headrace.control.jobs.tasks import (
     EndedTask,
     get_job,

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.decisions import Checks, decide_job
 from headrace.control.jobs.drafts import JobDraft, PlanRequest, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import find_conflict, find_session, open_check_session
 from headrace.control.jobs.places import (
@@ -24,6 +23,7 @@ from headrace.control.jobs.places import (
     identity_of,
     normalize_location,
 )
+from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
 from headrace.control.places import SessionPlaces
 from headrace.errors import LeaseLost

@@ -16,7 +16,7 @@ from headrace.driver.ctas.base import TwoPhaseTable
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.streams import has_ended_by_itself
 from headrace.errors import EndlessStream, StatementFailed, StreamStopped
-from headrace.model.session_options import CTAS_TRIGGER, Trigger
+from headrace.model.headrace_options import CTAS_TRIGGER, Trigger
 
 
 class _StreamedRecord(BaseModel):

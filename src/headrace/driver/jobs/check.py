@@ -27,6 +27,7 @@ from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
+from headrace.model.connector_options import is_tuning_option
 from headrace.model.failure import Failure
 from headrace.model.job import METADATA_COLUMNS, PlanSummary
 from headrace.model.job_messages import (
@@ -37,7 +38,6 @@ from headrace.model.job_messages import (
     JobToCheck,
     QueryToCheck,
 )
-from headrace.model.stream_options import is_tuning_option
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import QuerySpec
 

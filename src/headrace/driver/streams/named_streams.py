@@ -38,8 +38,8 @@ from headrace.driver.streams.sources import register_streams
 from headrace.errors import Position
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.quoting import quote_name
+from headrace.model.headrace_options import CTAS_TRIGGER
 from headrace.model.messages import FoundStreams
-from headrace.model.session_options import CTAS_TRIGGER
 
 T = TypeVar("T")
 FindStreams = Callable[[list[str]], FoundStreams]

@@ -23,7 +23,7 @@ from headrace.grammar.clauses import override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import StreamTrigger, TriggerKind
 from headrace.grammar.stream_statements import CreateSink, SaveStream
-from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SINK
+from headrace.model.connector_options import KAFKA_PREFIX, KAFKA_SINK
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,
     CONTINUOUS_SOURCES,

@@ -25,7 +25,7 @@ from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
-from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SOURCE
+from headrace.model.connector_options import KAFKA_PREFIX, KAFKA_SOURCE
 from headrace.model.stream_providers import FORMAT_OPTION, SOURCES, find_source
 
 _KAFKA_READING = {name.lower() for name in KAFKA_SOURCE}

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from headrace.grammar.masking import mask_urls
+from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.lifecycle import (
     SessionState,
     StatementState,
@@ -27,7 +28,6 @@ from headrace.model.lifecycle import (
 from headrace.model.request_fields import FieldKind, SessionFields, SubmitFields, describe_fields
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
-from headrace.model.session_options import CONF_OPTIONS
 from headrace.model.statement import CancelReason, Parameter, Progress, WaitCode
 from headrace.text.durations import Duration, limit_duration
 from headrace.text.times import format_utc

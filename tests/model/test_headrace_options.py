@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidSetting
-from headrace.model.retry_policy import read_retry_policy
-from headrace.model.session_options import (
+from headrace.model.headrace_options import (
     CONF_OPTIONS,
     OPTIONS,
     QUERY_OPTIONS,
@@ -21,6 +20,7 @@ from headrace.model.session_options import (
     count,
     duration,
 )
+from headrace.model.retry_policy import read_retry_policy
 from headrace.text.durations import LONGEST_DURATION
 
 _ANY_TEXT = st.text(alphabet=string.printable + "\u017f\u212a\u0130\u0663", max_size=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.stream_options import is_tuning_option
+from headrace.model.connector_options import is_tuning_option
 
 
 @pytest.mark.parametrize(
