@@ -54,10 +54,9 @@ class StreamSource:
     is_listed: bool = True
     """Whether Headrace knows the source. Statements on any other one are not checked."""
     reader: str | None = None
-    """`module:function` in the drivers' environment, of a source that another package adds. The
-    default is Spark's own reader. Nodes do not load it."""
+    """`module:function`, which only drivers load. The default is Spark's own reader."""
     package: str | None = None
-    """Maven package that such a source needs."""
+    """Maven package that a source needs which another package adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +95,12 @@ class StreamSink:
     stages_batches: bool = False
     """Whether a batch is staged under a name with the epoch of the driver."""
     writer: str | None = None
-    """`module:class` of a `SinkWriter` in the drivers' environment, of a sink that another package
-    adds. The default is Spark's own writer. Nodes do not load it."""
+    """`module:class` of a `SinkWriter`, which only drivers load. The default is Spark's own."""
     package: str | None = None
-    """Maven package that such a sink needs."""
+    """Maven package that a sink needs which another package adds."""
+    rows_are: str | None = None
+    """Where users find the rows, in words. `{name}` is the name of the query as an argument of a
+    command, `{view}` is the name as SQL. The default names the path, if there is one."""
 
     @property
     def promise(self) -> str:
@@ -122,6 +123,7 @@ _SOURCES = (
         required=(("kafka.bootstrap.servers",), ("assign", "subscribe", "subscribePattern")),
         takes_columns=True,
         continuous=True,
+        reader="headrace.driver.streams.sources:read_kafka",
         note="With declared columns, `format` says how the value is encoded: json, csv or avro.",
     ),
     *(
@@ -188,6 +190,7 @@ _SINKS = (
         guarantee=Guarantee.NONE,
         continuous=True,
         note="Rows go to the log of the session.",
+        rows_are="in the log: headrace stream logs {name}",
     ),
     StreamSink(
         name="memory",
@@ -197,6 +200,8 @@ _SINKS = (
         write_ahead_log=False,
         continuous=True,
         note="Rows go to a temporary view of the session that has the name of the query.",
+        writer="headrace.driver.streams.sinks:MemorySinkWriter",
+        rows_are="the temporary view {view} of its session",
     ),
     StreamSink(
         name="noop",
@@ -215,6 +220,7 @@ _SINKS = (
             is_file=True,
             guarantee=Guarantee.EXACTLY_ONCE,
             has_default_path=True,
+            writer="headrace.driver.streams.file_sink:FileSinkWriter",
             note="Readers must read the directory with Spark, which knows the complete files.",
         )
         for name, known in _FILE_SINKS
@@ -233,6 +239,7 @@ _SINKS = (
         follows_files=True,
         guarantee=Guarantee.AT_LEAST_ONCE,
         continuous=True,
+        writer="headrace.driver.streams.sinks:KafkaSinkWriter",
         note="Without a column `value`, the row becomes the value: as JSON, or as `format` says.",
     ),
     StreamSink(
@@ -242,6 +249,7 @@ _SINKS = (
         required=(("url",), ("dbtable",)),
         stages_batches=True,
         guarantee=Guarantee.EFFECTIVELY_ONCE,
+        writer="headrace.driver.streams.jdbc_sink:JdbcSinkWriter",
         note="One transaction writes the rows of a batch and its number. COMPLETE replaces the"
         " rows of the table; UPDATE appends the changed rows.",
     ),
@@ -250,6 +258,7 @@ _SINKS = (
         modes=(APPEND, COMPLETE),
         partitioning=_TABLE,
         guarantee=Guarantee.AT_LEAST_ONCE,
+        writer="headrace.driver.streams.table_sink:TableSinkWriter",
         note="`TO TABLE t`. Exactly once into Delta and Iceberg tables.",
     ),
     StreamSink(
@@ -267,6 +276,7 @@ _SINKS = (
         required=(("path",),),
         partitioning=_TABLE,
         guarantee=Guarantee.EXACTLY_ONCE,
+        writer="headrace.driver.streams.table_sink:IcebergSinkWriter",
         note="`path` is the name of a table in an Iceberg catalog. It is created if it is missing.",
     ),
 )
@@ -277,8 +287,6 @@ CONTINUOUS_SOURCES = tuple(source.name for source in _SOURCES if source.continuo
 """Names of the sources that TRIGGER CONTINUOUS can read."""
 SINKS: Mapping[str, StreamSink] = {sink.name: sink for sink in _SINKS}
 """Sinks by name."""
-FILE_SINKS = frozenset(sink.name for sink in _SINKS if sink.is_file)
-"""Names of the sinks that write with Spark's file sink."""
 _LOG = logging.getLogger("headrace.streams")
 _Provider = TypeVar("_Provider", StreamSource, StreamSink)
 _SOURCE_GROUP, _SINK_GROUP = "headrace.sources", "headrace.sinks"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import psutil
@@ -31,7 +32,7 @@ from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, CreateStream
 from headrace.model import stream_providers
 from headrace.model.lifecycle import TransactionState
-from headrace.model.stream_providers import find_sink, find_source
+from headrace.model.stream_providers import SINKS, SOURCES, find_sink, find_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +98,17 @@ def test_a_package_that_cannot_be_loaded_is_logged_and_its_sink_is_not_listed(
     assert not find_sink("spool").is_listed
     assert not find_source("ticks").is_listed
     assert "spool" in caplog.text
+
+
+def test_every_description_names_a_reader_or_writer_that_exists() -> None:
+    from headrace.driver.streams.sink_writer import SinkWriter
+
+    writers = [sink.writer for sink in SINKS.values() if sink.writer is not None]
+    assert all(issubclass(resolve_name(name), SinkWriter) for name in writers)
+    readers = [source.reader for source in SOURCES.values() if source.reader is not None]
+    assert all(callable(resolve_name(name)) for name in readers)
+    assert writers
+    assert readers
 
 
 def test_the_guide_shows_the_modules_of_the_package(package: Path) -> None:

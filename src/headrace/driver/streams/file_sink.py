@@ -11,7 +11,7 @@ from headrace.driver.failures import InvalidStream
 from headrace.driver.spark_version.connectors import check_file_types
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.streams.sink_writer import SinkWriter
-from headrace.model.stream_providers import FILE_SINKS
+from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import QuerySpec
 
 _LOG = "_spark_metadata"
@@ -51,7 +51,7 @@ def has_file_log(session: SparkSession, spec: QuerySpec) -> bool:
 
     A run without state counts its batches from 0, and Spark skips the batches that the log has.
     """
-    if spec.sink not in FILE_SINKS or spec.path is None:
+    if spec.path is None or not find_sink(spec.sink).is_file:
         return False
     return not HadoopFiles(session).is_empty(f"{spec.path.rstrip('/')}/{_LOG}")
 
@@ -61,7 +61,7 @@ def check_file_log(session: SparkSession, spec: QuerySpec) -> None:
 
     Spark would skip these batches silently, whatever rows they have now.
     """
-    if spec.checkpoint is None or spec.path is None or spec.sink not in FILE_SINKS:
+    if spec.checkpoint is None or spec.path is None or not find_sink(spec.sink).is_file:
         return
     files = HadoopFiles(session)
     written = _find_last_number(files, f"{spec.path.rstrip('/')}/{_LOG}")

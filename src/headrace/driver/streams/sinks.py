@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pkgutil import resolve_name
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,10 +15,7 @@ from headrace.driver.spark_version.streams import find_batch_source, publish_mem
 from headrace.driver.streams.classify import BatchErrors
 from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
-from headrace.driver.streams.file_sink import FileSinkWriter
-from headrace.driver.streams.jdbc_sink import JdbcSinkWriter
 from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, Target
-from headrace.driver.streams.table_sink import IcebergSinkWriter, TableSinkWriter
 from headrace.grammar.clauses import override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import StreamTrigger, TriggerKind
@@ -27,7 +24,6 @@ from headrace.model.connector_options import KAFKA_PREFIX, KAFKA_SINK
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,
     CONTINUOUS_SOURCES,
-    FILE_SINKS,
     FORMAT_OPTION,
     RETRY_PREFIXES,
     SINKS,
@@ -90,27 +86,14 @@ class MemorySinkWriter(SinkWriter):
         return start_memory
 
 
-_WRITERS: Mapping[str, type[SinkWriter]] = {
-    "memory": MemorySinkWriter,
-    "kafka": KafkaSinkWriter,
-    "jdbc": JdbcSinkWriter,
-    "table": TableSinkWriter,
-    "iceberg": IcebergSinkWriter,
-    **dict.fromkeys(FILE_SINKS, FileSinkWriter),
-}
-"""Writers of the sinks that Spark's own writer does not suffice for, by name."""
-
-
 def open_sink(spec: QuerySpec, command: SaveStream) -> SinkWriter:
     """Return the writer of the sink of a query.
 
     Raises the errors of the package that adds the sink, if its writer cannot be loaded.
     """
     target = _find_target(spec, command)
-    added = find_sink(target.provider).writer
-    writer: type[SinkWriter] = (
-        _WRITERS.get(target.provider, SinkWriter) if added is None else resolve_name(added)
-    )
+    name = find_sink(target.provider).writer
+    writer: type[SinkWriter] = SinkWriter if name is None else resolve_name(name)
     return writer(target)
 
 

@@ -112,9 +112,9 @@ def open_stream(session: SparkSession, command: CreateStream | CreateStreamAs) -
         check_connector(session, source.name, source.package)
     else:
         check_provider(session, source.name, SOURCES)
-    read = _READERS.get(source.name, read_format)
-    if source.reader is not None:
-        read = resolve_name(source.reader)
+    if source.reader is None:
+        return read_format(session, source.name, command)
+    read: Callable[[SparkSession, str, CreateStream], DataFrame] = resolve_name(source.reader)
     return read(session, source.name, command)
 
 
@@ -171,7 +171,7 @@ class SourceNotFound(InvalidStream):
     sqlstate = "42P01"
 
 
-def _read_kafka(session: SparkSession, name: str, command: CreateStream) -> DataFrame:
+def read_kafka(session: SparkSession, name: str, command: CreateStream) -> DataFrame:
     """Return the declared columns, read from the values of Kafka's records."""
     if command.columns is None:
         return read_format(session, name, command)
@@ -208,9 +208,3 @@ def _avro_schema(session: SparkSession, ddl: str, options: dict[str, str]) -> st
 
 def _is_of_kafka(key: str) -> bool:
     return key.lower().startswith(KAFKA_PREFIX) or key.lower() in _KAFKA_READING
-
-
-_READERS: Mapping[str, Callable[[SparkSession, str, CreateStream], DataFrame]] = {
-    "kafka": _read_kafka
-}
-"""Functions that read the sources that Spark's own reader does not suffice for, by name."""

@@ -73,15 +73,11 @@ def describe_rows(assignment: Assignment) -> str | None:
     query = assignment.query
     if query is None:
         return None
-    name, sink = shlex.quote(query.name), query.spec.sink
+    name, rows_are = shlex.quote(query.name), find_sink(query.spec.sink).rows_are
     state = f"Its state: headrace stream show {name}"
-    if sink == "console":
-        return f"The rows of the query are in the log: headrace stream logs {name}. {state}"
-    if sink == "memory":
-        return (
-            f"The rows of the query are the temporary view {quote_name(query.name)} of its session."
-            f" {state}"
-        )
+    if rows_are is not None:
+        place = rows_are.format(name=name, view=quote_name(query.name))
+        return f"The rows of the query are {place}. {state}"
     if query.spec.path is not None:
         return f"The query writes to {query.spec.path}. {state}"
     return state

@@ -34,11 +34,10 @@ from headrace.model.materialized_view import (
     RowStorage,
     generation_name,
 )
-from headrace.model.stream_providers import CHECKPOINT_OPTION
+from headrace.model.stream_providers import CHECKPOINT_OPTION, find_sink
 from headrace.model.stream_query import DesiredQuery, RefreshedView
 
 _BATCH_VIEW = "headrace_batch"
-_LOGGED_FORMATS = {"delta", "iceberg"}
 
 
 def prepare_refresh(
@@ -197,7 +196,8 @@ def _prepare_append(
     table = _Generations(session, path, view).find_only()
     catalog = V1Catalog(session)
     provider, location = catalog.find_format(table)
-    if provider in _LOGGED_FORMATS:
+    sink = find_sink(provider)
+    if sink.is_listed and not sink.is_file:
         return lambda: writer.format(provider).toTable(table.sql_name)
     # Readers of the table follow the log of this sink: a batch that runs again is there once.
     return writer.format(provider).option("path", location).start
