@@ -20,7 +20,6 @@ from headrace.driver.spark_version.bridge import (
     Py4JBridge,
     analysed_plan,
     class_name,
-    list_of,
     option_value,
     parse_plan,
     plan_class_name,
@@ -221,11 +220,13 @@ def plan_parts(plan: Any) -> Iterator[Any]:
         yield plan.parsedPlan()
         return
     yield plan
-    parts = list_of(plan.children())
+    groups = [plan.children()]
     if plan_class_name(plan) == SCRIPT:
-        parts += list_of(plan.handlers())
-    for part in parts:
-        yield from plan_parts(part)
+        groups.append(plan.handlers())
+    # Not `list_of`: a caller that has found a part looks at no further ones.
+    for group in groups:
+        for index in range(group.size()):
+            yield from plan_parts(group.apply(index))
 
 
 def find_immediate_text(plan: Any) -> str | None:
