@@ -36,6 +36,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.catalogImplementation", "in-memory")
             # As nodes configure drivers.
             .config("spark.sql.filesourceTableRelationCacheSize", "0")
+            .config("spark.python.daemon.module", "headrace.driver.spark_version.python_daemon")
             .config("spark.jars", ",".join(map(str, jars)))
             # Iceberg's extension is not needed here, and it does not support SQL functions.
             .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))

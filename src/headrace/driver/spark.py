@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -32,6 +33,7 @@ from headrace.driver.spark_version.application import (
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.spark_version.errors import find_root_text
 from headrace.driver.spark_version.metrics import ProgressReader
+from headrace.driver.spark_version.python_daemon import with_daemon
 from headrace.driver.spark_version.streams import count_active_queries
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.errors import DriverLost, HeadraceError
@@ -212,7 +214,8 @@ def _check_not_killed(jvm: JvmStart, error: Exception) -> None:
 
 
 def _start_session(bootstrap: Bootstrap) -> SparkSession:
-    conf = SparkConf().setAll(list(with_writer(bootstrap).items()))
+    settings = with_daemon(with_writer(bootstrap), os.environ)
+    conf = SparkConf().setAll(list(settings.items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     make_first_plan(session)
