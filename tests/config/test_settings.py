@@ -157,6 +157,11 @@ def test_the_default_profile_is_always_there_and_others_are_named() -> None:
         settings.profile("small")
 
 
+def test_a_profile_may_state_the_default_of_a_key_that_its_backend_does_not_have() -> None:
+    settings = load(profiles(deploy_mode="client"))
+    assert settings.profile("x") == Profile()
+
+
 def test_an_application_on_yarn_may_wait_longer_for_its_turn() -> None:
     yarn = {"backend": "spark-submit", "master": "yarn"}
     settings = load({"profiles": {"x": yarn, "y": {**yarn, "start_timeout": "3m"}}})

@@ -212,6 +212,10 @@ class TwoPhaseCatalog(ABC):
 
     kind: ClassVar[str]
     """Name of the implementation in the journal."""
+    needs_purge: ClassVar[bool] = False
+    """Whether DROP TABLE deletes the files of a table only with PURGE."""
+    refreshes_views: ClassVar[bool] = False
+    """Whether a streaming query can refresh the materialized views of the catalog."""
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         self.session = session

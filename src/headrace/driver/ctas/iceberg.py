@@ -82,6 +82,8 @@ class IcebergCatalog(TwoPhaseCatalog):
     """Iceberg's catalog (`ICEBERG_CATALOG`), on any Iceberg backend."""
 
     kind = "iceberg"
+    needs_purge = True  # most of Iceberg's catalogs keep the files otherwise
+    refreshes_views = True
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         super().__init__(session, catalog)

@@ -43,6 +43,7 @@ class SessionCatalog(TwoPhaseCatalog):
     """`spark_catalog`, for all file formats."""
 
     kind = "session"
+    refreshes_views = True
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         super().__init__(session, catalog)

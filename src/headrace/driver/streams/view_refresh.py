@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from headrace.driver.ctas.iceberg import IcebergCatalog
+from headrace.driver.ctas.catalogs import list_catalogs
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import ViewSwitch, open_query, path_of, set_scope
 from headrace.driver.failures import InvalidStream
@@ -110,7 +110,8 @@ def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMateri
 def _check_owner(session: SparkSession, view: RefreshedView) -> None:
     """Raise InvalidStream unless the table that a query replaces belongs to its view."""
     path = path_of(view.rows)
-    if IcebergCatalog(session, path.catalog).find_view_id(path) != view.id:
+    catalogs = [each for each in list_catalogs(session) if each.catalog == path.catalog]
+    if not any(each.find_view_id(path) == view.id for each in catalogs):
         raise InvalidStream(
             f"{path.sql_name} does not belong to the materialized view any more. Drop the"
             " materialized view and create it again."

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.ctas import TablePath, TwoPhaseCatalog
 from headrace.driver.ctas.catalogs import list_catalogs
-from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.failures import describe_failure
 from headrace.driver.link import NodeLink
@@ -155,6 +154,5 @@ def _drop_own(
     if isinstance(catalog, SessionCatalog) and catalog.kind_of(path) == "view":
         session.sql(f"DROP VIEW IF EXISTS {path.sql_name}")
         return
-    # Without PURGE, most of Iceberg's catalogs keep the files.
-    purge = " PURGE" if isinstance(catalog, IcebergCatalog) else ""
+    purge = " PURGE" if catalog.needs_purge else ""
     session.sql(f"DROP TABLE IF EXISTS {path.sql_name}{purge}")

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled, TablePath, TwoPhaseCatalog
 from headrace.driver.ctas.catalogs import find_catalog
-from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal
@@ -250,7 +249,7 @@ def _check_query(ctas: Ctas, command: CreateMaterializedView, defined: list[str]
 
 
 def _has_views(catalog: TwoPhaseCatalog, command: CreateMaterializedView) -> bool:
-    if isinstance(catalog, SessionCatalog | IcebergCatalog):
+    if catalog.refreshes_views:
         return True
     can_name_owner = type(catalog).find_view_id is not TwoPhaseCatalog.find_view_id
     return can_name_owner and not command.is_auto_refreshed
