@@ -19,6 +19,15 @@ def test_the_position_is_kept() -> None:
     assert error.position == errors.Position(2, 3)
 
 
+def test_the_condition_of_spark_is_kept() -> None:
+    body = b'{"code": "invalid_statement", "detail": "x", "condition": "C", "sqlstate": "42601"}'
+    error = error_from_response(400, body)
+    assert (error.condition, error.sqlstate) == ("C", "42601")
+    # A node that sends none.
+    error = error_from_response(400, b'{"code": "empty_statement", "detail": "x"}')
+    assert error.condition == "PARSE_EMPTY_STATEMENT"
+
+
 @pytest.mark.parametrize(
     ("status", "base", "exit_code"),
     [

@@ -41,11 +41,14 @@ def error_from_response(status: int, body: bytes) -> HeadraceError:
     position = Position(line, column) if line is not None and column is not None else None
     error_class = _error_class(str(problem.get("code", f"http_{status}")), status)
     problems = problem.get("problems")
-    return error_class(
+    error = error_class(
         str(detail),
         position=position,
         hint=problem.get("hint"),
         problems=problems if isinstance(problems, list) else (),
+    )
+    return error.with_condition(
+        problem.get("condition", error.condition), problem.get("sqlstate", error.sqlstate)
     )
 
 

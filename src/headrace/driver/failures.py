@@ -100,6 +100,12 @@ def find_condition(error: Exception) -> str | None:
     return spark_error.getCondition() if isinstance(spark_error, PySparkException) else None
 
 
+def find_sqlstate(error: Exception) -> str | None:
+    """Return the SQLSTATE of the error whose condition `find_condition` returns, or None."""
+    spark_error = unwrap_error(error)
+    return spark_error.getSqlState() if isinstance(spark_error, PySparkException) else None
+
+
 def _failure_code(error: PySparkException) -> str:
     if isinstance(error, ParseException):
         return SYNTAX_ERROR
@@ -120,9 +126,8 @@ def _extract_message(error: PySparkException, condition: str | None, sqlstate: s
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _PART = re.compile(r"`(?:[^`]|``)+`")
-TEMPORARY_REFERENCE = "INVALID_TEMP_OBJ_REFERENCE"
-"""Spark's condition for a permanent object that reads a temporary one."""
-_TEMPORARY_REFERENCE_STATE = "42K0F"
+TEMPORARY_REFERENCE = ("INVALID_TEMP_OBJ_REFERENCE", "42K0F")
+"""Spark's condition and SQLSTATE for a permanent object that reads a temporary one."""
 
 
 class InvalidStream(StatementFailed):
@@ -152,11 +157,9 @@ def refuse_permanent_view(
         name: The stream, or the temporary view over a stream.
     """
     reason = "it is a stream" if is_stream else "it is a temporary view over a stream"
-    error = InvalidStream(
+    return InvalidStream(
         f"A permanent view cannot read {name}, because {reason}: other users and sessions do not"
         " have it. Write CREATE TEMPORARY VIEW … AS SELECT …, or define another stream: CREATE"
         " STREAM … AS SELECT …",
         position=position,
-    )
-    error.condition, error.sqlstate = TEMPORARY_REFERENCE, _TEMPORARY_REFERENCE_STATE
-    return error
+    ).with_condition(*TEMPORARY_REFERENCE)

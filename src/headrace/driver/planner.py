@@ -220,7 +220,6 @@ def _plan_ctas(
 ) -> ExecutionPlan:
     session = ctas.session
     atomicity = read_atomicity(session, CTAS_ATOMICITY)
-    trigger = bounded_trigger(session) if ctas.is_streaming else None
     transaction = new_id("tx")
     catalog = None if atomicity is Atomicity.OFF else find_catalog(ctas)
     table = (
@@ -228,13 +227,16 @@ def _plan_ctas(
         if catalog is None
         else create_two_phase_table(ctas, catalog, transaction, link.bootstrap.epoch)
     )
+    if table is not None and table.write_target is None:
+        note = f"Nothing was done: {ctas.path.sql_name} already exists."
+        return ExecutionPlan(run=lambda: empty_frame(session), note=note)
+    # Only now: Spark too refuses a name that exists first.
+    trigger = bounded_trigger(session) if ctas.is_streaming else None
     if catalog is None or table is None:
         _check_plain_spark_is_allowed(ctas, atomicity)
         return ExecutionPlan(run=lambda: run_statement(session, assignment), atomic=False)
     write_target = table.write_target
-    if write_target is None:
-        note = f"Nothing was done: {ctas.path.sql_name} already exists."
-        return ExecutionPlan(run=lambda: empty_frame(session), note=note)
+    assert write_target is not None
     if atomicity is Atomicity.REQUIRE and not table.atomic:
         raise _not_atomic_error(ctas)
     stream_location = f"{link.bootstrap.results.rstrip('/')}/streams/{transaction}"

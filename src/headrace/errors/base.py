@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -52,3 +52,8 @@ class HeadraceError(Exception):
         self.position = position
         self.hint = hint
         super().__init__(self.message)
+
+    def with_condition(self, condition: str | None, sqlstate: str | None) -> Self:
+        """Give this error the condition and the SQLSTATE of another error of Spark; return it."""
+        self.condition, self.sqlstate = condition, sqlstate
+        return self

@@ -10,6 +10,9 @@ from headrace.errors.base import (
     HeadraceError,
 )
 
+PARSE_SYNTAX_ERROR = "PARSE_SYNTAX_ERROR"
+SYNTAX_SQLSTATE = "42601"
+
 # The request is invalid.
 
 
@@ -49,6 +52,8 @@ class EmptyStatement(InvalidRequest):
     """The statement contains no SQL."""
 
     code = "empty_statement"
+    condition = "PARSE_EMPTY_STATEMENT"
+    sqlstate = "42617"
 
 
 class StatementTooLarge(InvalidRequest):
@@ -82,12 +87,16 @@ class InvalidText(InvalidRequest):
     """The text contains characters that no SQL text may contain."""
 
     code = "invalid_text"
+    condition = PARSE_SYNTAX_ERROR
+    sqlstate = SYNTAX_SQLSTATE
 
 
 class MultipleStatements(InvalidRequest):
     """The request contains more than one statement."""
 
     code = "multiple_statements"
+    condition = PARSE_SYNTAX_ERROR
+    sqlstate = SYNTAX_SQLSTATE
 
 
 class InvalidStatement(InvalidRequest):

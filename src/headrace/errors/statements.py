@@ -107,6 +107,7 @@ class EndlessStream(StatementFailed):
     """The stream has no end, so its table would never appear."""
 
     code = "endless_stream"
+    condition = "_LEGACY_ERROR_TEMP_3102"
 
 
 class StreamStopped(StatementFailed):

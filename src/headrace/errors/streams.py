@@ -73,12 +73,16 @@ class MaterializedViewNotFound(NotFound):
     """The materialized view does not exist, or its name is ambiguous."""
 
     code = "materialized_view_not_found"
+    condition = "TABLE_OR_VIEW_NOT_FOUND"
+    sqlstate = "42P01"
 
 
 class MaterializedViewExists(Conflict):
     """A materialized view with this name already exists in the catalog."""
 
     code = "materialized_view_exists"
+    condition = "TABLE_OR_VIEW_ALREADY_EXISTS"
+    sqlstate = "42P07"
 
 
 class MaterializedViewBusy(Conflict):

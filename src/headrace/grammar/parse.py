@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.errors import EmptyStatement, InvalidStatement, MultipleStatements, Position
+from headrace.errors import (
+    PARSE_SYNTAX_ERROR,
+    SYNTAX_SQLSTATE,
+    EmptyStatement,
+    InvalidStatement,
+    MultipleStatements,
+    Position,
+)
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.materialized_views import (
     MaterializedViewCommand,
@@ -56,7 +63,7 @@ def parse_cancel_statement(text: str, tokens: Sequence[Token]) -> CancelStatemen
         raise InvalidStatement(
             f"CANCEL STATEMENT needs the id of a statement: {_SYNTAX}.",
             position=position_at(text, tokens[-1].end),
-        )
+        ).with_condition(PARSE_SYNTAX_ERROR, SYNTAX_SQLSTATE)
     statement_id = arguments[0]
     if statement_id.kind is not TokenKind.QUOTED or text[statement_id.start] not in "'\"":
         raise _unexpected(text, statement_id, _SYNTAX)
@@ -69,7 +76,7 @@ def _unexpected(text: str, token: Token, expected: str) -> InvalidStatement:
     return InvalidStatement(
         f"{text[token.start : token.end]!r} is not expected here: {expected}.",
         position=position_at(text, token.start),
-    )
+    ).with_condition(PARSE_SYNTAX_ERROR, SYNTAX_SQLSTATE)
 
 
 Command = CancelStatement | StreamStatement | MaterializedViewCommand

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from headrace.errors import InvalidStatement
+from headrace.errors import PARSE_SYNTAX_ERROR, SYNTAX_SQLSTATE, InvalidStatement
 from headrace.grammar.lexer import Token, TokenKind
 from headrace.grammar.quoting import unquote_name, unquote_string
 from headrace.grammar.text import position_at
@@ -186,7 +186,8 @@ class TokenReader:
         token = self._token()
         subject = "The statement ends too early" if token is None else None
         subject = subject or f"{self._slice(token)!r} is not expected here"
-        return self.error(f"{subject}. Expected: {', '.join(self._expected)}.")
+        error = self.error(f"{subject}. Expected: {', '.join(self._expected)}.")
+        return error.with_condition(PARSE_SYNTAX_ERROR, SYNTAX_SQLSTATE)
 
     def error(self, message: str, *, offset: int | None = None) -> InvalidStatement:
         """Return an error at an offset; the default is the current token."""

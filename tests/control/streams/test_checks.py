@@ -121,6 +121,9 @@ def test_an_invalid_statement_is_refused_with_what_is_allowed(
     assert message in problem["detail"]
     assert allowed is None or allowed in problem["detail"]
     assert problem.get("column") == column
+    if "OUTPUT MODE COMPLETE" in text:
+        spark = ("STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE", "42KDE")
+        assert (problem["condition"], problem["sqlstate"]) == spark
 
 
 def test_a_source_that_only_has_batches_cannot_be_continuous(

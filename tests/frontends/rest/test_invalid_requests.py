@@ -163,6 +163,7 @@ def test_several_statements_in_one_request_are_refused(node: InProcessNode) -> N
     problem = expect_problem(node, body, 400, "multiple_statements")
     assert (problem["line"], problem["column"]) == (2, 2)
     assert "2 statements" in problem["detail"]
+    assert (problem["condition"], problem["sqlstate"]) == ("PARSE_SYNTAX_ERROR", "42601")
 
 
 @pytest.mark.parametrize(

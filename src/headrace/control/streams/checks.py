@@ -210,7 +210,7 @@ def _check_mode(text: str, command: SaveStream, provider: StreamSink) -> None:
             mode.value,
             f"The sink {provider.name} does not support the output mode {mode}. Supported:"
             f" {', '.join(provider.modes)}.",
-        )
+        ).with_condition("STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE", "42KDE")
 
 
 def _check_trigger(text: str, command: SaveStream, provider: StreamSink) -> None:

@@ -40,7 +40,7 @@ def find_view(
         names = ", ".join(view.qualified_name for view in found)
         raise MaterializedViewNotFound(
             f"The name {written} is ambiguous: {names}.", hint="Write the complete name."
-        )
+        ).with_condition(None, None)
     return found[0]
 
 

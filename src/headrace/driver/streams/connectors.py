@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.failures import InvalidStream
+from headrace.driver.failures import InvalidStream, find_condition, find_sqlstate
 from headrace.driver.spark_version.connectors import PACKAGES, find_data_source, is_data_source
 
 _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
@@ -31,7 +31,7 @@ def check_connector(session: SparkSession, provider: str, package: str | None = 
             f"The session cannot read or write {provider.lower()}, because the jars of {package}"
             " are missing. Add the package to spark.jars.packages in the configuration of the"
             " profile or of a new session."
-        ) from error
+        ).with_condition(find_condition(error), find_sqlstate(error)) from error
 
 
 def check_provider(

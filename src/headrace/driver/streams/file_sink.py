@@ -36,7 +36,7 @@ def _check_columns(rows: DataFrame, provider: str, partitioned_on: tuple[str, ..
     if not columns:
         raise InvalidStream(
             "PARTITIONED ON names every column of the query. At least one must stay in the files."
-        )
+        ).with_condition("ALL_PARTITION_COLUMNS_NOT_ALLOWED", "KD005")
     if provider == "text" and len(columns) > 1:
         raise InvalidStream(
             "The sink text writes one column of strings, besides those in PARTITIONED ON. The"

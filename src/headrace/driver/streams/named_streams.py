@@ -139,7 +139,7 @@ class NamedStreams:
         """Return a clearer error for a statement that a stream does not allow, or the error."""
         parameters = error.getMessageParameters() or {}
         parts = split_name(parameters.get("tempObjName"))
-        if error.getCondition() != TEMPORARY_REFERENCE or not parts:
+        if error.getCondition() != TEMPORARY_REFERENCE[0] or not parts:
             return error
         name = parts[-1]
         is_stream = any(name.casefold() == each.casefold() for each in self._registered)
@@ -194,16 +194,14 @@ def explain_endless_rows(error: Exception) -> Exception:
     return InvalidStream(
         "The statement reads a stream, whose rows have no end, so that it can neither return nor"
         f" insert them. {_INSTEAD}"
-    )
+    ).with_condition(error.getCondition(), error.getSqlState())
 
 
 def _refuse(
     message: str, condition: tuple[str, str], position: Position | None = None
 ) -> InvalidStream:
     """Return an error with the condition and the SQLSTATE of Spark's error."""
-    error = InvalidStream(message, position=position)
-    error.condition, error.sqlstate = condition
-    return error
+    return InvalidStream(message, position=position).with_condition(*condition)
 
 
 def _find_position(error: AnalysisException, text: str) -> Position | None:

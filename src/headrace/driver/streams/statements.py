@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled
 from headrace.driver.ctas.view_switch import read_scope
-from headrace.driver.failures import InvalidStream, KnownFailure
+from headrace.driver.failures import TEMPORARY_REFERENCE, InvalidStream, KnownFailure
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.plans import find_temporary_views
 from headrace.driver.streams.columns import columns_to_ddl
@@ -95,7 +95,7 @@ def _check_stream(
             f"The stream {command.name} reads the temporary view {views[0]}, which only this"
             f" session has: the stream would not outlive it. Define it as a stream instead:"
             f" CREATE STREAM {views[0]} …"
-        )
+        ).with_condition(*TEMPORARY_REFERENCE)
 
 
 def _start_query(

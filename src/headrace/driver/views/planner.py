@@ -21,7 +21,7 @@ from headrace.driver.ctas.view_switch import (
     set_scope,
 )
 from headrace.driver.execution_plan import ExecutionPlan, plan_change
-from headrace.driver.failures import KnownFailure
+from headrace.driver.failures import TEMPORARY_REFERENCE, KnownFailure
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
 from headrace.driver.planner import create_two_phase_table, resume_transaction
@@ -234,7 +234,7 @@ def _check_query(ctas: Ctas, command: CreateMaterializedView, defined: list[str]
         raise InvalidMaterializedView(
             f"The materialized view {name} reads the temporary view {views[0]}, which only this"
             " session has. Read a table or a permanent view instead."
-        )
+        ).with_condition(*TEMPORARY_REFERENCE)
     if ctas.is_streaming and not command.is_auto_refreshed:
         raise InvalidMaterializedView(
             f"The materialized view {name} reads a stream, so that only a streaming query can"

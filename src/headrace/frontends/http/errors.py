@@ -40,6 +40,9 @@ class RequestError:
     error_class: type[Exception]
     position: Position | None = None
     hint: str | None = None
+    condition: str | None = None
+    """Spark's condition for the same error, if Spark has one."""
+    sqlstate: str | None = None
     problems: Sequence[dict[str, Any]] = ()
     """The single errors, if the error stands for several."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -183,6 +186,8 @@ def _describe(error: HeadraceError) -> RequestError:
         error_class=type(error),
         position=error.position,
         hint=error.hint,
+        condition=error.condition,
+        sqlstate=error.sqlstate,
         problems=error.problems,
         headers=headers,
     )

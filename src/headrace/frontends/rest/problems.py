@@ -32,6 +32,10 @@ class Problem(ResponseModel):
     """Column in the text of the statement, counted from 1, in code points."""
     hint: str | None = None
     """What to do."""
+    condition: str | None = None
+    """Spark's condition for the same error, for example PARSE_SYNTAX_ERROR."""
+    sqlstate: str | None = None
+    """Spark's SQLSTATE for the same error."""
     problems: list[dict[str, Any]] | None = None
     """The single errors of a request with several files: `path`, `line`, `column`, `code`,
     `message` and `hint` of each."""
@@ -61,6 +65,10 @@ def render_problem(error: RequestError) -> Response:
         body |= {"line": error.position.line, "column": error.position.column}
     if error.hint is not None:
         body["hint"] = error.hint
+    if error.condition is not None:
+        body["condition"] = error.condition
+    if error.sqlstate is not None:
+        body["sqlstate"] = error.sqlstate
     if error.problems:
         body["problems"] = list(error.problems)
     return JSONResponse(body, error.status, error.headers, media_type=MEDIA_TYPE)
