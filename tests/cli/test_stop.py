@@ -33,6 +33,15 @@ from headrace.store.sessions import sessions
 
 _SESSION = f"se_{'0' * 32}"
 _SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
+_UNKILLABLE = """
+from headrace.control.launchers import process_group
+from headrace.errors import LaunchFailed
+
+def refuse(_group):
+    raise LaunchFailed("It does not end.")
+
+process_group.kill = refuse
+"""
 StartNodeProcess = Callable[..., NodeProcess]
 
 
@@ -163,6 +172,26 @@ def test_a_process_that_does_not_end_is_named(
     report = host_shutdown.shut_down(make_settings(tmp_path))
     assert [process.pid for process in report.remaining] == [stray_driver.pid]
     assert report.problems == [f"Process {stray_driver.pid} (driver): It does not end."]
+
+
+def test_the_exit_code_says_that_a_process_has_not_ended(
+    tmp_path: Path, stray_driver: subprocess.Popen[bytes]
+) -> None:
+    """Python imports `sitecustomize` when it starts the program that ends the processes."""
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_UNKILLABLE)
+    stopped = run_in(tmp_path, "stop", "--drivers", PYTHONPATH=str(folder))
+
+    driver = f"driver process {stray_driver.pid} (session {_SESSION})"
+    assert stopped.returncode == 1
+    assert f"Process {stray_driver.pid} (driver): It does not end." in stopped.stderr
+    assert f"Not ended: {driver}." in stopped.stderr
+    assert "Ended " not in stopped.stderr
+    assert stray_driver.poll() is None
+
+    stopped = run_in(tmp_path, "stop", "--drivers")
+    assert (stopped.returncode, f"Ended {driver}." in stopped.stderr) == (0, True)
 
 
 def test_a_driver_has_ended_although_its_backend_does_not_answer(

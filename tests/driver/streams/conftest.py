@@ -12,6 +12,7 @@ import pytest
 from tests.support.streams import LEASE, NUMBERS, StartRun, find_no_other, make_desired
 
 from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.model.job import JobRows
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites
 
@@ -65,13 +66,14 @@ def start(
         epoch: int = 1,
         conf: dict[str, str] | None = None,
         scope: NameScope | None = None,
+        rows: JobRows | None = None,
         last_batch: int | None = None,
         folder: Path = tmp_path,
         find_marked: Any = find_no_other,
         **changes: Any,
     ) -> SparkRun:
         desired = make_desired(text, definitions, folder, conf or {})
-        spec = desired.spec.model_copy(update={"scope": scope})
+        spec = desired.spec.model_copy(update={"scope": scope, "rows": rows})
         starter = RunStarter(
             clone, replace(LEASE, epoch=epoch), find_marked, announce_writes=announced.append
         )

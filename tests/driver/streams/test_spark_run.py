@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from tests.support.streams import NUMBERS, StartRun, finish, read_rows
 from tests.support.waiting import wait_until
 
 from headrace.driver.streams.supervised_query import RunFailed
+from headrace.model.job import JobRows
 from headrace.model.materialized_view import NameScope
 
 if TYPE_CHECKING:
@@ -280,3 +282,30 @@ def test_temporary_views_that_a_stream_reads_are_found(spark: SparkSession, numb
     finally:
         for name in ("mine", "numbers"):
             spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        JobRows(setup=["SET spark.sql.shuffle.partitions = 5"]),
+        JobRows(setup=["SET a.b = 5", "SET spark.sql.shuffle.partitions = ${a.b}"]),
+        JobRows(
+            code="spark.sql('SET spark.sql.shuffle.partitions = 5')\n"
+            "execution_output = spark.table('numbers')"
+        ),
+    ],
+)
+def test_a_job_keeps_what_its_statements_set_although_its_own_conf_names_the_key(
+    start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path, rows: JobRows
+) -> None:
+    save = "SAVE STREAM numbers TO noop TRIGGER AVAILABLE NOW"
+    key, conf = "spark.sql.shuffle.partitions", spark.conf.get
+    before = conf(key)
+    finish(start(save, numbers, conf={key: "3"}, rows=rows))
+
+    # Spark writes the configuration of each batch to the checkpoint.
+    [_version, metadata, *_offsets] = (
+        (tmp_path / "wal-numbers" / "offsets" / "0").read_text().splitlines()
+    )
+    assert json.loads(metadata)["conf"][key] == "5"
+    assert conf(key) == before
