@@ -206,22 +206,3 @@ def test_a_query_is_retried_when_its_driver_receives_sigterm(
     assert read_rows(node, query) == [["4"]]
     assert wait_ended(node, next_)["state"] == "success"
     assert read_calls(hook_calls, query) == ["created", "failed by driver_lost", "created"]
-
-
-@pytest.mark.finding("B21")
-def test_the_next_driver_removes_what_a_killed_insert_has_left(
-    node: NodeProcess, session: str
-) -> None:
-    assert node.run("CREATE TABLE default.w (id BIGINT)", session)["state"] == "success"
-    table = node.home / "warehouse" / "w"
-    sleep = "reflect('java.lang.Thread', 'sleep', IF(id = 0, 0L, 60000L)) IS NOT NULL"
-    insert = submit_and_wait_running(
-        node, session, f"INSERT INTO default.w SELECT id FROM range(0, 2, 1, 2) WHERE {sleep}"
-    )
-    wait_until(lambda: any(table.rglob("part-*")), seconds=60, what="the INSERT has written a row")
-    kill_java(find_processes(node, session))
-    query = node.submit("SELECT count(*) FROM default.w", session)["id"]
-    assert wait_ended(node, insert)["error"]["code"] == "driver_lost"
-    assert wait_ended(node, query)["state"] == "success"
-    assert read_rows(node, query) == [["0"]]
-    wait_until(lambda: not any(table.iterdir()), what="nothing of the INSERT remains")
