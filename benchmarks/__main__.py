@@ -19,6 +19,7 @@ from benchmarks import (
     postgres_node,
     report,
     saturation,
+    small_statements,
     streams,
     table_writes,
     takeovers,
@@ -38,6 +39,7 @@ PARTS = (
     *(
         "select",
         "job",
+        "small",
         "rows",
         "ctas",
         "insert",
@@ -55,6 +57,8 @@ PARTS = (
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 JOB_WARM_UP, JOB_ROUNDS = 1000, 600
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
+SMALL_WARM_UP, SMALL_ROUNDS = 10, 30
+RATE_ROUNDS = 10
 SELECT = "SELECT 1"
 MANY_ROWS = "SELECT id, CAST(id % 1000 AS INT) AS k, id / 7 AS x FROM range(5000000)"
 COLD_WARM_UP, COLD_ROUNDS = 1, 10
@@ -78,7 +82,7 @@ def main() -> int:
     results = Report(versions=report.versions({}))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        if parts & {"select", "rows", "ctas", "insert", "load"}:
+        if parts & {"select", "small", "rows", "ctas", "insert", "load"}:
             _with_spark(results, folder, parts)
         for part, (text, measure) in ALONE.items():
             if part in parts:
@@ -95,6 +99,8 @@ def _with_spark(results: Report, folder: Path, parts: set[str]) -> None:
         results.versions |= spark.versions
         if "select" in parts:
             _select(results, folder, spark, node)
+        if "small" in parts:
+            _small(results, folder, node)
         if "rows" in parts:
             _rows(results, spark, node)
         if "ctas" in parts:
@@ -140,6 +146,46 @@ def _select(results: Report, folder: Path, spark: InProcess, node: NodeClient) -
         "`POST /api/v1/statements` with `wait_timeout`, rows in the response, one connection kept "
         "alive, SQLite as the store. Headrace evaluates a `SELECT` without FROM in the planner; "
         f"the other systems run a Spark job for it.\n\n{report.in_ms(samples, reference)}"
+    )
+
+
+def _small(results: Report, folder: Path, node: NodeClient) -> None:
+    rows = ["| statement | plain ms | Headrace ms | ratio |", "|---|--:|--:|--:|"]
+    with small_statements.on_one_warehouse(folder, node) as spark:
+        for name, target, limit, statements in (
+            (report.SMALL_READS, "≤ 1.00×", 1.0, small_statements.READS),
+            (report.SMALL_WRITES, "≤ 1.25×", 1.25, small_statements.WRITES),
+            (report.SMALL_DEFINITIONS, "≤ 1.10×", 1.1, small_statements.DEFINITIONS),
+        ):
+            ratios = []
+            for statement in statements:
+                say(f"{statement.name}: {SMALL_ROUNDS} rounds")
+                samples = small_statements.measure(
+                    spark, node, statement, warm_up=SMALL_WARM_UP, rounds=SMALL_ROUNDS
+                )
+                ratios.append(small_statements.ratio(samples))
+                plain, ours = (sample.median * 1000 for sample in samples.values())
+                rows.append(f"| {statement.name} | {plain:.0f} | {ours:.0f} | {ratios[-1]:.2f}× |")
+            worst = max(ratios)
+            results.add(name, target, f"{worst:.2f}×", reached=worst <= limit)
+        rates = ["| eight at once | plain | Headrace | ratio |", "|---|--:|--:|--:|"]
+        ratios = []
+        for statement in small_statements.TOGETHER:
+            say(f"{statement.name}, eight at once")
+            samples = small_statements.measure_rates(
+                spark, node, statement, warm_up=1, rounds=RATE_ROUNDS
+            )
+            ratios.append(small_statements.ratio(samples))
+            plain, ours = (sample.median for sample in samples.values())
+            rates.append(f"| {statement.name} | {plain:.1f}/s | {ours:.1f}/s | {ratios[-1]:.2f}× |")
+        lowest = min(ratios)
+        results.add(report.AT_ONCE, "≥ 0.95×", f"{lowest:.2f}×", reached=lowest >= 0.95)
+    results.details.append(
+        "## Small statements\nBoth systems on one Hive metastore and one warehouse, interleaved."
+        f" Median of {SMALL_ROUNDS} rounds after {SMALL_WARM_UP}. Plain Spark: `collect()`.\n\n"
+        + "\n".join(rows)
+        + "\n\n"
+        + "\n".join(rates)
     )
 
 

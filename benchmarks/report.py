@@ -111,6 +111,10 @@ def in_rows_per_second(samples: dict[str, Sample], reference: str) -> str:
 SELECT_ONE = "`SELECT 1`, HTTP submit to rows, warm session, against in-process PySpark"
 BELOW_PEERS = "the same, against Spark Connect and the Spark Thrift Server"
 ONE_JOB = "a small query with a Spark job, the same way"
+SMALL_READS = "small reads of tables, against in-process PySpark, the slowest"
+SMALL_WRITES = "`INSERT` and `INSERT OVERWRITE` of a row, the slowest"
+SMALL_DEFINITIONS = "CTAS of a row and other small statements, the slowest"
+AT_ONCE = "small reads, eight at once in one session, rate against eight threads, the lowest"
 ROWS = "5 million rows to an Arrow client, against in-process `toArrow()`"
 NODE_MEMORY = "growth of the node's memory meanwhile"
 READS = "status reads on one node"
@@ -135,6 +139,10 @@ UNMEASURED = [
     RatioRow(SELECT_ONE, "≤ 1.20×", "not in this run"),
     RatioRow(BELOW_PEERS, "below both", "not in this run"),
     RatioRow(ONE_JOB, "≤ 1.30×", "not in this run"),
+    RatioRow(SMALL_READS, "≤ 1.00×", "not in this run"),
+    RatioRow(SMALL_WRITES, "≤ 1.25×", "not in this run"),
+    RatioRow(SMALL_DEFINITIONS, "≤ 1.10×", "not in this run"),
+    RatioRow(AT_ONCE, "≥ 0.95×", "not in this run"),
     RatioRow(ROWS, "≤ 1.25×", "not in this run"),
     RatioRow(NODE_MEMORY, "< 200 MiB", "not in this run"),
     RatioRow(CTAS, "≤ 1.05×", "not in this run"),

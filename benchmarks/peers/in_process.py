@@ -34,6 +34,12 @@ class InProcess:
         """Return the seconds of `spark.sql(query).toArrow()`."""
         return self._seconds(query, "table")
 
+    def rate(self, query: str, *, threads: int, seconds: float) -> float:
+        """Return how many times per second threads that repeat `collect()` of a query end."""
+        request = {"query": query, "threads": threads, "seconds": seconds}
+        per_second: float = self._call({"rate": request})["rate"]
+        return per_second
+
     def write_stream(
         self, *, schema: str, source: Mapping[str, str], sink: Mapping[str, str]
     ) -> list[dict[str, Any]]:

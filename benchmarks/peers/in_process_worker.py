@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,9 @@ def main() -> None:
             reports = write_stream(spark, **request["stream"])
             responses.write(json.dumps({"reports": reports}) + "\n")
             continue
+        if "rate" in request:
+            responses.write(json.dumps({"rate": measure_rate(spark, **request["rate"])}) + "\n")
+            continue
         if "query" not in request:
             versions = {"pyspark": pyspark.__version__, "pyarrow": pa.__version__}
             versions["java"] = spark.sql(JAVA_VERSION).first()[0]
@@ -44,6 +48,22 @@ def main() -> None:
         run(spark.sql(request["query"]))
         responses.write(json.dumps({"seconds": time.perf_counter() - start}) + "\n")
     spark.stop()
+
+
+def measure_rate(spark: SparkSession, query: str, threads: int, seconds: float) -> float:
+    """Repeat a query in threads, and return how many ended in a second."""
+    start = time.perf_counter()
+
+    def repeat() -> int:
+        count = 0
+        while time.perf_counter() - start < seconds:
+            spark.sql(query).collect()
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(threads) as pool:
+        counts = [pool.submit(repeat) for _ in range(threads)]
+        return sum(count.result() for count in counts) / (time.perf_counter() - start)
 
 
 def write_stream(
