@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,17 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
-# Spark's optimizer computes this constant on the driver: no job exists that can be cancelled.
-UNCANCELLABLE = """
-    SELECT size(transform(sequence(1, 1000000),
-                          x -> aggregate(sequence(1, 1000000), 0L, (a, y) -> a + x * y)))
-"""
+PATIENT = {"spark.hadoop.dfs.webhdfs.socket.read-timeout": "10m"}
+
+
+@pytest.fixture
+def uncancellable() -> Iterator[str]:
+    """Yield a query during whose analysis the driver waits for a server that never answers.
+
+    No job exists that can be cancelled. The conf of its session is PATIENT.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"SELECT * FROM text.`webhdfs://127.0.0.1:{server.getsockname()[1]}/rows`"
 
 
 def wait_running(node: NodeProcess, statement_id: str) -> None:
@@ -73,13 +81,15 @@ def test_the_driver_of_a_batch_statement_ends_after_it(node: NodeProcess) -> Non
     wait_until(lambda: not psutil.pid_exists(session["driver"]["pid"]), what="the driver has ended")
 
 
-def test_a_statement_that_ignores_a_cancel_ends_with_its_driver(node: NodeProcess) -> None:
-    session = node.session()
+def test_a_statement_that_ignores_a_cancel_ends_with_its_driver(
+    node: NodeProcess, uncancellable: str
+) -> None:
+    session = node.session(conf=PATIENT)
     node.wait_running(session)
     pid = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"]
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     assert any("java" in process.name() for process in processes)
-    statement = node.submit(UNCANCELLABLE, session)
+    statement = node.submit(uncancellable, session)
     wait_running(node, statement["id"])
     begin = time.monotonic()
     node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
@@ -93,13 +103,13 @@ def test_a_statement_that_ignores_a_cancel_ends_with_its_driver(node: NodeProces
 
 @pytest.mark.finding("B2")
 def test_a_closed_session_is_dead_when_its_processes_have_ended_although_two_queries_ignore_it(
-    node: NodeProcess,
+    node: NodeProcess, uncancellable: str
 ) -> None:
-    session = node.session(parallelism=2)
+    session = node.session(parallelism=2, conf=PATIENT)
     node.wait_running(session)
     pid = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"]
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    for statement in [node.submit(UNCANCELLABLE, session) for _ in range(2)]:
+    for statement in [node.submit(uncancellable, session) for _ in range(2)]:
         wait_running(node, statement["id"])
     node.http.delete(f"/api/v1/sessions/{session}")
     wait_until(lambda: node.session_state(session) == "dead", seconds=60, what="it is dead")

@@ -20,6 +20,9 @@ FORMATS = [
     "ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' STORED AS TEXTFILE",
 ]
 
+OTHER_SERDES = [FORMATS[1], FORMATS[2], FORMATS[6]]
+"""Formats that differ from another one in Hive's classes only."""
+
 
 def must_run(node: NodeProcess, session: str, text: str) -> dict[str, object]:
     statement = node.run(text, session, conf=DYNAMIC)
@@ -27,7 +30,13 @@ def must_run(node: NodeProcess, session: str, text: str) -> dict[str, object]:
     return statement
 
 
-@pytest.mark.parametrize("clause", FORMATS)
+@pytest.mark.parametrize(
+    "clause",
+    [
+        pytest.param(clause, marks=[pytest.mark.matrix] if clause in OTHER_SERDES else [])
+        for clause in FORMATS
+    ],
+)
 def test_rows_are_added_and_replaced_in_every_format(
     node: NodeProcess, session: str, clause: str
 ) -> None:

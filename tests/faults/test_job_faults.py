@@ -45,9 +45,14 @@ class FaultyNode(NodeProcess):
             self.start()
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[FaultyNode]:
-    process = FaultyNode(tmp_path)
+@pytest.fixture(autouse=True)
+def _no_child_left() -> None:
+    """Let the node run on that a test has started again; at its end, `close` finds what is left."""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyNode]:
+    process = FaultyNode(tmp_path_factory.mktemp("faulty"))
     yield process
     process.plan.write([])
     process.ensure()
@@ -128,9 +133,10 @@ class DeployedJob:
         assert savepoints[0]["state"] == "verified"
 
 
-@pytest.fixture
-def job(node: FaultyNode, tmp_path: Path) -> DeployedJob:
-    return DeployedJob(node, tmp_path / "job")
+@pytest.fixture(scope="module")
+def job(node: FaultyNode, tmp_path_factory: pytest.TempPathFactory) -> DeployedJob:
+    """Return a job for all tests: each changes it, and leaves it running."""
+    return DeployedJob(node, tmp_path_factory.mktemp("job") / "job")
 
 
 def test_a_deployment_is_finished_when_its_node_is_killed(job: DeployedJob) -> None:

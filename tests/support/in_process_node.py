@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.node_client import Json, NodeClient
+from tests.support.run_cleanup import run_folder
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
+from tests.support.store import migrate
 from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
@@ -115,6 +119,23 @@ def make_settings(home: Path, **changes: Any) -> Settings:
         return Settings(home=home, **merged)
 
 
+def _create_store(settings: Settings) -> None:
+    """Give a new home a migrated store: a copy takes less time than the statements."""
+    if settings.store.url is None:
+        store = settings.home / "headrace.db"
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not store.exists():
+            shutil.copy(_migrated_store(), store)
+
+
+@functools.cache
+def _migrated_store() -> Path:
+    """Return a migrated file that this process copies."""
+    file = run_folder() / f"migrated-{os.getpid()}.db"
+    migrate(f"sqlite:///{file}")
+    return file
+
+
 @contextmanager
 def serve_node(
     settings: Settings,
@@ -132,6 +153,7 @@ def serve_node(
         more_servers: Returns the servers of the node besides that of HTTP.
     """
     launcher = launcher or ScriptedLauncher()
+    _create_store(settings)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         node = Node(settings, address=address, embedded=embedded, launchers=[launcher, *others])

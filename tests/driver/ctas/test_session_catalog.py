@@ -22,6 +22,7 @@ from tests.support.ctas import (
     list_tables,
 )
 from tests.support.journal import JournalLink
+from tests.support.pairs import for_pairs
 
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.spark_version.catalogs import V1Catalog
@@ -39,10 +40,23 @@ COMMITTING = TransactionState.COMMITTING
 ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
 WRITTEN = [PREPARED, BEGUN, COMMITTING]
 PARTITIONED = f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {ROWS}"
-SHAPES = [("", False), ("PARTITIONED BY (k)", False), ("PARTITIONED BY (k)", True)]
+SHAPES = {
+    "plain": ("", False),
+    "partitioned": ("PARTITIONED BY (k)", False),
+    "external": ("PARTITIONED BY (k)", True),
+}
+"""Clauses of a CTAS, and whether it has a location."""
 ODD = "a b%20c#d?e&f+é%"
 """A name with characters that URIs escape."""
 ODD_ROWS = f"SELECT *, '{ODD}' AS odd FROM ({ROWS})"
+PLACES = {
+    "plain": ("plain", "PARTITIONED BY (odd, k)"),
+    "space": ("with space é", "PARTITIONED BY (k)"),
+    "percent": ("%20", "PARTITIONED BY (k)"),
+    "odd": (ODD, ""),
+    "odd-partitioned": (ODD, "PARTITIONED BY (odd, k)"),
+}
+"""The directory of a database, and clauses of a CTAS in it."""
 FAILING = "SELECT id, IF(id < 90, id, raise_error('half-way')) AS k FROM range(0, 100, 1, 4)"
 
 
@@ -70,25 +84,15 @@ def test_a_ctas_creates_a_complete_table_in_every_format(
     assert (list_tables(spark), list_directories(spark)) == (["t"], ["t"])
 
 
-@pytest.mark.parametrize("external", [False, True], ids=["managed", "external"])
-@pytest.mark.parametrize(
-    ("directory", "clauses"),
-    [
-        ("plain", "PARTITIONED BY (odd, k)"),
-        ("with space é", "PARTITIONED BY (k)"),
-        ("%20", "PARTITIONED BY (k)"),
-        (ODD, ""),
-        (ODD, "PARTITIONED BY (odd, k)"),
-    ],
-)
+@for_pairs(1, place=PLACES, external={"managed": False, "external": True})
 def test_a_ctas_creates_a_complete_table_in_a_directory_of_any_name(
     spark: SparkSession,
     link: JournalLink,
     tmp_path: Path,
-    directory: str,
-    clauses: str,
+    place: tuple[str, str],
     external: bool,
 ) -> None:
+    directory, clauses = place
     spark.sql(f"CREATE DATABASE odd LOCATION '{tmp_path}/{directory}'")
     location = f"LOCATION '{tmp_path}/ex{directory}'" if external else ""
     text = f"CREATE TABLE odd.t USING parquet {clauses} {location} AS {ODD_ROWS}"
@@ -200,7 +204,7 @@ def test_the_target_can_be_in_a_database_that_is_not_the_current_one(
         spark.sql(f"USE {database}")
 
 
-@pytest.mark.parametrize(("clause", "external"), SHAPES)
+@pytest.mark.parametrize(("clause", "external"), SHAPES.values(), ids=SHAPES)
 def test_a_failed_ctas_leaves_no_table_and_no_file(
     spark: SparkSession, link: JournalLink, tmp_path: Path, clause: str, external: bool
 ) -> None:
@@ -227,16 +231,15 @@ def test_a_cancelled_ctas_leaves_no_table_and_no_file(
     assert link.steps[-1:] == ([] if state is PREPARED else [ABORTED])
 
 
-@pytest.mark.parametrize(("clause", "external"), SHAPES)
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
+@for_pairs(shape=SHAPES, state={str(state): state for state in (BEGUN, COMMITTING)})
 def test_the_next_attempt_rolls_back_a_crash_before_the_commit(
     spark: SparkSession,
     link: JournalLink,
     tmp_path: Path,
-    clause: str,
-    external: bool,
+    shape: tuple[str, bool],
     state: TransactionState,
 ) -> None:
+    clause, external = shape
     location_clause = f"LOCATION '{tmp_path / 'location'}'" if external else ""
     text = f"CREATE TABLE t USING parquet {clause} {location_clause} AS {ROWS}"
     crash_before(link, state)
@@ -253,7 +256,7 @@ def test_the_next_attempt_rolls_back_a_crash_before_the_commit(
     assert list_directories(spark) == ([] if external else ["t"])
 
 
-@pytest.mark.parametrize(("clause", "external"), SHAPES)
+@pytest.mark.parametrize(("clause", "external"), SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("published", [False, True])
 def test_the_next_attempt_completes_a_crash_during_the_commit(
     spark: SparkSession,

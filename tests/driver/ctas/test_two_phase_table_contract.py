@@ -16,6 +16,7 @@ from tests.support.ctas import (
     orphan_transaction,
 )
 from tests.support.journal import JournalLink
+from tests.support.pairs import EVERY_LAKE, for_pairs
 
 from headrace.driver.ctas import Cancelled, recover
 from headrace.errors import AtomicityRequired, TableAlreadyExists, TableNotFound
@@ -31,6 +32,7 @@ PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
 COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
 ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
 WRITTEN = [PREPARED, BEGUN, COMMITTING]
+CRASHES = {str(state): state for state in (BEGUN, COMMITTING)}
 ROWS = "SELECT id, CAST(id AS STRING) AS s, id % 3 AS k FROM range(100)"
 FAILING = (
     "SELECT id, IF(id < 90, 'a', raise_error('half-way')) AS s, id % 3 AS k"
@@ -92,8 +94,7 @@ def test_a_cancelled_ctas_leaves_nothing_unless_the_catalog_has_already_committe
     assert link.steps[-1:] == ([] if state is PREPARED else [ABORTED])
 
 
-@every_implementation
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
+@for_pairs(lake=EVERY_LAKE, state=CRASHES)
 def test_the_next_attempt_after_a_crash_creates_the_complete_table(
     namespace: LakeNamespace, link: JournalLink, state: TransactionState
 ) -> None:
@@ -110,8 +111,7 @@ def test_the_next_attempt_after_a_crash_creates_the_complete_table(
         assert next_link.steps[-5:] == [ABORTING, ABORTED, *WRITTEN]
 
 
-@every_implementation
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
+@for_pairs(1, lake=EVERY_LAKE, state=CRASHES)
 def test_an_orphaned_transaction_is_resolved_by_recovery(
     namespace: LakeNamespace, link: JournalLink, state: TransactionState
 ) -> None:
@@ -162,8 +162,15 @@ def test_a_commit_can_be_repeated_any_number_of_times(
     assert link.steps == WRITTEN
 
 
-@every_lake
-@pytest.mark.parametrize("replaces", [False, True])
+@pytest.mark.parametrize(
+    ("lake", "replaces"),
+    [
+        *((lake, False) for lake in EVERY_LAKE.values()),
+        *((lake, True) for lake in EVERY_LAKE.values() if not lake.is_second),
+    ],
+    indirect=["lake"],
+    ids=str,
+)
 def test_another_users_table_of_the_same_name_is_kept(
     namespace: LakeNamespace, link: JournalLink, replaces: bool
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.ctas import (
     orphan_transaction,
 )
 from tests.support.journal import JournalLink
+from tests.support.pairs import EVERY_LAKE, for_pairs, lakes
 from tests.support.postgres import Postgres
 
 from headrace.driver.conf_overrides import override_privately
@@ -45,16 +46,16 @@ OLD = "SELECT id, CAST(id AS STRING) AS s, id % 3 AS k FROM range(10)"
 NEW = "SELECT id, CAST(id AS STRING) AS s, id % 3 AS k FROM range(100, 130, 1, 3)"
 FAILING = "SELECT id, IF(id < 25, 'a', raise_error('half-way')) AS s, id % 3 AS k FROM range(30)"
 APPEND, OVERWRITE = "INSERT INTO {0} " + NEW, "INSERT OVERWRITE {0} " + NEW
-INSERTS = pytest.mark.parametrize("text", [APPEND, OVERWRITE], ids=["append", "overwrite"])
+INSERTS = {"append": APPEND, "overwrite": OVERWRITE}
 UPDATE = "UPDATE {0} SET s = s || '!' WHERE id < 5"
 DELETE = "DELETE FROM {0} WHERE id < 5"
 MERGE = (
     "MERGE INTO {0} AS t USING (" + NEW.replace("range(100", "range(8") + ") AS n ON t.id = n.id"
     " WHEN MATCHED THEN UPDATE SET s = t.s || '!' WHEN NOT MATCHED THEN INSERT *"
 )
-CHANGES = pytest.mark.parametrize(
-    "text", [UPDATE, DELETE, MERGE], ids=["update", "delete", "merge"]
-)
+CHANGES = {"update": UPDATE, "delete": DELETE, "merge": MERGE}
+CRASHES = {str(state): state for state in (BEGUN, COMMITTING, COMMITTED)}
+VERSIONED = lakes("delta", "iceberg-base")
 OLD_ROWS = [(id_, str(id_), id_ % 3) for id_ in range(10)]
 NEW_ROWS = [(id_, str(id_), id_ % 3) for id_ in range(100, 130)]
 RESULTS = {
@@ -89,24 +90,21 @@ def rerun(namespace: LakeNamespace, link: JournalLink, text: str) -> tuple[CtasR
     return run, next_link
 
 
-@every_implementation
-@INSERTS
+@for_pairs(lake=EVERY_LAKE, text=INSERTS)
 def test_an_insert_writes_all_rows(namespace: LakeNamespace, link: JournalLink, text: str) -> None:
     run = CtasRun(namespace.spark, text.format(namespace.table), link)
     assert (run.rows, run.plan.atomic, link.steps) == ([], True, WRITTEN)
     assert read_rows(namespace) == RESULTS[text]
 
 
-@versioned
-@CHANGES
+@for_pairs(text=CHANGES, lake=VERSIONED)
 def test_a_change_of_rows_is_atomic(namespace: LakeNamespace, link: JournalLink, text: str) -> None:
     run = CtasRun(namespace.spark, text.format(namespace.table), link)
     assert (run.plan.atomic, link.steps) == (True, WRITTEN)
     assert read_rows(namespace) == RESULTS[text]
 
 
-@every_implementation
-@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+@for_pairs(lake=EVERY_LAKE, verb={verb: verb for verb in ("INTO", "OVERWRITE")})
 def test_a_failed_insert_changes_nothing(
     namespace: LakeNamespace, link: JournalLink, verb: str
 ) -> None:
@@ -132,9 +130,7 @@ def test_a_cancelled_insert_changes_nothing_unless_the_catalog_has_already_commi
     assert read_rows(namespace) == OLD_ROWS
 
 
-@every_implementation
-@INSERTS
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING, COMMITTED])
+@for_pairs(lake=EVERY_LAKE, text=INSERTS, state=CRASHES)
 def test_the_next_attempt_after_a_crash_writes_the_rows_once(
     namespace: LakeNamespace, link: JournalLink, text: str, state: TransactionState
 ) -> None:
@@ -156,9 +152,7 @@ def test_the_next_attempt_after_a_crash_writes_the_rows_once(
         assert next_link.steps[-5:] == [ABORTING, ABORTED, *WRITTEN]
 
 
-@versioned
-@CHANGES
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
+@for_pairs(lake=VERSIONED, text=CHANGES, state={str(state): state for state in (BEGUN, COMMITTING)})
 def test_a_change_of_rows_is_applied_once_after_a_crash(
     namespace: LakeNamespace, link: JournalLink, text: str, state: TransactionState
 ) -> None:
@@ -170,9 +164,7 @@ def test_a_change_of_rows_is_applied_once_after_a_crash(
     assert read_rows(namespace) == RESULTS[text]
 
 
-@every_implementation
-@INSERTS
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING, COMMITTED])
+@for_pairs(1, lake=EVERY_LAKE, text=INSERTS, state=CRASHES)
 def test_another_driver_completes_or_removes_an_orphaned_insert(
     namespace: LakeNamespace, link: JournalLink, text: str, state: TransactionState
 ) -> None:

@@ -86,7 +86,7 @@ def test_a_view_is_created_refreshed_and_dropped(source: Source, link: ViewLink)
 
 @for_implementations()
 def test_a_reader_sees_whole_generations_only(source: Source, link: ViewLink) -> None:
-    refreshes = 10 if source.namespace.lake.name == "parquet" else 2
+    refreshes = 5 if source.namespace.lake.name == "parquet" else 2
     link.create(source.spark, source.create)
     stopping = threading.Event()
     seen: list[tuple[int, int, int]] = []
