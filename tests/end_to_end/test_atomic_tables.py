@@ -280,7 +280,7 @@ def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction
         pytest.param("OVERWRITE", _KILLS, marks=pytest.mark.matrix),
     ],
 )
-def test_rows_are_written_once_after_drivers_died_at_every_step_of_the_write(
+def test_rows_are_written_once_after_drivers_died_while_they_wrote(
     killed_drivers: tuple[NodeProcess, str], plan: Plan, action: str, kills: list[Fault]
 ) -> None:
     """The first driver dies while it writes. The next ones remove the rows, or move them in."""

@@ -13,8 +13,8 @@ def for_pairs(shift: int = 0, **factors: Mapping[str, object]) -> pytest.MarkDec
     """Run a test with all combinations of values.
 
     For each combination of the other factors, `make test` runs one value of the smallest factor:
-    of three factors, it runs each pair of values. `make chaos` runs the rest. Tests that differ in
-    `shift` run different combinations.
+    of three factors, it runs each pair of values, and of two a part of the pairs. `make chaos` runs
+    the rest. Tests that differ in `shift` run different combinations.
 
     Args:
         shift: Chooses the part.

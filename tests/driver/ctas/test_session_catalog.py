@@ -231,7 +231,7 @@ def test_a_cancelled_ctas_leaves_no_table_and_no_file(
     assert link.steps[-1:] == ([] if state is PREPARED else [ABORTED])
 
 
-@for_pairs(shape=SHAPES, state={str(state): state for state in (BEGUN, COMMITTING)})
+@for_pairs(1, shape=SHAPES, state={str(state): state for state in (BEGUN, COMMITTING)})
 def test_the_next_attempt_rolls_back_a_crash_before_the_commit(
     spark: SparkSession,
     link: JournalLink,
