@@ -104,7 +104,8 @@ def test_a_change_of_rows_is_atomic(namespace: LakeNamespace, link: JournalLink,
     assert read_rows(namespace) == RESULTS[text]
 
 
-@for_pairs(lake=EVERY_LAKE, verb={verb: verb for verb in ("INTO", "OVERWRITE")})
+@every_implementation
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
 def test_a_failed_insert_changes_nothing(
     namespace: LakeNamespace, link: JournalLink, verb: str
 ) -> None:

@@ -211,31 +211,53 @@ class ResultWriter {
     private void split(byte[] message, int pieces) throws Exception {
         BufferAllocator allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator(
             "headrace result", 0, Long.MAX_VALUE);
-        VectorSchemaRoot root = VectorSchemaRoot.create(schema, allocator);
         List parts = new ArrayList();
         try {
-            ArrowRecordBatch batch = MessageSerializer.deserializeRecordBatch(
-                new ReadChannel(Channels.newChannel(new ByteArrayInputStream(message))), allocator);
-            new VectorLoader(root).load(batch);
-            batch.close();
-            int count = root.getRowCount();
-            int step = (count + pieces - 1) / pieces;
-            for (int start = 0; start < count; start += step) {
-                VectorSchemaRoot slice = root.slice(start, Math.min(step, count - start));
-                ArrowRecordBatch part = new VectorUnloader(slice).getRecordBatch();
-                ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-                MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), part);
-                part.close();
-                slice.close();
-                parts.add(bytes.toByteArray());
+            VectorSchemaRoot root = VectorSchemaRoot.create(schema, allocator);
+            try {
+                load(message, root, allocator);
+                int count = root.getRowCount();
+                int step = (count + pieces - 1) / pieces;
+                for (int start = 0; start < count; start += step) {
+                    parts.add(serialize(root, start, Math.min(step, count - start)));
+                }
+            } finally {
+                root.close();
             }
         } finally {
-            root.close();
             allocator.close();
         }
         for (int i = 0; i < parts.size(); i++) {
             add((byte[]) parts.get(i));
         }
+    }
+
+    private static void load(byte[] message, VectorSchemaRoot root, BufferAllocator allocator)
+            throws IOException {
+        ArrowRecordBatch batch = MessageSerializer.deserializeRecordBatch(
+            new ReadChannel(Channels.newChannel(new ByteArrayInputStream(message))), allocator);
+        try {
+            new VectorLoader(root).load(batch);
+        } finally {
+            batch.close();
+        }
+    }
+
+    private static byte[] serialize(VectorSchemaRoot root, int start, int count)
+            throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        VectorSchemaRoot slice = root.slice(start, count);
+        try {
+            ArrowRecordBatch part = new VectorUnloader(slice).getRecordBatch();
+            try {
+                MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), part);
+            } finally {
+                part.close();
+            }
+        } finally {
+            slice.close();
+        }
+        return bytes.toByteArray();
     }
 
     private void addPiece(byte[] message, BatchSize size) throws LocationNotWritable {
