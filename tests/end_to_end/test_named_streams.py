@@ -128,7 +128,8 @@ REFUSED = {
     "SELECT * FROM r_view": ENDLESS,
     "INSERT INTO r_table SELECT n FROM r_numbers": ENDLESS,
     "INSERT OVERWRITE r_table SELECT n FROM r_view": ENDLESS,
-    "BEGIN INSERT INTO r_table SELECT n FROM r_numbers; END": ENDLESS,
+    # Spark's error of a statement in a script has no condition.
+    "BEGIN INSERT INTO r_table SELECT n FROM r_numbers; END": (None, None, "SAVE STREAM"),
     "CACHE TABLE r_cached AS SELECT n FROM r_numbers": ENDLESS,
     "DELETE FROM r_table WHERE n IN (TABLE r_numbers)": SUBQUERY,
     "SELECT (SELECT max(n) FROM r_numbers)": SUBQUERY,
