@@ -87,7 +87,7 @@ def kill_driver(node: NodeProcess, session: str, epoch: int) -> None:
                     commands[process] = command
         return any("java" in Path(command[0]).name for command in commands.values())
 
-    wait_until(has_started, seconds=60, what=f"the JVM of epoch {epoch} starts", every=0.1)
+    wait_until(has_started, seconds=180, what=f"the JVM of epoch {epoch} starts", every=0.1)
     end(set(commands))
 
 
