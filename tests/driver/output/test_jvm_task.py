@@ -181,3 +181,29 @@ def test_a_result_is_written_to_s3(
 
     assert report.row_count == 90_000
     assert numbers == list(range(90_000))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.execution.arrow.compression.codec", "zstd"),
+        ("spark.sql.execution.arrow.compression.codec", "LZ4"),
+        ("spark.sql.execution.arrow.useLargeVarTypes", "TRUE"),
+    ],
+)
+def test_messages_that_nodes_cannot_read_are_written_by_python(
+    spark: SparkSession, writer: Writer, key: str, value: str
+) -> None:
+    spark.conf.set(key, value)
+    try:
+        report, rows = writer.write(
+            spark.sql("SELECT CAST(id AS STRING), repeat('x', 100) FROM range(0, 30000, 1, 1)"),
+            disposition=Disposition.STORED,
+            inline_limit=0,
+        )
+        texts = [text for batch in rows.batches() for text in batch.column(0).to_pylist()]
+    finally:
+        spark.conf.unset(key)
+
+    assert report.row_count == 30_000
+    assert texts == [str(number) for number in range(30_000)]

@@ -24,13 +24,17 @@ JAR_NAME = "headrace-classes.jar"
 _SOURCES = ("SharedTableCommitProtocol", "ResultTask")
 _LOADER_CLASS = "org.apache.spark.util.MutableURLClassLoader"
 
+_ISOLATION = "spark.sql.artifact.isolation.enabled"
+
 _lock = threading.Lock()
 _loaded: dict[str, bool] = {}
 """Whether the classes are available, by the id of the application."""
 
 
 def load_shipped_classes(session: SparkSession) -> bool:
-    """Make the classes available to the application. Return False if that is not possible."""
+    """Make the classes available to the tasks of a session. Return False if that is impossible."""
+    if _has_own_loaders(session):
+        return False
     with _lock:
         application = session.sparkContext.applicationId
         if application not in _loaded:
@@ -38,6 +42,13 @@ def load_shipped_classes(session: SparkSession) -> bool:
             _loaded[application] = _load(session)
             _LOG.info("loaded the classes of tasks in %.1f s", time.monotonic() - start)
         return _loaded[application]
+
+
+def _has_own_loaders(session: SparkSession) -> bool:
+    """Return whether executors load classes for this session alone, without those of Headrace."""
+    is_isolated = session.conf.get(_ISOLATION, "false")
+    is_local = str(session.sparkContext.master).startswith("local[")
+    return str(is_isolated).strip().lower() == "true" and not is_local
 
 
 def _load(session: SparkSession) -> bool:
