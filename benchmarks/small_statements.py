@@ -13,11 +13,11 @@ from pathlib import Path
 from benchmarks.measure import Sample, interleaved
 from benchmarks.peers.headrace_node import NodeClient
 from benchmarks.peers.in_process import InProcess, in_process
+from benchmarks.table_writes import read_metastore_conf
 
 PLAIN, HEADRACE = "PySpark in process", "Headrace over HTTP"
 AT_ONCE = 8
 RATE_SECONDS = 5.0
-_METASTORE = ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir")
 _TABLES = (
     "CREATE TABLE small_one USING parquet AS SELECT 1 AS id",
     (
@@ -88,12 +88,8 @@ def on_one_warehouse(folder: Path, node: NodeClient) -> Iterator[InProcess]:
     """Yield PySpark with the metastore and the warehouse of a node, which has the tables."""
     for text in _TABLES:
         node.run(text)
-    conf = {key: node.run(f"SET {key}")["rows"][0][1] for key in _METASTORE}
-    conf |= {
-        "spark.sql.catalogImplementation": "hive",
-        # As a node configures its drivers: other programs change the tables.
-        "spark.sql.filesourceTableRelationCacheSize": "0",
-    }
+    # As a node configures its drivers: other programs change the tables.
+    conf = read_metastore_conf(node) | {"spark.sql.filesourceTableRelationCacheSize": "0"}
     with in_process(folder / "small", conf) as spark:
         yield spark
 

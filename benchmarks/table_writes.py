@@ -39,6 +39,12 @@ def measure_inserts(
     return _measure(folder, node, INSERT, create=create, warm_up=warm_up, rounds=rounds)
 
 
+def read_metastore_conf(node: NodeClient) -> dict[str, str]:
+    """Return the configuration of a session that uses the metastore and warehouse of a node."""
+    conf = {key: str(node.run(f"SET {key}")["rows"][0][1]) for key in _METASTORE}
+    return conf | {"spark.sql.catalogImplementation": "hive"}
+
+
 def ratio(samples: Mapping[str, Sample]) -> float:
     """Return how many times as long as plain Spark Headrace takes."""
     return samples[HEADRACE].median / samples[PLAIN].median
@@ -47,10 +53,7 @@ def ratio(samples: Mapping[str, Sample]) -> float:
 def _measure(
     folder: Path, node: NodeClient, text: str, *, create: str | None, warm_up: int, rounds: int
 ) -> dict[str, Sample]:
-    # Both systems use the same metastore and warehouse.
-    conf = {key: node.run(f"SET {key}")["rows"][0][1] for key in _METASTORE}
-    conf["spark.sql.catalogImplementation"] = "hive"
-    with in_process(folder / "hive", conf) as spark:
+    with in_process(folder / "hive", read_metastore_conf(node)) as spark:
         methods = {
             PLAIN: lambda: _run_plain(spark, text, create),
             HEADRACE: lambda: _run_atomic(node, text, create),

@@ -58,8 +58,8 @@ def test_a_node_shows_what_an_older_one_has_left_and_continues_the_work(
             missing = [item for item in expected[name] if item not in shown[name]]
             assert missing == [], name
             assert expected[name], name
-        _session, driver = node.start_session()
-        statement = node.submit("SELECT 1", session=_session)["id"]
+        session, driver = node.start_session()
+        statement = node.submit("SELECT 1", session=session)["id"]
         driver.claim()
         assert driver.succeed(statement).applied
         assert node.statement(statement)["state"] == "success"

@@ -108,6 +108,24 @@ def test_a_session_runs_on_a_cluster(
     wait_until(lambda: node.session_state(session) == "dead", what="the session is dead")
 
 
+def test_a_session_with_isolated_artifacts_writes_on_a_cluster(
+    node: NodeProcess, sessions: dict[str, str], tmp_path: Path
+) -> None:
+    """Its executors do not load the classes of Headrace, which other sessions of a cluster use."""
+    session = node.session(
+        profile=next(iter(sessions)), conf={"spark.sql.artifact.isolation.enabled": "true"}
+    )
+    node.wait_running(session, seconds=240)
+    stored = node.run("SELECT id, sha2(string(id), 256) FROM range(100000)", session)
+    assert stored["state"] == "success", stored["error"]
+    assert stored["result"]["row_count"] == 100_000
+    directory = f"file:{tmp_path}/rows"
+    written = f"INSERT OVERWRITE DIRECTORY '{directory}' USING parquet SELECT id FROM range(10)"
+    inserted = node.run(written, session)
+    assert inserted["state"] == "success", inserted["error"]
+    node.http.delete(f"/api/v1/sessions/{session}")
+
+
 @pytest.mark.parametrize("profile", KILLED_PROFILES)
 def test_a_session_whose_driver_is_killed_leaves_no_application(
     node: NodeProcess, clusters: Clusters, killed_sessions: dict[str, str], profile: str

@@ -22,7 +22,7 @@ ROWS = (
     "SELECT id, CAST(id AS STRING) AS s, CAST(id % 3 AS INT) AS k FROM range(0, 100, 1, 4) WHERE"
     " reflect('java.lang.Thread', 'sleep', IF(id = 0, 0L, 60000L)) IS NOT NULL"
 )
-"""Rows that never come to an end, of which the first one is written at once."""
+"""Rows without an end. The first one is written immediately."""
 PLAIN = {"headrace.writes.atomicity": "off"}
 
 

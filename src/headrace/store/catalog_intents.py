@@ -76,9 +76,7 @@ def insert_intent(
     }
     tx.execute(insert(table).values(created_at=clock(), due_at=clock(seconds)), row)
     detail = {"action": action, "view": view.id, "generation": generation}
-    events.append(
-        tx, CATALOG_INTENT.entity, intent_id, None, IntentState.PENDING, actor=actor, detail=detail
-    )
+    events.append_creation(tx, CATALOG_INTENT, intent_id, actor=actor, detail=detail)
 
 
 def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
@@ -96,9 +94,7 @@ def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
     }
     tx.execute(insert(table).values(created_at=clock(), due_at=clock()), row)
     detail = {"action": IntentAction.DROP_STAGING, "query": query.qualified_name}
-    events.append(
-        tx, CATALOG_INTENT.entity, intent_id, None, IntentState.PENDING, actor=actor, detail=detail
-    )
+    events.append_creation(tx, CATALOG_INTENT, intent_id, actor=actor, detail=detail)
 
 
 def list_sinks(tx: Tx, owner: str) -> list[PendingSink]:

@@ -34,6 +34,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from headrace.model.event import EntityKind, Event, EventPosition
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import Lifecycle
 from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
 from headrace.store.notifications import EVENTS
@@ -201,6 +202,18 @@ def append(
             "at": earlier.at,
         }
         _append_rows(tx, entity, [row | first, row | change | {"source": middle}])
+
+
+def append_creation(
+    tx: Tx,
+    lifecycle: Lifecycle[Any],
+    entity_id: str,
+    *,
+    actor: str,
+    detail: dict[str, Any] | None = None,
+) -> None:
+    """Append the event of a new entity, which is in the initial state of its lifecycle."""
+    append(tx, lifecycle.entity, entity_id, None, lifecycle.initial, actor=actor, detail=detail)
 
 
 def append_all(

@@ -77,7 +77,7 @@ def register(
         .returning(nodes.c.registration)
     )
     registration: int = tx.execute(query, row).scalar_one()
-    events.append(tx, NODE.entity, node_id, None, NODE.initial, actor=node_id)
+    events.append_creation(tx, NODE, node_id, actor=node_id)
     return registration
 
 

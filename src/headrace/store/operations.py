@@ -31,9 +31,7 @@ def insert_operation(tx: Tx, kind: str, ref: str, *, actor: str) -> str:
     row = {"id": operation_id, "kind": kind, "ref": ref, "state": OPERATION.initial}
     tx.execute(insert(operations).values(created_at=clock()), row)
     detail = {"kind": kind, "ref": ref}
-    events.append(
-        tx, OPERATION.entity, operation_id, None, OPERATION.initial, actor=actor, detail=detail
-    )
+    events.append_creation(tx, OPERATION, operation_id, actor=actor, detail=detail)
     tx.wake(OPERATIONS)
     return operation_id
 

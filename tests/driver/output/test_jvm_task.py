@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ import pytest
 from tests.support.aws import account, moto_server
 from tests.support.results import Writer
 from tests.support.s3 import s3_conf
+from tests.support.waiting import wait_until
 
 from headrace.driver.output import executor_write
-from headrace.driver.output.jvm_task import find_jvm_location
+from headrace.driver.output.jvm_task import find_jvm_location, run_tasks
 from headrace.driver.output.task import TaskOptions
 from headrace.model.result import Disposition
 from headrace.results.batches import batch_bytes
@@ -166,8 +168,11 @@ def test_a_result_is_written_to_s3(
 ) -> None:
     with moto_server() as endpoint:
         bucket = urlsplit(account(endpoint).results).netloc
+        hadoop = spark.sparkContext._jsc.hadoopConfiguration()
         for key, value in s3_conf(endpoint).items():
-            spark.conf.set(key, value)
+            hadoop.set(key, value)
+        # A user reads another store in this session.
+        spark.conf.set("fs.s3a.endpoint", "http://127.0.0.1:1")
         try:
             report, rows = writer.write(
                 spark.sql("SELECT id FROM range(0, 90000, 1, 2)"),
@@ -176,34 +181,110 @@ def test_a_result_is_written_to_s3(
             )
             numbers = [n for batch in rows.batches() for n in batch.column(0).to_pylist()]
         finally:
+            spark.conf.unset("fs.s3a.endpoint")
             for key in s3_conf(endpoint):
-                spark.conf.unset(key)
+                hadoop.unset(key)
 
     assert report.row_count == 90_000
     assert numbers == list(range(90_000))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("spark.sql.execution.arrow.compression.codec", "zstd"),
-        ("spark.sql.execution.arrow.compression.codec", "LZ4"),
-        ("spark.sql.execution.arrow.useLargeVarTypes", "TRUE"),
-    ],
-)
-def test_messages_that_nodes_cannot_read_are_written_by_python(
-    spark: SparkSession, writer: Writer, key: str, value: str
-) -> None:
-    spark.conf.set(key, value)
-    try:
-        report, rows = writer.write(
-            spark.sql("SELECT CAST(id AS STRING), repeat('x', 100) FROM range(0, 30000, 1, 1)"),
-            disposition=Disposition.STORED,
-            inline_limit=0,
-        )
-        texts = [text for batch in rows.batches() for text in batch.column(0).to_pylist()]
-    finally:
-        spark.conf.unset(key)
+TEXTS = "SELECT CAST(id AS STRING), repeat('x', 100) FROM range(0, 30000, 1, 1)"
 
+
+def check_sizes(writer: Writer) -> None:
+    """Fail if the sizes in the manifest of the last result, which has one part, are wrong."""
+    [part] = read_manifest(writer.location).parts
+    with pa.ipc.open_file(Path(writer.location) / part.name) as file:
+        batches = [file.get_batch(index) for index in range(file.num_record_batches)]
+    assert part.bytes == [batch_bytes(batch) for batch in batches]
+
+
+def check_texts(spark: SparkSession, writer: Writer, **changes: Any) -> None:
+    """Write and read TEXTS, and fail if a row or a size is wrong."""
+    report, rows = writer.write(spark.sql(TEXTS), disposition=Disposition.STORED, **changes)
+    texts = [text for batch in rows.batches() for text in batch.column(0).to_pylist()]
     assert report.row_count == 30_000
     assert texts == [str(number) for number in range(30_000)]
+    check_sizes(writer)
+
+
+@pytest.mark.usefixtures("no_python_tasks")
+@pytest.mark.parametrize(
+    "column",
+    [
+        "map(1Y, NULL, 2Y, NULL, 3Y, NULL, 4Y, NULL)",
+        "array(NULL, NULL, NULL, NULL)",
+        "id % 2 = 0",
+        "IF(id % 2 = 0, NULL, id)",
+        "named_struct('a', NULL, 'b', NULL)",
+    ],
+)
+def test_few_bytes_for_many_values_are_counted_as_python_does(
+    spark: SparkSession, writer: Writer, column: str
+) -> None:
+    writer.write(
+        spark.sql(f"SELECT {column} FROM range(0, 30000, 1, 1)"),
+        disposition=Disposition.STORED,
+        inline_limit=0,
+    )
+    check_sizes(writer)
+
+
+@pytest.mark.usefixtures("no_python_tasks")
+@pytest.mark.parametrize("codec", ["zstd", "LZ4", "none"])
+@pytest.mark.parametrize("changes", [{}, {"chunk_limit": 50_000}, {"byte_limit": 10_000_000}])
+def test_compressed_batches_of_spark_are_written_without_compression(
+    spark: SparkSession, writer: Writer, codec: str, changes: dict[str, int]
+) -> None:
+    """Nodes refuse compressed batches."""
+    spark.conf.set("spark.sql.execution.arrow.compression.codec", codec)
+    try:
+        check_texts(spark, writer, inline_limit=0, **changes)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.compression.codec")
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_python_writes_rows_with_large_offsets(
+    spark: SparkSession, writer: Writer, value: str
+) -> None:
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", value)
+    try:
+        check_texts(spark, writer, inline_limit=0)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+
+
+@pytest.mark.usefixtures("no_python_tasks")
+def test_a_cancelled_task_ends_and_deletes_its_part(
+    spark: SparkSession, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The driver deletes the location at the end: here the files of the tasks stay.
+    monkeypatch.setattr("headrace.driver.output.write.locations.delete", lambda _location: None)
+    numbers = "SELECT explode(sequence(1, 20000)) AS n"
+    frame = spark.sql(f"SELECT explode(sequence(1, 20000)) AS m FROM ({numbers})")
+
+    def run() -> None:
+        spark.sparkContext.addJobTag("long")
+        with pytest.raises(Exception, match="cancelled"):
+            writer.write(frame, disposition=Disposition.STORED, inline_limit=0)
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(run)
+        wait_until(lambda: bool(writer.list_files()), what="the task has begun a part")
+        spark.sparkContext.cancelJobsWithTag("long")
+        ended.result(60)
+        wait_until(lambda: not writer.list_files(), what="the part is deleted")
+
+
+def test_an_unchecked_exception_of_a_file_system_is_an_error_of_the_location(
+    spark: SparkSession,
+) -> None:
+    remote = options(pa.schema([("_0", pa.int64())]), "hdfs://host.invalid/results", local=False)
+    location = find_jvm_location(spark, remote)
+    assert location is not None
+
+    [report] = run_tasks(spark.sql("SELECT id FROM range(0, 90000, 1, 1)"), remote, location, None)
+
+    assert "host.invalid" in str(report["failure"])

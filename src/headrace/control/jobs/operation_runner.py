@@ -138,8 +138,8 @@ class OperationRunner:
         seconds: float | None
         try:
             seconds = self._kinds[kind](lease, ref)
-        except LeaseLost:
-            _LOG.info("operation %s has been adopted by another node", lease.id)
+        except LeaseLost as error:
+            _LOG.info("operation %s is left to another node: %s", lease.id, error.message)
             seconds = None
         except StoreUnavailable as error:
             _LOG.warning("operation %s waits: %s", lease.id, error.message)

@@ -224,7 +224,6 @@ SHIPPED_MODULES = (task, batches)
 """Modules that Spark tasks carry by value, because executors do not have Headrace installed."""
 
 _LARGE_OFFSETS = "spark.sql.execution.arrow.useLargeVarTypes"
-_CODEC = "spark.sql.execution.arrow.compression.codec"
 _NO_COLUMNS = pa.schema([("_0", pa.int32())])
 
 
@@ -240,12 +239,10 @@ def write_parts(
     a task could not write its part, and what Spark raises.
     """
     session = frame.sparkSession
-    # Spark reads both values in any case.
+    # Spark reads the value in any case.
     has_large_offsets = str(session.conf.get(_LARGE_OFFSETS)).strip().lower() == "true"
-    # Python decompresses the messages: nodes refuse compressed batches.
-    is_compressed = str(session.conf.get(_CODEC)).strip().lower() != "none"
     location = None
-    if schema.columns and not (has_large_offsets or is_compressed):
+    if schema.columns and not has_large_offsets:
         location = find_jvm_location(session, options)
     if location is not None:
         in_jvm = _FinishedInJvm(session) if lists_finished else None

@@ -21,6 +21,7 @@ from headrace.driver.output.task import (
 )
 from headrace.driver.spark_version.result_task import (
     ReportedTasks,
+    TaskLimits,
     find_hadoop_location,
     run_result_tasks,
 )
@@ -56,13 +57,13 @@ def run_tasks(
     Raises what Spark raises.
     """
     schema = options.schema.serialize().to_pybytes()
-    limits = (
-        options.buffer_bytes,
-        FULL_BUFFERS,
-        MIN_BUFFER_BYTES,
-        min(options.chunk_limit, MAX_VALUES),
-        -1 if options.row_limit is None else options.row_limit,
-        -1 if options.byte_limit is None else options.byte_limit,
+    limits = TaskLimits(
+        buffer_bytes=options.buffer_bytes,
+        full_buffers=FULL_BUFFERS,
+        min_buffer_bytes=MIN_BUFFER_BYTES,
+        batch_bytes=min(options.chunk_limit, MAX_VALUES),
+        rows=-1 if options.row_limit is None else options.row_limit,
+        bytes=-1 if options.byte_limit is None else options.byte_limit,
     )
     contents = run_result_tasks(
         rows, schema, location, is_local=options.local, limits=limits, reported=reported

@@ -32,6 +32,7 @@ import org.apache.arrow.vector.ipc.message.ArrowBlock;
 import org.apache.arrow.vector.ipc.message.ArrowFooter;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.hadoop.fs.Path;
@@ -103,6 +104,8 @@ public class ResultTask implements Function2 {
                 writer.add((byte[]) batches.next());
             }
             writer.close();
+            // Spark drops the report of a killed task, and nobody would know of its file.
+            TaskContext.get().killTaskIfInterrupted();
             isComplete = true;
         } catch (LocationNotWritable error) {
             // Reported instead of thrown: Spark would retry the task, but a full disk stays full.
@@ -160,9 +163,9 @@ public class ResultTask implements Function2 {
     }
 }
 
-/** An error of the file system, with its own message. */
+/** An error of the file system, with its own message. Clients also throw unchecked exceptions. */
 class LocationNotWritable extends Exception {
-    LocationNotWritable(IOException error) {
+    LocationNotWritable(Exception error) {
         super(error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage());
     }
 }
@@ -174,6 +177,7 @@ class ResultWriter {
     private final long bufferBytes;
     private final Schema schema;
     private final List messages = new ArrayList();
+    private final List messageSizes = new ArrayList();
     private final List blocks = new ArrayList();
     private final List rows = new ArrayList();
     private final List sizes = new ArrayList();
@@ -198,17 +202,20 @@ class ResultWriter {
         return (rowLimit >= 0 && rowTotal > rowLimit) || (byteLimit >= 0 && byteTotal > byteLimit);
     }
 
-    /** Add a batch, in pieces if it is too large. */
+    /** Add a batch: in pieces if it is too large, and never compressed, because nodes refuse that. */
     void add(byte[] message) throws Exception {
         BatchSize size = new BatchSize(message, schema);
-        if (size.bytes <= task.batchLimit() || size.rows <= 1) {
+        if (size.isCompressed) {
+            addAgain(message, 1);
+        } else if (size.bytes <= task.batchLimit() || size.rows <= 1) {
             addPiece(message, size);
         } else {
-            split(message, (int) Math.min(size.rows, size.bytes / task.batchLimit() + 1));
+            addAgain(message, (int) Math.min(size.rows, size.bytes / task.batchLimit() + 1));
         }
     }
 
-    private void split(byte[] message, int pieces) throws Exception {
+    /** Decode a batch, and add its rows in pieces of about the same number. */
+    private void addAgain(byte[] message, int pieces) throws Exception {
         BufferAllocator allocator = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator(
             "headrace result", 0, Long.MAX_VALUE);
         List parts = new ArrayList();
@@ -270,34 +277,33 @@ class ResultWriter {
             return;
         }
         messages.add(message);
-        blocks.add(size);
+        messageSizes.add(size);
         if (byteTotal > bufferBytes) {
             spill();
         }
     }
 
     private void spill() throws LocationNotWritable {
-        List kept = new ArrayList(blocks);
-        blocks.clear();
         try {
             hasFile = true;
             file = task.create(name);
             file.write(ResultTaskFormat.HEAD);
             file.write(task.schemaMessage());
             position = ResultTaskFormat.HEAD.length + task.schemaMessage().length;
-        } catch (IOException error) {
+        } catch (Exception error) {
             throw new LocationNotWritable(error);
         }
-        for (int i = 0; i < kept.size(); i++) {
-            write((byte[]) messages.get(i), (BatchSize) kept.get(i));
+        for (int i = 0; i < messages.size(); i++) {
+            write((byte[]) messages.get(i), (BatchSize) messageSizes.get(i));
         }
         messages.clear();
+        messageSizes.clear();
     }
 
     private void write(byte[] message, BatchSize size) throws LocationNotWritable {
         try {
             file.write(message);
-        } catch (IOException error) {
+        } catch (Exception error) {
             throw new LocationNotWritable(error);
         }
         blocks.add(new ArrowBlock(position, size.metadataBytes, size.bodyBytes));
@@ -314,7 +320,7 @@ class ResultWriter {
         try {
             file.write(ResultTaskFormat.tail(footer));
             file.close();
-        } catch (IOException error) {
+        } catch (Exception error) {
             throw new LocationNotWritable(error);
         }
     }
@@ -326,12 +332,12 @@ class ResultWriter {
                 if (file != null) {
                     file.close();
                 }
-            } catch (IOException error) {
+            } catch (Exception error) {
                 // The file is deleted all the same.
             }
             try {
                 task.delete(name);
-            } catch (IOException error) {
+            } catch (Exception error) {
                 // As above.
             }
         }
@@ -365,6 +371,7 @@ class BatchSize {
     final long rows;
     final int metadataBytes;
     final long bodyBytes;
+    final boolean isCompressed;
     /** Bytes of the buffers, as `pyarrow.RecordBatch.nbytes`; at least 1 for each value. */
     final long bytes;
 
@@ -382,16 +389,19 @@ class BatchSize {
         bodyBytes = header.bodyLength();
         RecordBatch batch = (RecordBatch) header.header(new RecordBatch());
         rows = batch.length();
+        isCompressed = batch.compression() != null;
         List fields = schema.getFields();
         for (int i = 0; i < fields.size(); i++) {
-            measure((Field) fields.get(i), batch);
+            measure((Field) fields.get(i), batch, false);
         }
         bytes = Math.max(used, Math.max(values, rows));
     }
 
-    private void measure(Field field, RecordBatch batch) {
+    /** Add the buffers and values of a field; `isEntries`: it has the pairs of a map. */
+    private void measure(Field field, RecordBatch batch, boolean isEntries) {
         FieldNode node = batch.nodes(nodes++);
-        values += node.length();
+        // A pair is no value of its own: its key and its value are.
+        values += isEntries ? 0 : node.length();
         List layouts = TypeLayout.getTypeLayout(field.getType()).getBufferLayouts();
         for (int i = 0; i < layouts.size(); i++) {
             BufferType type = ((BufferLayout) layouts.get(i)).getType();
@@ -405,7 +415,7 @@ class BatchSize {
         }
         List children = field.getChildren();
         for (int i = 0; i < children.size(); i++) {
-            measure((Field) children.get(i), batch);
+            measure((Field) children.get(i), batch, field.getType() instanceof ArrowType.Map);
         }
     }
 }

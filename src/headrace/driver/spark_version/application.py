@@ -44,7 +44,7 @@ def has_stopped(context: SparkContext) -> bool:
 
 
 def replace_checks() -> None:
-    """Replace the checks of both converters by equal checks without the import."""
+    """Let PySpark's converters recognise values of NumPy without importing NumPy."""
     setattr(NumpyArrayConverter, "can_convert", _is_vector)  # noqa: B010 - mypy refuses a method
     setattr(NumpyScalarConverter, "can_convert", _is_scalar)  # noqa: B010 - as above
 

@@ -24,8 +24,15 @@ class HadoopFiles:
     A location is a URI or a path of the default file system. Every call may raise Py4JError.
     """
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, *, conf: Any = None) -> None:
+        """Access the files of a session.
+
+        Args:
+            conf: Hadoop's configuration; None: that of the session.
+        """
         self._jvm = Py4JBridge(session)
+        if conf is not None:
+            self._conf = conf
 
     def qualify(self, location: str) -> str:
         """Return the complete URI of a location, with its scheme."""
@@ -122,6 +129,15 @@ class HadoopFiles:
         if scheme != "s3" or not separator or self._conf.get("fs.s3.impl") is not None:
             return location
         return f"s3a://{rest}"
+
+    def knows_scheme(self, location: str) -> bool:
+        """Return whether Hadoop has a file system for the scheme of a URI."""
+        scheme = self.to_hadoop(location).partition(":")[0]
+        try:
+            self._jvm.type("org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, self._conf)
+        except Py4JJavaError:
+            return False
+        return True
 
     def read_text(self, location: str, *, max_bytes: int | None = None) -> str | None:
         """Return the text of a file, or None if it does not exist.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
@@ -29,13 +28,30 @@ class ReportedTasks:
         return new
 
 
+class TaskLimits(NamedTuple):
+    """Limits of what a task returns or writes, in the order of ResultTask's constructor."""
+
+    buffer_bytes: int
+    """Bytes that each of the first tasks may return."""
+    full_buffers: int
+    """Number of the first tasks. Later ones may return less."""
+    min_buffer_bytes: int
+    """Bytes that any task may return."""
+    batch_bytes: int
+    """Maximum bytes of a batch of several rows."""
+    rows: int
+    """Rows after which a task may stop; -1: no limit."""
+    bytes: int
+    """Bytes after which a task may stop; -1: no limit."""
+
+
 def run_result_tasks(
     rows: DataFrame,
     schema: bytes,
     location: str,
     *,
     is_local: bool,
-    limits: tuple[int, int, int, int, int, int],
+    limits: TaskLimits,
     reported: ReportedTasks | None,
 ) -> list[bytes]:
     """Run the query of a DataFrame, and return the reports of its tasks in order.
@@ -44,7 +60,6 @@ def run_result_tasks(
         schema: The stored schema as an IPC message.
         location: Directory of the result, as Hadoop reads it.
         is_local: Whether `location` is a plain path.
-        limits: The six numbers of the constructor of ResultTask, in its order.
         reported: Receives the reports, without rows, while the query runs.
 
     Raises what Spark raises.
@@ -53,7 +68,8 @@ def run_result_tasks(
     bridge = Py4JBridge(session)
     hadoop = None
     if not is_local:
-        conf = bridge.state.newHadoopConf()
+        # A SET for the data of a query must not move its result.
+        conf = bridge.context.hadoopConfiguration()
         hadoop = bridge.type("org.apache.spark.util.SerializableConfiguration")(conf)
     accumulator = None if reported is None else reported.accumulator
     task = bridge.type("headrace.ResultTask")(schema, location, hadoop, *limits, accumulator)
@@ -64,11 +80,5 @@ def run_result_tasks(
 
 def find_hadoop_location(session: SparkSession, location: str) -> str | None:
     """Return a URI as Hadoop has to read it, or None if Hadoop does not know its scheme."""
-    bridge = Py4JBridge(session)
-    found = HadoopFiles(session).to_hadoop(location)
-    system = bridge.type("org.apache.hadoop.fs.FileSystem")
-    try:
-        system.getFileSystemClass(found.partition(":")[0], bridge.state.newHadoopConf())
-    except Py4JError:
-        return None
-    return found
+    files = HadoopFiles(session, conf=Py4JBridge(session).context.hadoopConfiguration())
+    return files.to_hadoop(location) if files.knows_scheme(location) else None

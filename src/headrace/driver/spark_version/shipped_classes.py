@@ -7,14 +7,17 @@ them. The driver's own class loader and all executors get the jar.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import zipfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.driver.spark_version.bridge import Py4JBridge
@@ -23,12 +26,11 @@ _LOG = logging.getLogger("headrace.driver")
 JAR_NAME = "headrace-classes.jar"
 _SOURCES = ("SharedTableCommitProtocol", "ResultTask")
 _LOADER_CLASS = "org.apache.spark.util.MutableURLClassLoader"
-
 _ISOLATION = "spark.sql.artifact.isolation.enabled"
 
 _lock = threading.Lock()
-_loaded: dict[str, bool] = {}
-"""Whether the classes are available, by the id of the application."""
+_loaded: WeakKeyDictionary[SparkContext, bool] = WeakKeyDictionary()
+"""Whether the classes are available to an application."""
 
 
 def load_shipped_classes(session: SparkSession) -> bool:
@@ -36,31 +38,37 @@ def load_shipped_classes(session: SparkSession) -> bool:
     if _has_own_loaders(session):
         return False
     with _lock:
-        application = session.sparkContext.applicationId
-        if application not in _loaded:
+        context = session.sparkContext
+        if context not in _loaded:
             start = time.monotonic()
-            _loaded[application] = _load(session)
+            _loaded[context] = _load(session)
             _LOG.info("loaded the classes of tasks in %.1f s", time.monotonic() - start)
-        return _loaded[application]
+        return _loaded[context]
 
 
 def _has_own_loaders(session: SparkSession) -> bool:
     """Return whether executors load classes for this session alone, without those of Headrace."""
-    is_isolated = session.conf.get(_ISOLATION, "false")
-    is_local = str(session.sparkContext.master).startswith("local[")
-    return str(is_isolated).strip().lower() == "true" and not is_local
+    if re.match(r"local(\[|$)", str(session.sparkContext.master)):
+        return False
+    return str(session.conf.get(_ISOLATION, "false")).strip().lower() == "true"
 
 
 def _load(session: SparkSession) -> bool:
     jvm = Py4JBridge(session)
     try:
         loader = _find_application_loader(jvm)
-        if all(loader.getResource(f"headrace/{name}.class") is not None for name in _SOURCES):
+        is_loaded = all(
+            loader.getResource(f"headrace/{name}.class") is not None for name in _SOURCES
+        )
+        is_local = jvm.context.isLocal()
+        # The executors of each application need the jar, also of a second one in this process.
+        if is_loaded and is_local:
             return True
         folder = Path(jvm.type("org.apache.spark.SparkFiles").getRootDirectory())
         jar = _compile(jvm, loader, folder / JAR_NAME)
-        loader.addURL(jvm.type("java.io.File")(str(jar)).toURI().toURL())
-        if not jvm.context.isLocal():
+        if not is_loaded:
+            loader.addURL(jvm.type("java.io.File")(str(jar)).toURI().toURL())
+        if not is_local:
             jvm.context.addJar(str(jar))
     except (Py4JError, OSError):
         _LOG.exception(

@@ -78,7 +78,7 @@ def wait_for_end(query: StreamingQuery, milliseconds: int) -> bool:
 
 
 def find_last_report(query: StreamingQuery) -> str | None:
-    """Return the time of Spark's last report, which tells reports apart; None before the first.
+    """Return the time of Spark's last report, which no other report has; None before the first.
 
     Raises Py4JError.
     """

@@ -27,7 +27,6 @@ from headrace.store.database import Tx
 from headrace.store.tables import deployments, job_changes, jobs
 from headrace.store.transitions import Transitions
 
-_CHANGE, _DEPLOYMENT = "job_change", "deployment"
 _OF_CHANGES = Transitions(CHANGE, job_changes, column="step")
 _OF_DEPLOYMENTS = Transitions(DEPLOYMENT, deployments)
 _EXPIRED_AT_ONCE = 100
@@ -46,7 +45,7 @@ def insert_deployment(tx: Tx, owner: str, action: JobAction, plan: DeploymentPla
         "plan": plan,
     }
     tx.execute(insert(deployments).values(created_at=clock()), row)
-    events.append(tx, _DEPLOYMENT, deployment_id, None, DEPLOYMENT.initial, actor=owner)
+    events.append_creation(tx, DEPLOYMENT, deployment_id, actor=owner)
     return deployment_id
 
 
@@ -117,7 +116,7 @@ def insert_change(tx: Tx, deployment_id: str, job: Job, record: ChangeRecord) ->
     tx.execute(insert(job_changes).values(created_at=clock(), stepped_at=clock()), row)
     tx.execute(update(jobs).where(jobs.c.id == job.id).values(change_id=change_id))
     detail = {"job": job.name, "decision": record.decision}
-    events.append(tx, _CHANGE, change_id, None, CHANGE.initial, actor=job.owner, detail=detail)
+    events.append_creation(tx, CHANGE, change_id, actor=job.owner, detail=detail)
     return change_id
 
 

@@ -104,7 +104,7 @@ def insert_job(
             f"A job {name!r} exists already, or keeps its state at {state_location}.",
             hint="Choose another name, or another state location with --state-location.",
         ) from error
-    events.append(tx, JOB.entity, job_id, None, JOB.initial, actor=actor, detail={"name": name})
+    events.append_creation(tx, JOB, job_id, actor=actor, detail={"name": name})
     job = get(tx, job_id)
     assert job is not None
     return job

@@ -32,9 +32,7 @@ def insert_savepoint(
     }
     tx.execute(insert(table).values(created_at=clock()), row)
     detail = {"job": job_id, "version": version, "place": place}
-    events.append(
-        tx, SAVEPOINT.entity, savepoint_id, None, SAVEPOINT.initial, actor=actor, detail=detail
-    )
+    events.append_creation(tx, SAVEPOINT, savepoint_id, actor=actor, detail=detail)
 
 
 def get(tx: Tx, savepoint_id: str) -> Savepoint | None:

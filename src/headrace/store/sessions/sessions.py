@@ -147,7 +147,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
         if new.name is None:
             raise
         raise build_name_error(new) from error
-    events.append(tx, SESSION.entity, new.id, None, SESSION.initial, actor=actor)
+    events.append_creation(tx, SESSION, new.id, actor=actor)
     tx.wake(session_topic(new.id), LAUNCH)
 
 

@@ -25,7 +25,6 @@ from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.tables import sessions, statements, stream_queries
 
-ENTITY = "stream"
 MAX_PER_SESSION = 200
 """Largest number of live queries of one session. Its driver reports all of them in one message."""
 IS_LIVE = stream_queries.c.ended_at.is_(None)
@@ -84,7 +83,7 @@ def insert_query(tx: Tx, new: NewStreamQuery, *, actor: str) -> None:
             hint="Submit the statement again to see which.",
         ) from error
     detail = {"name": f"{new.scope}.{new.name}", "session": new.session_id}
-    events.append(tx, ENTITY, new.id, None, STREAM.initial, actor=actor, detail=detail)
+    events.append_creation(tx, STREAM, new.id, actor=actor, detail=detail)
     announce_change(tx, new.session_id)
 
 

@@ -81,15 +81,7 @@ def insert_view(tx: Tx, new: NewMaterializedView, *, actor: str) -> Materialized
             hint="Choose another name, or drop that view first.",
         ) from error
     detail = {"path": new.rows.path}
-    events.append(
-        tx,
-        MATERIALIZED_VIEW.entity,
-        view_id,
-        None,
-        MATERIALIZED_VIEW.initial,
-        actor=actor,
-        detail=detail,
-    )
+    events.append_creation(tx, MATERIALIZED_VIEW, view_id, actor=actor, detail=detail)
     view = lock(tx, view_id)
     assert view is not None
     return view
