@@ -16,6 +16,7 @@ import pytest
 from tests.faults.plan import Fault, Plan
 from tests.faults.points import read_points
 from tests.faults.recipes import TABLE_STEP
+from tests.support.files import find_matching
 from tests.support.node import ENDED, NodeProcess
 from tests.support.waiting import wait_until
 
@@ -292,7 +293,7 @@ def test_rows_are_written_once_after_drivers_died_while_they_wrote(
     columns = f"SELECT id, s, k FROM ({SLOW.format(10)})"
     plan.write(kills)
     statement_id = node.submit(f"INSERT {action} {database}.t {columns}", session)["id"]
-    wait_until(lambda: any((folder / "t").rglob("part-*")), what="the INSERT writes")
+    wait_until(lambda: find_matching(folder / "t", "part-*"), what="the INSERT writes")
     wait_until(
         lambda: any(path.is_dir() for path in (folder / "t").glob(".headrace_staged_*")),
         what="the INSERT stages rows",

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.files import find_matching
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
@@ -28,7 +29,7 @@ def start_insert(
     text = f"INSERT INTO {name} {_ROWS.format(seconds=seconds)}"
     statement_id = str(node.submit(text, session, conf=conf)["id"])
     table = node.home / "warehouse" / name
-    wait_until(lambda: any(table.rglob("part-*")), seconds=60, what="a row is written")
+    wait_until(lambda: find_matching(table, "part-*"), seconds=60, what="a row is written")
     return statement_id
 
 

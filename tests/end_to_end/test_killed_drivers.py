@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.files import find_matching
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
@@ -96,8 +97,8 @@ def test_nothing_stays_of_what_a_killed_driver_was_writing(
     node, case, db = sessions.node, CASES[name], f"d{list(CASES).index(name)}"
     folders = [node.home / "warehouse" / f"{db}.db", tmp_path]
 
-    def find_names() -> list[Path]:
-        return [path for folder in folders for path in folder.rglob(case.pattern)]
+    def find_files() -> list[Path]:
+        return [file for folder in folders for file in find_matching(folder, case.pattern)]
 
     setup = [f"CREATE DATABASE {db}"]
     if case.table is not None:
@@ -106,12 +107,12 @@ def test_nothing_stays_of_what_a_killed_driver_was_writing(
         assert node.run(text, sessions.live)["state"] == "success"
     statement = case.statement.format(db=db, folder=tmp_path / "table")
     node.submit(statement, sessions.live, conf=case.conf)
-    wait_until(find_names, seconds=60, what="the statement writes")
+    wait_until(find_files, seconds=60, what="the statement writes")
     sessions.kill_driver()
 
     sessions.replace()
     node.http.post("/api/v1/recovery")
-    wait_until(lambda: not find_names(), seconds=60, what=f"{case.pattern} is gone")
+    wait_until(lambda: not find_files(), seconds=60, what=f"{case.pattern} is gone")
     tables = {row[1] for row in node.rows(f"SHOW TABLES IN {db}", sessions.live)}
     assert tables == ({"t"} if case.table is not None else set())
     assert node.http.get("/api/v1/recovery").json()["transactions"] == []

@@ -72,23 +72,28 @@ def test_a_statement_survives_the_restart_of_its_node(own_node: NodeProcess) -> 
     assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == 1
 
 
-def kill_driver(node: NodeProcess, session: str, epoch: int) -> None:
-    """Kill the processes of the driver of an epoch, when its JVM has started."""
+def find_driver(node: NodeProcess, session: str, epoch: int) -> dict[psutil.Process, list[str]]:
+    """Return the processes of the driver of an epoch, each with its command line."""
     # The names of all files of a driver begin with the name of its launch.
     name = f"headrace-{session}-{epoch}."
-    commands: dict[psutil.Process, list[str]] = {}
+    commands = {}
+    for process in processes_of(node.home):
+        with contextlib.suppress(psutil.Error):
+            command = process.cmdline()
+            if name in " ".join(command):
+                commands[process] = command
+    return commands
 
-    def has_started() -> bool:
-        commands.clear()
-        for process in processes_of(node.home):
-            with contextlib.suppress(psutil.Error):
-                command = process.cmdline()
-                if name in " ".join(command):
-                    commands[process] = command
-        return any("java" in Path(command[0]).name for command in commands.values())
 
-    wait_until(has_started, seconds=180, what=f"the JVM of epoch {epoch} starts", every=0.1)
-    end(set(commands))
+def kill_driver(node: NodeProcess, session: str, epoch: int) -> None:
+    """Kill the processes of the driver of an epoch, when its JVM has started."""
+
+    def find_with_jvm() -> set[psutil.Process]:
+        commands = find_driver(node, session, epoch)
+        has_jvm = any("java" in Path(command[0]).name for command in commands.values())
+        return set(commands) if has_jvm else set()
+
+    end(wait_until(find_with_jvm, seconds=60, what=f"the JVM of epoch {epoch} starts", every=0.1))
 
 
 def test_a_start_that_is_killed_with_its_node_is_repeated_and_its_session_continues(
@@ -102,6 +107,8 @@ def test_a_start_that_is_killed_with_its_node_is_repeated_and_its_session_contin
     query = node.submit("SELECT 1", session)["id"]
     # A takeover and a launch each raise the epoch.
     wait_until(lambda: node.describe_session(session)["epoch"] == 3, what="the next start")
+    # The node records the epoch before it launches the driver, and must not die in between.
+    wait_until(lambda: find_driver(node, session, 3), what="the driver of epoch 3", every=0.1)
     node.kill()
     kill_driver(node, session, 3)
     node.start()

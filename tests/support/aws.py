@@ -101,6 +101,8 @@ def moto_server() -> Iterator[str]:
         patch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
         # New job runs stay in this state. By default, moto ends them at once.
         patch.setattr(models, "JOB_STATUS", "RUNNING")
+        # An earlier test may have opened the file system without credentials.
+        S3FileSystem.clear_instance_cache()
         try:
             yield f"http://{host}:{port}"
         finally:

@@ -19,6 +19,7 @@ from tests.faults.chaos_cluster.load import UserSession
 from tests.faults.chaos_cluster.record import Work
 from tests.faults.invariants import Rows
 from tests.faults.leftovers import find_files_of_ended_drivers, find_killed_attempts
+from tests.support.files import find_matching
 from tests.support.waiting import wait_until
 
 from headrace.config.home import HomeLayout
@@ -49,7 +50,8 @@ def find_staged(cluster: HostCluster, reader: UserSession) -> list[str]:
 
     def find() -> list[str]:
         pending = reader.client.recovery()
-        entries = [path for path in cluster.warehouse.rglob("*") if path.name.startswith(_STAGING)]
+        files = find_matching(cluster.warehouse, "*")
+        entries = [path for path in files if path.name.startswith(_STAGING)]
         return [
             *(f"a transaction is orphaned: {each}" for each in pending["transactions"]),
             *(f"a sink is not cleared: {each}" for each in pending["sinks"]),
@@ -113,7 +115,7 @@ def _read_markers(shared: Path) -> dict[str, dict[str, Any]]:
     return {
         str(path): json.loads(path.read_text())
         for folder in (CHECKPOINTS, JOBS)
-        for path in (shared / folder).rglob(MARKER)
+        for path in find_matching(shared / folder, MARKER)
     }
 
 
