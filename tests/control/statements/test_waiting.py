@@ -76,10 +76,10 @@ def test_a_statement_waits_for_the_second_start_of_a_driver(start_node: StartNod
 
 def test_a_statement_waits_for_the_recovery_of_its_session(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "1h"})
-    # The node sees the process of the lost driver, so the session stays in this state.
-    node.launcher.exits_after_goodbye = False
     session_id, driver = node.start_session()
     statement = node.submit(session=session_id)
+    # The node cannot kill the lost driver, so the session stays in this state.
+    node.launcher.unreachable = True
     driver.goodbye()
     expect(
         node,
