@@ -358,9 +358,10 @@ class Execution:
 
     def _count_written_rows(self, progress: Progress | None) -> int | None:
         """Return the number of rows that an INSERT or a CTAS has written, if Spark counts them."""
-        if self.assignment.is_query or self._frame is None:
+        plan = self._plan
+        if self.assignment.is_query or self._frame is None or plan is None or not plan.may_write:
             return None
-        hook = None if self._plan is None else self._plan.hook
+        hook = plan.hook
         if hook is not None and hook.rows_written is not None:
             return hook.rows_written
         try:

@@ -40,6 +40,8 @@ class ExecutionPlan:
     hook: TransactionHook | None = None
     atomic: bool | None = None
     """Whether all rows of the statement appear or none. None if it writes no rows."""
+    may_write: bool = True
+    """Whether the statement may write rows, which are then counted."""
     find_writes: Callable[[], PlannedWrites | None] | None = None
     """Finds the tables of files whose write lock the statement needs before it runs."""
     note: str | None = None

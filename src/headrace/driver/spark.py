@@ -32,6 +32,7 @@ from headrace.driver.spark_version.application import (
 )
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.spark_version.errors import find_root_text
+from headrace.driver.spark_version.local_files import install_local_files
 from headrace.driver.spark_version.metrics import ProgressReader
 from headrace.driver.spark_version.python_daemon import with_daemon
 from headrace.driver.spark_version.streams import count_active_queries
@@ -121,6 +122,7 @@ class Spark:
         """Prepare for a statement that may SET something or write tables, and for its clones."""
         self._setting_rules.activate()
         self._commit_protocol.activate()
+        install_local_files(self.session)
 
     def clone_session(self) -> SparkSession:
         """Return a session like that of the statements, see `state.tracker.clone_session`."""

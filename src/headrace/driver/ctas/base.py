@@ -18,6 +18,7 @@ from headrace.driver.spark_version.ctas_plan import WriteTarget
 from headrace.errors import CatalogError, StatementFailed
 from headrace.grammar.quoting import quote_string
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
+from headrace.model.transaction import TableWrite
 
 TRANSACTION_PROPERTY = "headrace.txn"
 """Table property with the id of the transaction that created the table."""
@@ -198,6 +199,12 @@ class TwoPhaseTable(TwoPhaseChange):
 
 class TwoPhaseWrite(TwoPhaseChange):
     """Rows that a statement adds to an existing table, or puts in the place of other rows."""
+
+    locked_files: TableWrite | None = None
+    """The files for which the statement needs the write lock.
+
+    None if the catalog itself controls concurrent writes.
+    """
 
     @abstractmethod
     def run(self) -> DataFrame:

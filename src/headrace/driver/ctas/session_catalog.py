@@ -7,6 +7,7 @@ to a directory inside the location, and the commit moves the files up before the
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -52,6 +53,10 @@ class SessionCatalog(TwoPhaseCatalog):
         self._renames = MetastoreRenames(self._v1_catalog, self._files)
 
     def identity(self) -> str:
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         values: dict[str, Any] = {"kind": "session"}
         if self._v1_catalog.persistent:
             address, database = self._v1_catalog.read_hadoop_conf(

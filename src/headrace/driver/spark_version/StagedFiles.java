@@ -4,17 +4,25 @@ import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.HashSet;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.io.IOUtils;
 import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
 import org.apache.spark.sql.execution.datasources.PartitioningUtils;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 import scala.collection.Seq;
@@ -30,6 +38,44 @@ public class StagedFiles {
             listBelow(files, path, "", found);
         }
         return found.toString();
+    }
+
+    /** Write a text to a file in one step: a reader sees the old file or the new one. */
+    public void write(Configuration conf, String location, String text) throws IOException {
+        byte[] content = text.getBytes(StandardCharsets.UTF_8);
+        Path path = new Path(location);
+        FileSystem files = path.getFileSystem(conf);
+        if (files instanceof LocalFileSystem) {
+            writeLocal(conf, ((LocalFileSystem) files).pathToFile(path).toPath(), content);
+            return;
+        }
+        CheckpointFileManager manager = CheckpointFileManager$.MODULE$.create(
+            path.getParent(), conf);
+        manager.mkdirs(path.getParent());
+        FSDataOutputStream stream = manager.createAtomic(path, true);
+        boolean isWritten = false;
+        try {
+            stream.write(content);
+            isWritten = true;
+        } finally {
+            if (!isWritten) {
+                ((CheckpointFileManager.CancellableFSDataOutputStream) stream).cancel();
+            }
+        }
+        stream.close();
+    }
+
+    /** Spark's manager starts a process for each local file that it creates. */
+    private static void writeLocal(Configuration conf, java.nio.file.Path file, byte[] content)
+            throws IOException {
+        Files.createDirectories(file.getParent());
+        java.nio.file.Path staged = file.resolveSibling("." + file.getFileName() + ".tmp");
+        Files.write(staged, content);
+        FsPermission mode = FsPermission.getFileDefault().applyUMask(FsPermission.getUMask(conf));
+        Files.setPosixFilePermissions(staged, PosixFilePermissions.fromString(mode.toString()));
+        // A checksum of an earlier file would make the new one unreadable.
+        Files.deleteIfExists(file.resolveSibling("." + file.getFileName() + ".crc"));
+        Files.move(staged, file, StandardCopyOption.ATOMIC_MOVE);
     }
 
     /**

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +15,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name, list_of
+from headrace.driver.spark_version.bridge import (
+    HADOOP_PATH,
+    Py4JBridge,
+    class_name,
+    compile_java,
+    list_of,
+)
 from headrace.grammar.quoting import quote_name, quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
@@ -68,14 +76,52 @@ def is_valid_name(table: str) -> bool:
     return _TABLE_NAME.fullmatch(table) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class TableFiles:
-    """The files of a table."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogEntry:
+    """What the session catalog says of a table or a view."""
 
-    location: str
-    """URI of the table's directory."""
-    has_hive_partitions: bool
-    """Whether Hive adds the files of an INSERT to the partitions of the table."""
+    is_view: bool
+    provider: str | None
+    location: str | None
+    """URI of the table's directory, as Hadoop's Path writes it."""
+    partition_columns: list[str]
+    tracks_partitions: bool
+    """Whether the catalog lists the partitions of the table."""
+    properties: dict[str, str]
+    fingerprint: str
+    """Text that is equal as long as the table was not dropped, replaced or altered."""
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> CatalogEntry:
+        """Return the entry of an object from CatalogTables.java."""
+        return cls(
+            is_view=values["is_view"],
+            provider=values["provider"],
+            location=values["location"],
+            partition_columns=values["partition_columns"],
+            tracks_partitions=values["tracks_partitions"],
+            properties=values["properties"],
+            fingerprint=hashlib.sha256(values["facts"].encode()).hexdigest(),
+        )
+
+    @property
+    def kind(self) -> RelationKind:
+        return "view" if self.is_view else "table"
+
+    @property
+    def files_location(self) -> str | None:
+        """Directory of a table whose files Spark or Hive writes directly.
+
+        None for a view, and for a table whose format has a log of its own.
+        """
+        has_log = self.provider is not None and self.provider.lower() in _FORMATS_WITH_LOG
+        return None if self.is_view or has_log else self.location
+
+    @property
+    def has_hive_partitions(self) -> bool:
+        """Whether Hive adds the files of an INSERT to the partitions of the table."""
+        is_hive = self.provider is None or self.provider.lower() == "hive"
+        return is_hive and bool(self.partition_columns)
 
 
 class V2Catalog:
@@ -188,10 +234,18 @@ class V1Catalog:
     def __init__(self, session: SparkSession, jvm: Py4JBridge | None = None) -> None:
         self._session = session
         self._jvm = jvm = jvm or Py4JBridge(session)
+        self._java = compile_java(jvm.root, "CatalogTables")
+
+    @cached_property
+    def _catalog(self) -> Any:
         # Spark's SessionCatalog reads the settings of the thread's active session.
-        jvm.activate()
-        self._catalog = jvm.state.catalog()
-        self.persistent = session.conf.get("spark.sql.catalogImplementation") == "hive"
+        self._jvm.activate()
+        return self._jvm.state.catalog()
+
+    @cached_property
+    def persistent(self) -> bool:
+        """Whether the tables outlive the application."""
+        return self._session.conf.get("spark.sql.catalogImplementation") == "hive"
 
     @property
     def warehouse(self) -> str:
@@ -210,21 +264,36 @@ class V1Catalog:
     def has_database(self, database: str) -> bool:
         return bool(self._catalog.databaseExists(database))
 
+    def find(self, path: TablePath) -> CatalogEntry | None:
+        """Return what the catalog says of a name, past all caches; None if the name is free."""
+        found = self._java.describe(self._jvm.session, path.namespace[0], path.table)
+        return None if found is None else CatalogEntry.from_json(json.loads(found))
+
+    def resolve(self, parts: Sequence[str]) -> tuple[TablePath, CatalogEntry] | None:
+        """Return the table or view of this catalog that a name means in the session, or None."""
+        found = self._java.resolve(self._jvm.session, json.dumps(list(parts)))
+        if found is None:
+            return None
+        values = json.loads(found)
+        path = TablePath("spark_catalog", (values["database"],), values["name"])
+        return path, CatalogEntry.from_json(values)
+
+    def refresh(self, path: TablePath, location: str) -> None:
+        """Let the application read the changed files of a table, and update its statistics."""
+        self._java.refresh(self._jvm.session, path.namespace[0], path.table, location)
+
     def kind_of(self, path: TablePath) -> RelationKind | None:
         """Return the kind of the relation with this name, or None if the name is free."""
-        identifier = self.identifier(path)
-        if not self._catalog.tableExists(identifier):
-            return None
-        is_view = self._catalog.getTableMetadata(identifier).tableType().name() == "VIEW"
-        return "view" if is_view else "table"
+        entry = self.find(path)
+        return None if entry is None else entry.kind
 
     def properties(self, path: TablePath) -> dict[str, str]:
-        """Return the table properties of an existing table."""
-        metadata = self._catalog.getTableMetadata(self.identifier(path))
-        if metadata.provider().isDefined() and metadata.provider().get() == "delta":
+        """Return the table properties. Empty if the table does not exist."""
+        entry = self.find(path)
+        if entry is not None and entry.provider == "delta":
             # Delta keeps the properties in its log, and none in the catalog.
             return V2Catalog(self._session, path.catalog).properties(path)
-        return self._jvm.map_of(metadata.properties())
+        return {} if entry is None else entry.properties
 
     def view_text(self, path: TablePath) -> str | None:
         """Return the query of an existing view as it was written; None for a table."""
@@ -258,23 +327,6 @@ class V1Catalog:
                 raise
         database = self._catalog.getDefaultDBPath(path.namespace[0])
         return f"{self._jvm.location_of(database)}/{path.table}"
-
-    def find_files(self, path: TablePath) -> TableFiles | None:
-        """Return where the files of an existing table are, if Spark or Hive writes them directly.
-
-        Return None for a view, and for a table whose format has a log of its own.
-        """
-        metadata = self._catalog.getTableMetadata(self.identifier(path))
-        location, provider = metadata.storage().locationUri(), metadata.provider()
-        if location.isEmpty() or metadata.tableType().name() == "VIEW":
-            return None
-        if provider.isDefined() and provider.get().lower() in _FORMATS_WITH_LOG:
-            return None
-        is_hive = not provider.isDefined() or provider.get().lower() == "hive"
-        return TableFiles(
-            location=self._jvm.location_of(location.get()),
-            has_hive_partitions=is_hive and not metadata.partitionColumnNames().isEmpty(),
-        )
 
     def find_delta_version(self, path: TablePath, writer: str) -> int | None:
         """Return the last version that a writer has committed to an existing table of Delta."""
@@ -448,9 +500,7 @@ class V1Catalog:
 
     def identifier(self, path: TablePath) -> Any:
         """Return Spark's TableIdentifier of a table."""
-        some = self._jvm.some
-        identifier: Any = self._jvm.type("org.apache.spark.sql.catalyst.TableIdentifier")
-        return identifier(path.table, some(path.namespace[0]), some(path.catalog))
+        return self._java.identify(path.namespace[0], path.table)
 
 
 def _move(location: str, old_parent: str, new_parent: str) -> str:

@@ -214,7 +214,13 @@ def collect_plan_rows(jvm: Any, plan: Any, stored_schema: pa.Schema) -> Iterator
 
 
 def _iterate(jvm: Any, rows: Any) -> Any:
-    return jvm.scala.Predef.genericWrapArray(rows).iterator()
+    return _get_predef(jvm).genericWrapArray(rows).iterator()
+
+
+@lru_cache(maxsize=1)
+def _get_predef(jvm: Any) -> Any:
+    """Return Scala's Predef, cached: each segment of its name is a round trip to the JVM."""
+    return getattr(getattr(jvm, "scala.Predef$"), "MODULE$")
 
 
 def convert_rows(

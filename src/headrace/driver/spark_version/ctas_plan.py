@@ -6,6 +6,7 @@ another table name and never changes the text, so that errors refer to the user'
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from headrace.driver.spark_version.bridge import (
     Py4JBridge,
     analysed_plan,
     class_name,
+    compile_java,
     option_value,
     parse_plan,
     plan_class_name,
@@ -92,28 +94,17 @@ class Ctas:
         Raises the errors of Spark.
         """
         jvm = Py4JBridge(self.session)
-        spec = self.plan.tableSpec()
-        properties = spec.properties()
-        for key, value in target.properties.items():
-            properties = properties.updated(key, value)
-        spec = spec.copy(
-            properties,
-            spec.provider(),
-            spec.optionExpression(),
-            spec.location() if target.location is None else jvm.some(target.location),
-            spec.comment(),
-            spec.collation(),
-            spec.serde(),
-            spec.external(),
-            spec.constraints(),
-        )
-        name = self.plan.name().copy(jvm.sequence(target.path.parts), False)
         # Spark analyses the query again. The first analysis has listed the files of the tables, and
         # the statement may have waited for its write lock since.
-        query = self.plan.query() if rows is None else analysed_plan(rows)
-        plan_class = _RTAS if target.replaces else _CTAS
-        flag = not self.must_exist if target.replaces else False
-        plan = _copy_plan(jvm, plan_class, self.plan, name, query, spec, flag)
+        plan = compile_java(jvm.root, "ParsedPlan").retarget(
+            self.plan,
+            json.dumps(target.path.parts),
+            target.location,
+            json.dumps(target.properties),
+            None if rows is None else analysed_plan(rows),
+            target.replaces,
+            target.replaces and not self.must_exist,
+        )
         return frame_of_plan(self.session, self.bind(plan))
 
 

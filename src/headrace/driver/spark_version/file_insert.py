@@ -9,9 +9,16 @@ from typing import Any, Literal
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, list_of, plan_class_name
-from headrace.driver.spark_version.parameters import empty_frame, frame_of_plan
+from headrace.driver.spark_version.bridge import (
+    HADOOP_PATH,
+    Py4JBridge,
+    compile_java,
+    list_of,
+    plan_class_name,
+)
+from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.written_table import StagedFiles
 
 WriteMode = Literal["append", "overwrite", "overwrite partitions"]
@@ -34,11 +41,11 @@ class StagedRows(ABC):
     """Whether partitions that no new row replaces leave the catalog."""
 
     @abstractmethod
-    def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
+    def write_to(self, session: SparkSession, location: str) -> tuple[DataFrame, int | None]:
         """Add the rows to a directory that belongs to no table. Raises the errors of Spark.
 
         Args:
-            location: Hadoop's Path of the directory.
+            location: URI of the directory.
 
         Returns:
             The rows that the statement returns, and the number of rows written, if it is known.
@@ -75,26 +82,12 @@ class FileInsert(StagedRows):
     folder: str
     """Path below the target directory that the command writes to."""
 
-    def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
-        jvm, command = Py4JBridge(session), self.command
-        path = jvm.type(HADOOP_PATH)
-        none, keeps_existing = jvm.none(), False
-        staged = jvm.type(f"org.apache.spark.sql.execution.datasources.{SPARK_FORMAT}")(
-            path(location, self.folder) if self.folder else location,
-            jvm.mapping({}) if self.folder else command.staticPartitions(),
-            keeps_existing,
-            command.partitionColumns(),
-            command.bucketSpec(),
-            command.fileFormat(),
-            command.options(),
-            command.query(),
-            jvm.type("org.apache.spark.sql.SaveMode").Append,
-            none,
-            none,
-            command.outputColumnNames(),
-        )
-        frame = frame_of_plan(session, staged)
-        return frame, _read_row_count(frame)
+    def write_to(self, session: SparkSession, location: str) -> tuple[DataFrame, int | None]:
+        jvm = Py4JBridge(session)
+        runner = compile_java(jvm.root, "FileInsert")
+        answer = runner.run(jvm.session, self.command, location, self.folder)
+        count = str(answer[1])
+        return ClassicDataFrame(answer[0], session), int(count) if count else None
 
 
 def _describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
@@ -141,13 +134,6 @@ def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
     )
 
 
-def _read_row_count(frame: DataFrame) -> int | None:
-    """Return the number of rows that the command of a DataFrame has written."""
-    plan: Any = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark has no public access to a plan
-    metric = plan.commandPhysicalPlan().metrics().get("numOutputRows")
-    return int(metric.get().value()) if metric.isDefined() else None
-
-
 _LOG = logging.getLogger("headrace.driver")
 LOAD = "LoadDataCommand"
 """Class name of Spark's command."""
@@ -162,8 +148,8 @@ class FileLoad(StagedRows):
     is_local: bool
     """Whether the files stay: LOAD DATA LOCAL copies them, and LOAD DATA moves them."""
 
-    def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
-        target = "/".join(filter(None, [str(location.toString()), self.static_folder]))
+    def write_to(self, session: SparkSession, location: str) -> tuple[DataFrame, int | None]:
+        target = "/".join(filter(None, [location, self.static_folder]))
         StagedFiles(session).copy(self.sources, target)
         return empty_frame(session), None
 

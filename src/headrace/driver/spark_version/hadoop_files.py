@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,8 @@ from headrace.files.places import identify, lower_scheme
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 """Spark's writer of files that appear complete or not at all, on any file system."""
+_COMPLETE = re.compile(r"(file:|(hdfs|s3a)://[^/?#]+)(/(?!\.{1,2}(/|$))[^/]+)+")
+"""A URI that is complete and as Hadoop's Path writes it. It takes no call to know that."""
 _BUFFER = 1024 * 1024
 _FILE_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
@@ -32,10 +35,12 @@ class HadoopFiles:
         """
         self._jvm = Py4JBridge(session)
         if conf is not None:
-            self._conf = conf
+            self.conf = conf
 
     def qualify(self, location: str) -> str:
         """Return the complete URI of a location, with its scheme."""
+        if _COMPLETE.fullmatch(location):
+            return location
         path, system = self.resolve(location)
         return str(system.makeQualified(path).toString())
 
@@ -109,13 +114,14 @@ class HadoopFiles:
             yield str(files.next().getPath().toString()).removeprefix(root)
 
     @cached_property
-    def _conf(self) -> Any:
+    def conf(self) -> Any:
+        """Hadoop's configuration."""
         return self._jvm.state.newHadoopConf()
 
     def resolve(self, location: str) -> tuple[Any, Any]:
         """Return Hadoop's Path and FileSystem of a location."""
         path = self._jvm.type(HADOOP_PATH)(self.to_hadoop(location))
-        return path, path.getFileSystem(self._conf)
+        return path, path.getFileSystem(self.conf)
 
     def to_hadoop(self, location: str) -> str:
         """Return a location as Hadoop has to read it.
@@ -126,7 +132,7 @@ class HadoopFiles:
         """
         location = lower_scheme(location)
         scheme, separator, rest = location.partition("://")
-        if scheme != "s3" or not separator or self._conf.get("fs.s3.impl") is not None:
+        if scheme != "s3" or not separator or self.conf.get("fs.s3.impl") is not None:
             return location
         return f"s3a://{rest}"
 
@@ -134,7 +140,7 @@ class HadoopFiles:
         """Return whether Hadoop has a file system for the scheme of a URI."""
         scheme = self.to_hadoop(location).partition(":")[0]
         try:
-            self._jvm.type("org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, self._conf)
+            self._jvm.type("org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, self.conf)
         except Py4JJavaError:
             return False
         return True
@@ -204,7 +210,7 @@ class HadoopFiles:
 
     def _write_atomic(self, location: str, text: str, *, overwrites: bool) -> None:
         path, _system = self.resolve(location)
-        manager = self._jvm.singleton(_CHECKPOINT_FILES).create(path.getParent(), self._conf)
+        manager = self._jvm.singleton(_CHECKPOINT_FILES).create(path.getParent(), self.conf)
         manager.mkdirs(path.getParent())
         stream = manager.createAtomic(path, overwrites)
         try:

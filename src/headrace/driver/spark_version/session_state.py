@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, list_of, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
 from headrace.driver.spark_version.commit_protocol import without_selection
 from headrace.driver.spark_version.shipped_classes import JAR_NAME
 from headrace.grammar.quoting import quote_name, quote_string
@@ -37,15 +37,18 @@ class RestorableState:
 
     def capture(self) -> Snapshot:
         """Return the whole state, of any size, with what the session has from its start."""
-        resources, (catalog, namespace) = self.capture_resources(), self.capture_namespace()
-        functions, unsaved_functions = self._capture_functions()
-        views, unsaved_views = self._capture_views()
-        global_views, unsaved_global_views = self._capture_global_views()
+        captured = json.loads(self._java.capture(self._jvm.session))
+        resources = _without_own_jar(captured)
+        functions, unsaved_functions = _describe_functions(captured["functions"])
+        views, unsaved_views = _describe_views(captured["views"], "TEMPORARY VIEW")
+        global_views, unsaved_global_views = _describe_views(
+            captured["global_views"], "GLOBAL TEMPORARY VIEW"
+        )
         return Snapshot.model_construct(
-            conf=self.read_conf(),
-            catalog=catalog,
-            namespace=namespace,
-            variables=self._capture_variables(),
+            conf=without_selection(captured["conf"]),
+            catalog=captured["catalog"],
+            namespace=captured["namespace"],
+            variables=_describe_variables(captured["variables"]),
             functions=functions,
             views=views,
             global_views=global_views,
@@ -61,22 +64,7 @@ class RestorableState:
 
     def copy_variables(self, source: RestorableState) -> None:
         """Declare the variables of another session of the same JVM in this one."""
-        manager = _variable_manager(self._jvm)
-        for definition in _list_variables(source._jvm):
-            manager.create(self._jvm.sequence([definition.identifier().name()]), definition, True)
-
-    def _capture_variables(self) -> list[SnapshotEntry]:
-        """Return all variables. Their values are serialised literals, exact for any type."""
-        entries = [
-            make_entry(
-                definition.identifier().name(),
-                EntryForm.JAVA,
-                self._jvm.serialize(definition.currentValue()),
-                definition.defaultValueSQL(),
-            )
-            for definition in _list_variables(self._jvm)
-        ]
-        return sorted(entries, key=lambda entry: entry.name)
+        self._java.copyVariables(source._jvm.session, self._jvm.session)
 
     def restore_variable(self, entry: SnapshotEntry) -> None:
         """Declare a variable with its captured value and default."""
@@ -86,26 +74,6 @@ class RestorableState:
         definition_class = self._jvm.type(f"{_CATALOG}.VariableDefinition")
         definition = definition_class(identifier, entry.default, self._jvm.deserialize(entry.body))
         _variable_manager(self._jvm).create(self._jvm.sequence([entry.name]), definition, True)
-
-    def _capture_functions(self) -> tuple[list[SnapshotEntry], list[str]]:
-        """Return the temporary functions, and a description of each that cannot be captured."""
-        entries, unsaved = [], []
-        for identifier in list_of(self._jvm.state.catalog().listTemporaryFunctions()):
-            name = identifier.funcName()
-            info = _look_up_info(self._jvm, name)
-            source = info.getSource()
-            if source == _SQL_SOURCE:
-                body = _normalise_definition(info.getUsage())
-                entries.append(make_entry(name, EntryForm.FUNCTION, body))
-            elif source == _CLASS_SOURCE:
-                body = (
-                    f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(name)}"
-                    f" AS {quote_string(info.getClassName())}"
-                )
-                entries.append(make_entry(name, EntryForm.SQL, body))
-            else:
-                unsaved.append(f"function {name}: it is neither an SQL function nor a Java class")
-        return sorted(entries, key=lambda entry: entry.name), unsaved
 
     def restore_function(self, entry: SnapshotEntry) -> None:
         """Register an SQL function, with the catalog and the settings of its creation."""
@@ -126,24 +94,6 @@ class RestorableState:
         else:
             catalog.registerSQLScalarFunction(function, True)
 
-    def _capture_views(self) -> tuple[list[SnapshotEntry], list[str]]:
-        """Return the temporary views, and a description of each that cannot be captured."""
-        catalog = self._jvm.state.catalog()
-        names = list_of(catalog.getTempViewNames())
-        views = [(name, catalog.getRawTempView(name)) for name in names]
-        return _describe_views(self._jvm, views, "TEMPORARY VIEW")
-
-    def _capture_global_views(self) -> tuple[list[SnapshotEntry], list[str]]:
-        """Return the global temporary views of the driver, in the same form as `_capture_views`."""
-        catalog = self._jvm.state.catalog()
-        # Creating the lazy manager asks the metastore for a database: not without global views.
-        if self._jvm.field(catalog, "globalTempViewManager", f"{_CATALOG}.SessionCatalog") is None:
-            return [], []
-        tables = catalog.listTables(catalog.globalTempDatabase(), "*", False)
-        names = [table.table() for table in list_of(tables)]
-        views = [(name, catalog.getRawGlobalTempView(name)) for name in names]
-        return _describe_views(self._jvm, views, "GLOBAL TEMPORARY VIEW")
-
     def restore_view(self, entry: SnapshotEntry, *, is_global: bool) -> None:
         """Create an SQL view from its metadata. The relations that it reads need not exist."""
         view_class = self._jvm.type(f"{_CATALOG}.TemporaryViewRelation")
@@ -154,20 +104,7 @@ class RestorableState:
 
     def capture_resources(self) -> dict[str, list[str]]:
         """Return the original URIs of the added resources, by kind."""
-        context = self._jvm.context
-        uris = {
-            "jars": context.listJars(),
-            "files": context.listFiles(),
-            "archives": context.listArchives(),
-        }
-        return {
-            kind: [
-                _find_original(self._jvm, uri)
-                for uri in list_of(uris[kind])
-                if uri.rpartition("/")[2] != JAR_NAME
-            ]
-            for kind in RESOURCE_KINDS
-        }
+        return _without_own_jar(json.loads(self._java.captureResources(self._jvm.session)))
 
     def restore_resource(self, kind: str, uri: str) -> None:
         """Add a resource to the session; `kind` is one of RESOURCE_KINDS. Raises Py4JError."""
@@ -180,20 +117,59 @@ class RestorableState:
 
     def capture_namespace(self) -> tuple[str, list[str]]:
         """Return the current catalog and namespace. A catalog's top-level namespace is empty."""
-        manager = self._jvm.state.catalogManager()
-        return manager.currentCatalog().name(), list(manager.currentNamespace())
+        captured = json.loads(self._java.captureNamespace(self._jvm.session))
+        return captured["catalog"], captured["namespace"]
+
+    @cached_property
+    def _java(self) -> Any:
+        return compile_java(self._jvm.root, "SessionState")
 
 
-def _list_variables(jvm: Py4JBridge) -> list[Any]:
-    return list_of(jvm.field(_variable_manager(jvm), "variables").values().toSeq())
+RESOURCE_KINDS = ("jars", "files", "archives")
+
+
+def _without_own_jar(captured: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the added resources by kind, without the classes of Headrace itself."""
+    return {
+        kind: [uri for uri in captured[kind] if uri.rpartition("/")[2] != JAR_NAME]
+        for kind in RESOURCE_KINDS
+    }
 
 
 def _variable_manager(jvm: Py4JBridge) -> Any:
     return jvm.state.catalogManager().tempVariableManager()
 
 
+def _describe_variables(variables: list[dict[str, str]]) -> list[SnapshotEntry]:
+    """Return an entry for each variable. Values are serialised literals, exact for any type."""
+    entries = [
+        make_entry(each["name"], EntryForm.JAVA, each["value"], each["default"])
+        for each in variables
+    ]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
 _SQL_SOURCE = "sql_udf"
 _CLASS_SOURCE = "hive"
+
+
+def _describe_functions(functions: list[dict[str, str]]) -> tuple[list[SnapshotEntry], list[str]]:
+    """Return the temporary functions, and a description of each that cannot be captured."""
+    entries, unsaved = [], []
+    for function in functions:
+        name = function["name"]
+        if function["source"] == _SQL_SOURCE:
+            body = _normalise_definition(function["usage"])
+            entries.append(make_entry(name, EntryForm.FUNCTION, body))
+        elif function["source"] == _CLASS_SOURCE:
+            body = (
+                f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(name)}"
+                f" AS {quote_string(function['class'])}"
+            )
+            entries.append(make_entry(name, EntryForm.SQL, body))
+        else:
+            unsaved.append(f"function {name}: it is neither an SQL function nor a Java class")
+    return sorted(entries, key=lambda entry: entry.name), unsaved
 
 
 def _normalise_definition(usage: str) -> str:
@@ -206,65 +182,31 @@ def _normalise_definition(usage: str) -> str:
     return json.dumps(definition, sort_keys=True)
 
 
-def _look_up_info(jvm: Py4JBridge, name: str) -> Any:
-    catalog = jvm.state.catalog()
-    info = catalog.lookupBuiltinOrTempFunction(name)
-    if info.isEmpty():
-        info = catalog.lookupBuiltinOrTempTableFunction(name)
-    return info.get()
-
-
 _SCOPE = "view.catalogAndNamespace."
 _QUERY = "view.query.out."
 _CONF = "view.sqlConfig."
 _READS = "view.referredTempViewNames"
 """Properties of a view, from Spark's CatalogTable."""
-_DESCRIBED: dict[str, SessionView | None] = {}
-"""Described views by their serialised metadata."""
-_MAX_DESCRIBED = 1000
-_FILES = "HadoopFsRelation"
-_JDBC = "JDBCRelation"
 
 
 def _describe_views(
-    jvm: Py4JBridge, views: list[tuple[str, Any]], kind: str
+    views: list[dict[str, Any]], kind: str
 ) -> tuple[list[SnapshotEntry], list[str]]:
+    """Return the temporary views, and a description of each that cannot be captured."""
     entries, unsaved = [], []
-    for name, option in views:
-        view = option.get()
-        if _is_of_memory_sink(view):
-            # Its query creates the view again.
-            continue
-        if view.plan().isEmpty():
-            body = jvm.serialize(view.tableMeta())
-            query = _describe_query(jvm, name, view.tableMeta(), body)
-            entries.append(make_entry(name, EntryForm.JAVA, body, view=query))
-            continue
-        create = f"CREATE OR REPLACE {kind} {quote_name(name)}"
-        text = _write_statement(jvm, view.plan().get(), create)
-        if text is None:
-            unsaved.append(f"view {name}: Spark keeps no SQL text for it")
+    for view in views:
+        name = view["name"]
+        if "metadata" in view:
+            query = None
+            if view["text"] is not None:
+                query = _read_properties(name, view["text"], view["columns"], view["properties"])
+            entries.append(make_entry(name, EntryForm.JAVA, view["metadata"], view=query))
+        elif "source" in view:
+            create = f"CREATE OR REPLACE {kind} {quote_name(name)}"
+            entries.append(make_entry(name, EntryForm.SQL, _write_statement(view, create)))
         else:
-            entries.append(make_entry(name, EntryForm.SQL, text))
+            unsaved.append(f"view {name}: Spark keeps no SQL text for it")
     return sorted(entries, key=lambda entry: entry.name), unsaved
-
-
-def _describe_query(jvm: Py4JBridge, name: str, meta: Any, body: str) -> SessionView | None:
-    """Return what a streaming query needs of a view; None if the metadata does not have it.
-
-    Args:
-        body: The serialised metadata. A view that has not changed is not read again.
-    """
-    if body in _DESCRIBED:
-        return _DESCRIBED[body]
-    if len(_DESCRIBED) >= _MAX_DESCRIBED:
-        _DESCRIBED.clear()
-    properties = jvm.map_of(meta.properties())
-    fields = [field["name"] for field in json.loads(meta.schema().json())["fields"]]
-    text = meta.viewText()
-    view = _read_properties(name, text.get(), fields, properties) if text.isDefined() else None
-    _DESCRIBED[body] = view
-    return view
 
 
 def _read_properties(
@@ -296,51 +238,14 @@ def _read_properties(
     )
 
 
-def _is_of_memory_sink(view: Any) -> bool:
-    """Return whether a view shows the rows of a streaming query's memory sink."""
-    if view.plan().isEmpty():
-        return False
-    leaves = view.plan().get().collectLeaves()
-    return bool(leaves.size() == 1 and plan_class_name(leaves.apply(0)) == "MemoryPlan")
-
-
-def _write_statement(jvm: Py4JBridge, plan: Any, create: str) -> str | None:
-    """Return the statement that creates a view `USING` files or JDBC; None for other sources."""
-    leaves = plan.collectLeaves()
-    if leaves.size() != 1 or plan_class_name(leaves.apply(0)) != "LogicalRelation":
-        return None
-    relation = leaves.apply(0).relation()
-    kind = relation.getClass().getSimpleName()
-    if kind == _FILES:
-        source = relation.fileFormat().shortName()
-        columns = f" ({relation.schema().toDDL()})"
-        options = jvm.map_of(relation.options())
-    elif kind == _JDBC:
-        source, columns = "jdbc", ""
-        options = jvm.map_of(relation.jdbcOptions().parameters().originalMap())
-    else:
-        return None
-    option_list = ", ".join(
-        f"{quote_string(key)} {quote_string(value)}" for key, value in sorted(options.items())
+def _write_statement(view: Mapping[str, Any], create: str) -> str:
+    """Return the statement that creates a view `USING` files or JDBC."""
+    columns = f" ({view['columns']})" if view["columns"] else ""
+    options = ", ".join(
+        f"{quote_string(key)} {quote_string(value)}"
+        for key, value in sorted(view["options"].items())
     )
-    return f"{create}{columns} USING {source} OPTIONS ({option_list})"
-
-
-RESOURCE_KINDS = ("jars", "files", "archives")
-
-
-def _find_original(jvm: Py4JBridge, uri: str) -> str:
-    """Return the URI of the file behind a `spark://` URI; any other URI is returned unchanged.
-
-    Under `spark://` URIs, the file server of the driver serves local files to the executors.
-    """
-    parts = urlsplit(uri)
-    if parts.scheme != "spark":
-        return uri
-    kind, _, name = parts.path.removeprefix("/").partition("/")
-    server = jvm.type("org.apache.spark.SparkEnv").get().rpcEnv().fileServer()
-    file = jvm.field(server, kind).get(unquote(name))
-    return uri if file is None else str(file.toURI().toString())
+    return f"{create}{columns} USING {view['source']} OPTIONS ({options})"
 
 
 def restore_namespace(session: SparkSession, catalog: str, namespace: list[str]) -> None:

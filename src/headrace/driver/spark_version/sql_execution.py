@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from pyspark.sql import DataFrame
 
+from headrace.driver.spark_version.bridge import Py4JBridge
+
 _T = TypeVar("_T")
 _NAME = "headrace"
 """Name of the action for Spark's listeners."""
@@ -24,16 +26,15 @@ def run_as_sql_execution(frame: DataFrame, action: Callable[[], _T]) -> _T:
 
     Raises what `action` raises, and what Spark raises.
     """
-    jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to executions
+    jvm = Py4JBridge(frame.sparkSession)
     query = frame._jdf.queryExecution()  # noqa: SLF001 - as above
     call = _Call(action)
-    thread = _java_thread(jvm)
+    thread = _java_thread(jvm.root)
     outer = _CALLS.get(thread)
     _CALLS[thread] = call
     try:
-        jvm.org.apache.spark.sql.execution.SQLExecution.withNewExecutionId(
-            query, jvm.scala.Option.apply(_NAME), _function_of_thread(jvm)
-        )
+        executions = jvm.singleton("org.apache.spark.sql.execution.SQLExecution")
+        executions.withNewExecutionId(query, *_arguments(jvm.root))
     except Exception:
         if call.error is None:
             raise
@@ -79,10 +80,15 @@ _CALLS: dict[int, _Call[Any]] = {}
 """The running call of each Java thread."""
 
 
-def _java_thread(jvm: Any) -> int:
+def _java_thread(root: Any) -> int:
     """Return the number of the Java thread that serves this Python thread."""
-    number: int = jvm.java.lang.Thread.currentThread().getId()
+    number: int = _thread_class(root).currentThread().getId()
     return number
+
+
+@lru_cache(maxsize=1)
+def _thread_class(root: Any) -> Any:
+    return root.java.lang.Thread
 
 
 class _CallOfThread:
@@ -92,12 +98,12 @@ class _CallOfThread:
     callback server, for example `foreachBatch`, it calls back in another Python thread.
     """
 
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
+    def __init__(self, root: Any) -> None:
+        self._root = root
 
     def get(self) -> None:
         """Run the call."""
-        _CALLS[_java_thread(self._jvm)].run()
+        _CALLS[_java_thread(self._root)].run()
 
     class Java:
         """The interfaces that Py4J implements with this class."""
@@ -106,10 +112,11 @@ class _CallOfThread:
 
 
 @lru_cache(maxsize=1)
-def _function_of_thread(jvm: Any) -> Any:
-    """Return the Scala function that calls back.
+def _arguments(root: Any) -> tuple[Any, Any]:
+    """Return the name of the action as a Scala Option, and the Scala function that calls back.
 
-    It lives as long as the JVM. Py4J would otherwise try to tell Python of each function that the
+    They live as long as the JVM. Py4J would otherwise try to tell Python of each function that the
     JVM no longer needs, at a port where nothing of this driver listens.
     """
-    return jvm.scala.jdk.javaapi.FunctionConverters.asScalaFromSupplier(_CallOfThread(jvm))
+    name = root.scala.Option.apply(_NAME)
+    return name, root.scala.jdk.javaapi.FunctionConverters.asScalaFromSupplier(_CallOfThread(root))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from headrace.driver.spark_version.bridge import (
     plan_class_name,
     without_aliases,
 )
-from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
+from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.ctas_plan import (
     analyse,
     find_immediate_text,
@@ -89,24 +89,22 @@ def describe_row_change(session: SparkSession, parsed_plan: Any, bind: Binding) 
     return _describe_v2(command) if kind in _V2 else None
 
 
-def writes_rows(parsed_plan: Any) -> bool:
-    """Return whether a parsed statement, or a statement inside of it, writes rows."""
-    return _has_part(parsed_plan, _WRITES)
+@dataclass(frozen=True, slots=True)
+class WritingParts:
+    """Whether a parsed statement, or a statement inside of it, writes rows."""
+
+    writes: bool
+    may_write: bool
+    """Like `writes`, but true for an EXECUTE IMMEDIATE too: its text may be unknown before it
+    runs."""
 
 
-def may_write_rows(parsed_plan: Any) -> bool:
-    """Return whether a parsed statement may write rows.
-
-    The text of an EXECUTE IMMEDIATE may be unknown before it runs.
-    """
-    return _has_part(parsed_plan, {*_WRITES, EXECUTE_IMMEDIATE})
-
-
-def _has_part(parsed_plan: Any, kinds: set[str]) -> bool:
-    # A statement of a script may itself be inside of a WITH clause.
-    is_script = plan_class_name(parsed_plan) == SCRIPT
-    roots = plan_parts(parsed_plan) if is_script else [parsed_plan]
-    return any(plan_class_name(part) in kinds for root in roots for part in plan_parts(root))
+def find_writing_parts(session: SparkSession, parsed_plan: Any) -> WritingParts:
+    """Return whether a parsed statement writes rows."""
+    parsed = compile_java(Py4JBridge(session).root, "ParsedPlan")
+    kinds = set(parsed.findKinds(parsed_plan).splitlines())
+    writes = not kinds.isdisjoint(_WRITES)
+    return WritingParts(writes, may_write=writes or EXECUTE_IMMEDIATE in kinds)
 
 
 def _describe_v2(command: Any) -> RowChange | None:
@@ -159,7 +157,6 @@ def _is_true(condition: Any) -> bool:
     return plan_class_name(condition) == "Literal" and str(condition.value()) == "True"
 
 
-_SESSION_CATALOG = "spark_catalog"
 # Class names of Spark's parsed plans, with the field that holds the target.
 _EXCLUSIVE = {
     # Two loaded files of the same name would replace each other. A two-phase write must find the
@@ -195,10 +192,7 @@ class TargetFinder:
     """Finds the targets of statements of one session. Every call may raise Py4JError."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._session = session
         self._jvm = Py4JBridge(session)
-        self.catalog = V1Catalog(session, self._jvm)
-        """The session catalog, to which the paths belong."""
 
     def find_targets(self, plan: Any) -> Iterator[WrittenTarget]:
         """Yield each target of a parsed statement, and of the statements inside of it."""
@@ -242,28 +236,6 @@ class TargetFinder:
     def parse_name(self, name: str) -> list[str]:
         """Return the parts of a name in SQL. Raises the errors of Spark's parser."""
         return list_of(self._jvm.state.sqlParser().parseMultipartIdentifier(name))
-
-    def find_path(self, parts: Sequence[str]) -> TablePath | None:
-        """Return the path of an existing table or view of the session catalog, or None."""
-        manager, path = self._jvm.state.catalogManager(), None
-        if parts[0] == _SESSION_CATALOG or self._is_catalog(parts[0]):
-            catalog, names = parts[0], [*parts[1:]]
-        else:
-            catalog, names = str(manager.currentCatalog().name()), [*parts]
-        if catalog != _SESSION_CATALOG:
-            return None
-        if len(names) == 1:
-            path = TablePath(
-                catalog, (str(manager.v1SessionCatalog().getCurrentDatabase()),), *names
-            )
-        elif len(names) == 2:
-            path = TablePath(catalog, (names[0],), names[1])
-        if path is None or self.catalog.kind_of(path) is None:
-            return None
-        return path
-
-    def _is_catalog(self, name: str) -> bool:
-        return self._session.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
     def _evaluate_identifier(self, plan: Any) -> Any:
         """Return the name parts of an IDENTIFIER clause. Raises Py4JError if it is no constant."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +23,7 @@ class TableState:
     """What a commit relies on."""
 
     fingerprint: str
-    """Text that is equal as long as the table was not dropped, replaced or altered."""
+    """See `CatalogEntry.fingerprint`."""
     location: str
     """URI of the table's directory."""
     tracks_partitions: bool
@@ -34,39 +33,20 @@ class TableState:
 class WrittenTable:
     """One table of a session. Every call may raise Py4JError or PySparkException."""
 
-    def __init__(self, session: SparkSession, path: TablePath) -> None:
+    def __init__(self, session: SparkSession, path: TablePath, files: HadoopFiles) -> None:
         self._jvm = Py4JBridge(session)
-        self._catalog = self._jvm.state.catalog()
-        self._files = HadoopFiles(session)
-        self._staged_files = StagedFiles(session)
-        self._identifier = V1Catalog(session, self._jvm).identifier(path)
+        self._files = files
+        self._staged_files = StagedFiles(session, self._files.conf)
+        self._v1_catalog = V1Catalog(session, self._jvm)
+        self._path = path
 
     def read_state(self) -> TableState | None:
         """Return the state of the table in the catalog, or None if there is no such table."""
-        if not self._catalog.tableExists(self._identifier):
+        entry = self._v1_catalog.find(self._path)
+        if entry is None or entry.is_view or entry.location is None:
             return None
-        metadata = self._catalog.getTableMetadata(self._identifier)
-        location = metadata.storage().locationUri()
-        if location.isEmpty() or metadata.tableType().name() == "VIEW":
-            return None
-        facts = (
-            metadata.createTime(),
-            metadata.schema().json(),
-            location.get().toString(),
-            metadata.provider().toString(),
-            metadata.partitionColumnNames().mkString("/"),
-            metadata.bucketSpec().toString(),
-        )
-        text = "\n".join(str(fact) for fact in facts)
-        is_partitioned = not metadata.partitionColumnNames().isEmpty()
-        conf = self._jvm.state.conf()
-        return TableState(
-            fingerprint=hashlib.sha256(text.encode()).hexdigest(),
-            location=self._qualify(location.get()),
-            tracks_partitions=is_partitioned
-            and bool(conf.manageFilesourcePartitions())
-            and bool(metadata.tracksPartitionsInCatalog()),
-        )
+        location = self._files.qualify(entry.location).rstrip("/")
+        return TableState(entry.fingerprint, location, entry.tracks_partitions)
 
     def list_partitions(self, static: dict[str, str]) -> dict[str, str]:
         """Return the location of each partition with these values, by its path, e.g. `k=1/j=2`."""
@@ -101,16 +81,16 @@ class WrittenTable:
 
     def refresh(self, location: str) -> None:
         """Let this application read the changed files, and bring the statistics up to date."""
-        self._catalog.refreshTable(self._identifier)
-        path, system = self._files.resolve(location)
-        cache = self._jvm.session.sharedState().cacheManager()
-        cache.recacheByPath(self._jvm.session, path, system)
-        metadata = self._catalog.getTableMetadata(self._identifier)
-        utils = self._jvm.singleton(f"{_COMMANDS}.CommandUtils")
-        utils.updateTableStats(self._jvm.session, metadata)
+        self._v1_catalog.refresh(self._path, location)
 
-    def _qualify(self, uri: Any) -> str:
-        return self._files.qualify(self._jvm.location_of(uri)).rstrip("/")
+    @cached_property
+    def _catalog(self) -> Any:
+        self._jvm.activate()
+        return self._jvm.state.catalog()
+
+    @cached_property
+    def _identifier(self) -> Any:
+        return self._v1_catalog.identifier(self._path)
 
     def _parse(self, path: str) -> Any:
         """Return Spark's partition spec of a path, e.g. `k=1/j=2`."""
@@ -124,8 +104,15 @@ class StagedFiles:
     All locations are URIs.
     """
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, conf: Any = None) -> None:
+        """Access the files of a session.
+
+        Args:
+            conf: Hadoop's configuration; None: that of the session.
+        """
         self._jvm = Py4JBridge(session)
+        if conf is not None:
+            self._conf = conf
 
     def list_files(self, location: str) -> list[str]:
         """Return the paths of the files that readers see below a directory, relative to it."""
@@ -135,6 +122,10 @@ class StagedFiles:
         """Return the text of a file, or None if it does not exist."""
         text = self._helper.read(self._conf, location)
         return None if text is None else str(text)
+
+    def write(self, location: str, text: str) -> None:
+        """Write a text to a file in one step: a reader sees the old file or the new one."""
+        self._helper.write(self._conf, location, text)
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
         """Move files from sources to targets. Moves that were made before are skipped."""

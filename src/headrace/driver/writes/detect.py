@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.catalogs import TablePath
+from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.commit_protocol import isolates_appends
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.written_rows import TargetFinder, WrittenTarget
@@ -28,7 +28,7 @@ class WriteDetector:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._targets = TargetFinder(session)
-        self._v1_catalog = self._targets.catalog
+        self._v1_catalog = V1Catalog(session)
         self._files = HadoopFiles(session)
 
     def find_writes(self, plan: Any) -> list[TableWrite]:
@@ -57,12 +57,10 @@ class WriteDetector:
 
         Return None if there is no such table of files. Raises PySparkException and Py4JError.
         """
-        files = (
-            None if self._v1_catalog.kind_of(path) is None else self._v1_catalog.find_files(path)
-        )
-        if files is None:
+        entry = self._v1_catalog.find(path)
+        if entry is None or entry.files_location is None:
             return None
-        location = self._normalize(files.location)
+        location = self._normalize(entry.files_location)
         return TableWrite(location=location, table=path.lock_key, overwrite=True)
 
     def find_location(self, table: str) -> str | None:
@@ -71,24 +69,23 @@ class WriteDetector:
         Args:
             table: Quoted name with its database. Raises PySparkException and Py4JError.
         """
-        path = self._targets.find_path(self._targets.parse_name(table))
-        files = None if path is None else self._v1_catalog.find_files(path)
-        return None if files is None else files.location
+        found = self._v1_catalog.resolve(self._targets.parse_name(table))
+        return None if found is None else found[1].files_location
 
     def _resolve(self, target: WrittenTarget) -> TableWrite | None:
         overwrite = target.is_exclusive or not isolates_appends(self._session)
         if target.location is not None:
             return self._directory_write(target.location, overwrite)
-        path = self._targets.find_path(target.names) if target.names else None
-        if path is not None:
-            files = self._v1_catalog.find_files(path)
-            if files is None:
+        found = self._v1_catalog.resolve(target.names) if target.names else None
+        if found is not None:
+            path, entry = found
+            if entry.files_location is None:
                 return None
             # Hive's loadPartition deletes the files of a partition that was created meanwhile.
             return TableWrite(
-                location=self._normalize(files.location),
+                location=self._normalize(entry.files_location),
                 table=path.lock_key,
-                overwrite=overwrite or files.has_hive_partitions,
+                overwrite=overwrite or entry.has_hive_partitions,
             )
         if len(target.names) == 2 and "/" in target.names[1]:
             # A format and a path: INSERT INTO parquet.`/path`

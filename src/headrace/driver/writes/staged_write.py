@@ -26,6 +26,8 @@ from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.written_table import StagedFiles, WrittenTable
 from headrace.errors import CatalogError
+from headrace.files.places import identify
+from headrace.model.transaction import TableWrite
 
 _MANIFEST = "_manifest.json"
 _REPLACING = "_replacing"
@@ -49,7 +51,7 @@ class WriteRecord(BaseModel):
     """URI of the directory below `location` that only this transaction writes to."""
     tracks_partitions: bool
     fingerprint: str
-    """See `TableState.fingerprint`, when the write began."""
+    """See `CatalogEntry.fingerprint`, when the write began."""
     rows: int | None = None
     """Number of rows, from the end of the write on; None if it is not known."""
     has_files: bool = False
@@ -76,6 +78,7 @@ class StagedWrite(TwoPhaseWrite):
         self,
         session: SparkSession,
         record: WriteRecord,
+        files: HadoopFiles,
         staged_rows: StagedRows | None = None,
     ) -> None:
         """Create a write.
@@ -86,12 +89,17 @@ class StagedWrite(TwoPhaseWrite):
         self._session = session
         self._record = record
         self._staged_rows = staged_rows
-        self._table = WrittenTable(session, record.target)
-        self._files = HadoopFiles(session)
-        self._staged_files = StagedFiles(session)
+        self._files = files
+        self._table = WrittenTable(session, record.target, files)
+        self._staged_files = StagedFiles(session, self._files.conf)
         self._manifest: CommitManifest | None = None
         self._writes_nothing = False
         self.shares_target = record.mode == "append"
+        self.locked_files = TableWrite(
+            location=identify(record.location),
+            table=record.target.lock_key,
+            overwrite=not self.shares_target,
+        )
         self.rows_written = record.rows
         self.note = None if record.mode == "append" else _OVERWRITE_NOTE
 
@@ -105,8 +113,7 @@ class StagedWrite(TwoPhaseWrite):
             self._writes_nothing = True
             self.note = "Nothing was done: the partition already exists."
             return empty_frame(self._session)
-        staging, _system = self._files.resolve(self._record.staging)
-        frame, self.rows_written = staged_rows.write_to(self._session, staging)
+        frame, self.rows_written = staged_rows.write_to(self._session, self._record.staging)
         return frame
 
     def finish_write(self) -> None:
@@ -115,7 +122,7 @@ class StagedWrite(TwoPhaseWrite):
             update={"rows": self.rows_written, "has_files": bool(self._manifest.moves)}
         )
         place = f"{self._record.staging}/{_MANIFEST}"
-        self._files.replace(place, self._manifest.model_dump_json())
+        self._staged_files.write(place, self._manifest.model_dump_json())
 
     def is_published(self) -> bool:
         return self._files.exists(f"{self._record.staging}/{_REPLACING}")
@@ -139,7 +146,7 @@ class StagedWrite(TwoPhaseWrite):
         )
         self._table.add_partitions(manifest.new_partitions)
         if replaces:
-            self._files.replace(is_replacing, "")
+            self._staged_files.write(is_replacing, "")
             self._table.drop_partitions(manifest.emptied_partitions)
             self._remove(manifest.old_files)
         self._staged_files.move_if_exists(
@@ -293,7 +300,8 @@ def create_staged_write(
     Return None if the table has partitions outside of its directory, or if Spark will refuse the
     statement. Raises CatalogError if the table does not exist any more.
     """
-    table = WrittenTable(session, path)
+    files = HadoopFiles(session)
+    table = WrittenTable(session, path, files)
     state = table.read_state()
     if state is None:
         raise CatalogError(f"Table {path.sql_name} was dropped while the statement was planned.")
@@ -313,7 +321,7 @@ def create_staged_write(
         partitions = table.list_partitions(staged_rows.static)
         if _relative_places(partitions, state.location) is None:
             return None
-    return StagedWrite(session, record, staged_rows)
+    return StagedWrite(session, record, files, staged_rows)
 
 
 def restore_staged_write(
@@ -322,7 +330,8 @@ def restore_staged_write(
     """Rebuild the write of another driver. Raises CatalogError if its record is not trusted."""
     claimed = WriteRecord.model_validate(journalled.record)
     target = journalled.check_target(claimed.target, catalog)
-    state = WrittenTable(session, target).read_state()
+    files = HadoopFiles(session)
+    state = WrittenTable(session, target, files).read_state()
     # Without the table, only files of this transaction are touched.
     location = claimed.location if state is None else state.location
     record = claimed.model_copy(
@@ -333,7 +342,7 @@ def restore_staged_write(
             "staging": _staging(location, journalled.staging_name),
         }
     )
-    return StagedWrite(session, record)
+    return StagedWrite(session, record, files)
 
 
 def _staging(location: str, staging_name: str) -> str:

@@ -1,0 +1,54 @@
+"""Files of a two-phase write."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.driver.spark_version.hadoop_files import HadoopFiles
+from headrace.driver.spark_version.written_table import StagedFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXT = "a \u2028 b\n"
+
+
+def test_a_text_replaces_a_file_of_hadoop_with_its_checksum(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, files = f"{tmp_path.as_uri()}/a%20b", HadoopFiles(spark)
+    files.replace(place, "earlier")
+    StagedFiles(spark).write(place, TEXT)
+    assert (StagedFiles(spark).read(place), files.read_text(place)) == (TEXT, TEXT)
+    assert [path.name for path in tmp_path.iterdir()] == ["a%20b"]
+
+
+def test_a_text_is_written_into_a_new_folder_with_the_umask_of_the_configuration(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, files = tmp_path / "new" / "file", HadoopFiles(spark)
+    files.conf.set("fs.permissions.umask-mode", "077")
+    StagedFiles(spark, files.conf).write(str(place), TEXT)
+    assert (place.read_text(), stat.S_IMODE(place.stat().st_mode)) == (TEXT, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("file:/a/b", "file:/a/b"),
+        ("file:///a/b", "file:/a/b"),
+        ("file:/a/./b/../c", "file:/a/c"),
+        ("file:/a//b/", "file:/a/b"),
+        ("file:/a/..b/.c", "file:/a/..b/.c"),
+        ("FILE:/a", "file:/a"),
+        ("/a b/c%20d", "file:/a b/c%20d"),
+    ],
+)
+def test_a_location_is_completed_as_hadoop_does(
+    spark: SparkSession, location: str, expected: str
+) -> None:
+    assert HadoopFiles(spark).qualify(location) == expected
