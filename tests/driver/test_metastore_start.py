@@ -41,7 +41,9 @@ def make_assignment(text: str, *, is_query: bool = True) -> Assignment:
         ("SELECT * FROM t", True),
         ("table t", True),
         ("WITH a AS (SELECT 1) SELECT * from a", True),
-        ("SHOW SCHEMAS", False),
+        ("SHOW SCHEMAS", True),
+        ("DESC t", True),
+        ("DROP VIEW v", False),
         ("SET x = 1", False),
     ],
 )

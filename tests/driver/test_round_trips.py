@@ -7,14 +7,14 @@ calls more. Raise one only for a reason.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from py4j.java_gateway import GatewayClient
 from tests.support.journal import JournalLink
+from tests.support.jvm_calls import counted_calls
 
 from headrace.driver.execute import Execution
+from headrace.grammar.parse import parse
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Acknowledged, Assignment, BeginWrite, Transact, WriteLock
@@ -23,9 +23,6 @@ from headrace.model.result import ResultRequest
 if TYPE_CHECKING:
     from headrace.driver.link import NodeLink
     from headrace.driver.spark import Spark
-
-_RELEASE = "m\n"
-"""Beginning of the command that releases a Java object. Python's garbage collector decides when."""
 
 
 class CountingLink(JournalLink):
@@ -50,22 +47,6 @@ class CountingLink(JournalLink):
         return Acknowledged(applied=True)
 
 
-@contextmanager
-def counted_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Yield the commands that are sent to the JVM meanwhile."""
-    commands: list[str] = []
-    send = GatewayClient.send_command
-
-    def record(client: Any, command: str, retry: bool = True, binary: bool = False) -> Any:
-        if not command.startswith(_RELEASE):
-            commands.append(command)
-        return send(client, command, retry, binary)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(GatewayClient, "send_command", record)
-        yield commands
-
-
 def run(spark: Spark, link: NodeLink, text: str) -> None:
     assignment = Assignment(
         statement_id=new_id("st"),
@@ -73,7 +54,7 @@ def run(spark: Spark, link: NodeLink, text: str) -> None:
         parameters=[],
         conf={},
         result_request=ResultRequest(),
-        is_query=text.startswith("SELECT"),
+        is_query=parse(text).is_query,
         attempt=1,
         ordinal=1,
     )
@@ -101,9 +82,9 @@ def database(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         ("INSERT INTO trips.p PARTITION (k = 1) VALUES (1)", 110, 4),
         ("CREATE TABLE trips.c{} USING parquet AS SELECT 1 AS id", 110, 3),
         ("DROP TABLE trips.c{}", 40, 2),
-        ("DESCRIBE trips.t", 38, 1),
-        ("EXPLAIN SELECT * FROM trips.t", 38, 1),
-        ("SHOW TABLES IN trips", 38, 1),
+        ("DESCRIBE trips.t", 26, 0),
+        ("EXPLAIN SELECT * FROM trips.t", 26, 0),
+        ("SHOW TABLES IN trips", 26, 0),
         ("SELECT * FROM trips.t LIMIT 1000", 35, 0),
     ],
 )

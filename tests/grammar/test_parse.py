@@ -128,6 +128,10 @@ def test_any_text_is_parsed_or_refused_with_a_documented_error(text: str) -> Non
         "TABLE t",
         "((SELECT 1) UNION ALL (SELECT 2))",
         "WITH a AS (SELECT 'insert' AS `delete`) SELECT * FROM a",
+        "show tables in d",
+        "DESCRIBE TABLE EXTENDED t",
+        "desc query SELECT 1",
+        "EXPLAIN FORMATTED INSERT INTO t SELECT 1",
     ],
 )
 def test_pure_queries_are_recognised(text: str) -> None:
@@ -144,7 +148,9 @@ def test_pure_queries_are_recognised(text: str) -> None:
         "WITH a AS (SELECT 1) MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE",
         "BEGIN SELECT 1; END",
         "EXECUTE IMMEDIATE 'SELECT 1'",
-        "EXPLAIN SELECT 1",
+        "EXPLAIN SELECT ${x}",
+        "DESCRIBE ${t}",
+        "SHOW TABLES LIKE 'never closed",
         "SET x = 1",
         "CREATE TABLE t AS SELECT 1",
         "WITH a AS (SELECT 1) ${rest}",

@@ -144,6 +144,7 @@ class Execution:
 
     def _execute(self) -> ResultReport:
         assignment, context, session = self.assignment, self._spark.context, self._spark.session
+        self._spark.prepare_thread()
         self._is_tagged = True
         context.addJobTag(assignment.statement_id)
         # The options of a stream may contain secrets, which Spark's UI would show.

@@ -157,7 +157,7 @@ def _pyspark_home() -> Path:
 
 
 _LONGEST_DELAY_SECONDS = 1.0
-_NAMES_TABLES = re.compile(r"\b(from|table)\b", re.IGNORECASE)
+_NEEDS_CATALOG = re.compile(r"\b(from|table|show|describe|desc|explain)\b", re.IGNORECASE)
 
 
 class MetastoreStart:
@@ -193,7 +193,7 @@ class MetastoreStart:
         A wrong guess only costs time: a query may call a function of the catalog without naming a
         table, and starts then when the second of `start_soon` is over.
         """
-        if not assignment.is_query or _NAMES_TABLES.search(assignment.text):
+        if not assignment.is_query or _NEEDS_CATALOG.search(assignment.text):
             self.start()
 
 

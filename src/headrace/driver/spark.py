@@ -30,6 +30,7 @@ from headrace.driver.spark_version.application import (
     make_first_plan,
     replace_checks,
 )
+from headrace.driver.spark_version.bridge import answer_without_delay
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.spark_version.errors import find_root_text
 from headrace.driver.spark_version.local_files import install_local_files
@@ -123,6 +124,14 @@ class Spark:
         self._setting_rules.activate()
         self._commit_protocol.activate()
         install_local_files(self.session)
+
+    def prepare_thread(self) -> None:
+        """Prepare this thread for statements. Only the first call in a thread does something."""
+        try:
+            answer_without_delay(self.session)
+        except (Py4JError, OSError) as error:
+            # A connection of another thread was closed meanwhile, or the JVM has died.
+            _LOG.info("large answers of the JVM may be late: %s", error)
 
     def clone_session(self) -> SparkSession:
         """Return a session like that of the statements, see `state.tracker.clone_session`."""

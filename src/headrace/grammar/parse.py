@@ -112,7 +112,8 @@ _PARSERS: dict[str, _Parser] = {
 _BY_WORDS = {tuple(keyword.split()): keyword for keyword in _PARSERS}
 _LONGEST_KEYWORD = max(map(len, _BY_WORDS))
 
-_QUERY_STARTS = frozenset({"SELECT", "VALUES"})
+_QUERY_STARTS = frozenset({"SELECT", "VALUES", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"})
+"""First words of statements that only read. Spark plans what EXPLAIN shows, and runs nothing."""
 _QUERY_OR_CHANGE_STARTS = frozenset({"WITH", "FROM", "TABLE", "("})
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 

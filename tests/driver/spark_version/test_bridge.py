@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.java_gateway import JavaPackage
+from tests.support.jvm_calls import counted_calls
 
-from headrace.driver.spark_version.bridge import Py4JBridge, plan_class_name
+from headrace.driver.spark_version.bridge import Py4JBridge, answer_without_delay, plan_class_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def delays_of_connections(spark: SparkSession) -> list[bool]:
+    """Return whether each connection of the JVM may wait before it sends an answer."""
+    gateway: Any = spark.sparkContext._gateway
+    server = gateway.java_gateway_server
+    connections = Py4JBridge(spark).field(server, "connections", "py4j.GatewayServer")
+    return [not each.getSocket().getTcpNoDelay() for each in list(connections.toArray())]
+
+
+def test_each_thread_gets_answers_without_delay(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare() -> tuple[list[bool], list[bool], int]:
+        before = delays_of_connections(spark)
+        answer_without_delay(spark)
+        after = delays_of_connections(spark)
+        with counted_calls(monkeypatch) as commands:
+            answer_without_delay(spark)
+        return before, after, len(commands)
+
+    with ThreadPoolExecutor(1) as pool:
+        before, after, repeated = pool.submit(prepare).result()
+    assert (any(before), any(after), repeated) == (True, False, 0)
 
 
 def test_bridges_to_one_jvm_share_its_classes_and_objects(spark: SparkSession) -> None:
