@@ -109,7 +109,8 @@ def test_what_a_killed_node_ran_is_named_and_ended(start: StartNodeProcess) -> N
 
     node.start()
     # The tables of these drivers ended with them, so that no other driver can restore the sessions.
-    assert [node.describe_session(each)["state"] for each in (named, unnamed)] == ["dead", "dead"]
+    for each in (named, unnamed):
+        wait_until(lambda id_=each: node.describe_session(id_)["state"] == "dead", what="its end")
 
 
 def test_the_driver_of_a_drained_node_ends_with_the_drivers_of_the_host(
