@@ -36,9 +36,9 @@ from headrace.driver.spark_version.parameters import (
 )
 from headrace.driver.spark_version.written_rows import (
     RowChange,
-    WritingParts,
+    RowWrites,
     describe_row_change,
-    find_writing_parts,
+    find_row_writes,
 )
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
@@ -62,8 +62,8 @@ def plan_write(
     Raises what Spark raises if it rejects the statement.
     """
     # SET, RESET and other statements that write no rows must not depend on any setting.
-    parts, atomicity = find_writing_parts(session, parsed_plan), Atomicity.AUTO
-    if parts.may_write:
+    row_writes, atomicity = find_row_writes(session, parsed_plan), Atomicity.AUTO
+    if row_writes.possible:
         atomicity = read_atomicity(session, WRITES_ATOMICITY)
     change = None if atomicity is Atomicity.OFF else describe_row_change(session, parsed_plan, bind)
     catalog = None if change is None else find_write_catalog(session, change)
@@ -72,11 +72,11 @@ def plan_write(
         definition = _define_write(session, assignment, link, change, transaction)
         write = catalog.create_two_phase_write(change.path, definition)
     if change is None or catalog is None or write is None:
-        return _plan_plain_write(session, assignment, link, parsed_plan, parts, atomicity)
+        return _plan_plain_write(session, assignment, link, parsed_plan, row_writes, atomicity)
     journal = Journal(
         link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
     )
-    locked = write.locked_files
+    locked, shares_target = write.locked_files, write.shares_target
     return plan_change(
         session,
         write.run,
@@ -85,7 +85,11 @@ def plan_write(
         journal,
         target=change.path.lock_key,
         statement=statement,
-        find_writes=None if locked is None else lambda: PlannedWrites(catalog.identity(), [locked]),
+        find_writes=lambda: (
+            _find_writes(session, parsed_plan, shared=shares_target)
+            if locked is None
+            else PlannedWrites(catalog.identity(), [locked])
+        ),
     )
 
 
@@ -94,19 +98,19 @@ def _plan_plain_write(
     assignment: Assignment,
     link: NodeLink,
     parsed_plan: Any,
-    parts: WritingParts,
+    row_writes: RowWrites,
     atomicity: Atomicity,
 ) -> ExecutionPlan:
     """Return the plan of a statement that Spark runs unchanged. Raises AtomicityRequired."""
-    if atomicity is Atomicity.REQUIRE and parts.may_write:
+    if atomicity is Atomicity.REQUIRE and row_writes.possible:
         raise AtomicityRequired(
             f"This write is not atomic, and {WRITES_ATOMICITY.key} is 'require'. Set it to 'auto'"
             " to run the statement."
         )
     return ExecutionPlan(
         run=lambda: run_statement(session, assignment),
-        atomic=False if parts.writes else None,
-        may_write=parts.may_write,
+        atomic=False if row_writes.certain else None,
+        may_write=row_writes.possible,
         find_writes=lambda: _find_writes(session, parsed_plan),
         on_blocked=lambda: recover(session, link),
     )
@@ -133,11 +137,19 @@ def _define_write(
     )
 
 
-def _find_writes(session: SparkSession, parsed_plan: Any) -> PlannedWrites | None:
-    """Return the tables of files that a statement writes to, which Spark runs unchanged."""
+def _find_writes(
+    session: SparkSession, parsed_plan: Any, *, shared: bool | None = None
+) -> PlannedWrites | None:
+    """Return the tables of files that a statement writes to.
+
+    Args:
+        shared: Whether other statements may write to them meanwhile; None: as plain Spark needs it.
+    """
     writes = WriteDetector(session).find_writes(parsed_plan)
     if not writes:
         return None
+    if shared is not None:
+        writes = [write.model_copy(update={"overwrite": not shared}) for write in writes]
     return PlannedWrites(SessionCatalog(session, "spark_catalog").identity(), writes)
 
 

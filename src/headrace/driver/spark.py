@@ -126,7 +126,7 @@ class Spark:
         install_local_files(self.session)
 
     def prepare_thread(self) -> None:
-        """Prepare this thread for statements. Only the first call in a thread does something."""
+        """Prepare the connection of this thread to the JVM. Repeated calls cost nothing."""
         try:
             answer_without_delay(self.session)
         except (Py4JError, OSError) as error:

@@ -112,10 +112,17 @@ _PARSERS: dict[str, _Parser] = {
 _BY_WORDS = {tuple(keyword.split()): keyword for keyword in _PARSERS}
 _LONGEST_KEYWORD = max(map(len, _BY_WORDS))
 
-_QUERY_STARTS = frozenset({"SELECT", "VALUES", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"})
-"""First words of statements that only read. Spark plans what EXPLAIN shows, and runs nothing."""
-_QUERY_OR_CHANGE_STARTS = frozenset({"WITH", "FROM", "TABLE", "("})
+_NONE: frozenset[str] = frozenset()
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+_DOUBTFUL_WORDS = {
+    **dict.fromkeys(("SELECT", "VALUES", "DESCRIBE", "DESC"), _NONE),
+    **dict.fromkeys(("WITH", "FROM", "TABLE", "("), _CHANGES),
+    # Spark runs the text of an EXECUTE IMMEDIATE while it analyses the statement.
+    "EXPLAIN": frozenset({"EXECUTE"}),
+    # Spark lists the catalogs that the session has used. A clone of the session has used none.
+    "SHOW": frozenset({"CATALOGS"}),
+}
+"""First words of pure queries, each with the words that make it doubtful that it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +202,9 @@ def _is_query(text: str, tokens: Sequence[Token]) -> bool:
     example for a column named `update`, or for `${…}`, which can stand for any text.
     """
     first, *rest = tokens
-    if "${" in text or first.word not in _QUERY_STARTS | _QUERY_OR_CHANGE_STARTS:
+    doubtful = _DOUBTFUL_WORDS.get(first.word)
+    if doubtful is None or "${" in text:
         return False
     if any(token.kind is TokenKind.UNREADABLE for token in rest):
         return False
-    return first.word in _QUERY_STARTS or all(token.word not in _CHANGES for token in rest)
+    return all(token.word not in doubtful for token in rest)

@@ -66,6 +66,16 @@ def test_new_files_and_directories_obey_the_umask_of_the_configuration(
     assert (mode_of(tmp_path / "rows"), modes) == (0o750, {0o640})
 
 
+def test_directories_of_a_group_stay_directories_of_the_group(
+    jvm: Py4JBridge, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o2775)
+    path = jvm.type("org.apache.hadoop.fs.Path")(str(tmp_path / "shared" / "new"))
+    files_of(jvm).mkdirs(path, permission(jvm, "750"))
+    assert mode_of(tmp_path / "shared" / "new") == 0o2750
+
+
 def test_a_missing_file_is_an_error(jvm: Py4JBridge, tmp_path: Path) -> None:
     path = jvm.type("org.apache.hadoop.fs.Path")(str(tmp_path / "missing"))
     with pytest.raises(Exception, match="NoSuchFileException"):

@@ -203,7 +203,7 @@ class TwoPhaseWrite(TwoPhaseChange):
     locked_files: TableWrite | None = None
     """The files for which the statement needs the write lock.
 
-    None if the catalog itself controls concurrent writes.
+    None: the driver looks for written tables of files in the parsed statement.
     """
 
     @abstractmethod

@@ -81,6 +81,7 @@ public class CatalogTables {
         session.sharedState().cacheManager().recacheByPath(
             session, path, path.getFileSystem(session.sessionState().newHadoopConf()));
         CatalogTable table = find(session, database, name);
+        // A table that was dropped since has no statistics. Its rows were published all the same.
         if (table != null) {
             CommandUtils$.MODULE$.updateTableStats(session, table);
         }

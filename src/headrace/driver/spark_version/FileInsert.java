@@ -25,10 +25,10 @@ public class FileInsert {
     public Object[] run(SparkSession session, V1WriteCommand command, String location,
             String folder) {
         Path root = new Path(location);
-        Map none = (Map) Map$.MODULE$.empty();
+        Map noPartitions = (Map) Map$.MODULE$.empty();
         InsertIntoHadoopFsRelationCommand staged = new InsertIntoHadoopFsRelationCommand(
             folder.isEmpty() ? root : new Path(root, folder),
-            folder.isEmpty() ? command.staticPartitions() : none,
+            folder.isEmpty() ? command.staticPartitions() : noPartitions,
             false,
             command.partitionColumns(),
             command.bucketSpec(),

@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.lang.reflect.Field;
 import java.net.URI;
 import java.nio.file.Files;
-import java.nio.file.attribute.PosixFilePermissions;
+import java.nio.file.LinkOption;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FilterFileSystem;
@@ -17,8 +17,8 @@ import org.apache.hadoop.io.nativeio.NativeIO;
 /**
  * Hadoop's local files, whose permissions Java sets.
  *
- * <p>Without its native library, Hadoop starts a `chmod` for each new file and directory: nine for
- * an INSERT of one row, of some milliseconds each.
+ * <p>Without its native library, Hadoop starts a `chmod` for each new file and directory, which
+ * takes some milliseconds each: nine times for an INSERT of one row into a table of Spark.
  */
 public class LocalFiles extends RawLocalFileSystem {
     private static final URI ROOT = URI.create("file:///");
@@ -26,13 +26,14 @@ public class LocalFiles extends RawLocalFileSystem {
     /**
      * Let all later users of local files in this JVM have this file system.
      *
-     * @return whether it was installed: not if Hadoop has its native library, or if the
-     *     configuration names another class for local files, or after an earlier call
+     * @return whether it was installed: not if Hadoop has its native library, if the configuration
+     *     names another class for local files or forbids a shared object, or after an earlier call
      */
     public boolean install(Configuration conf) throws Exception {
         FileSystem current = FileSystem.get(ROOT, conf);
         if (NativeIO.isAvailable() || !(current instanceof LocalFileSystem)
-                || ((LocalFileSystem) current).getRaw().getClass() != RawLocalFileSystem.class) {
+                || ((LocalFileSystem) current).getRaw().getClass() != RawLocalFileSystem.class
+                || FileSystem.get(ROOT, conf) != current) {
             return false;
         }
         initialize(ROOT, conf);
@@ -44,11 +45,13 @@ public class LocalFiles extends RawLocalFileSystem {
     }
 
     public void setPermission(Path path, FsPermission permission) throws IOException {
-        if (permission.getStickyBit()) {
-            super.setPermission(path, permission);
-            return;
+        java.nio.file.Path file = pathToFile(path).toPath();
+        int mode = permission.toShort() & 01777;
+        if (Files.isDirectory(file, new LinkOption[0])) {
+            // As `chmod` does: new files of a directory with this bit belong to its group.
+            Integer current = (Integer) Files.getAttribute(file, "unix:mode", new LinkOption[0]);
+            mode |= current.intValue() & 06000;
         }
-        Files.setPosixFilePermissions(
-            pathToFile(path).toPath(), PosixFilePermissions.fromString(permission.toString()));
+        Files.setAttribute(file, "unix:mode", Integer.valueOf(mode), new LinkOption[0]);
     }
 }

@@ -52,14 +52,15 @@ public class ParsedPlan {
             String properties, LogicalPlan query, boolean replaces, boolean flag)
             throws Exception {
         UnresolvedTableSpec spec = (UnresolvedTableSpec) plan.tableSpec();
-        scala.collection.immutable.Map all = spec.properties();
+        scala.collection.immutable.Map tableProperties = spec.properties();
         Iterator added = ((Map) JSON.readValue(properties, Map.class)).entrySet().iterator();
         while (added.hasNext()) {
             Map.Entry entry = (Map.Entry) added.next();
-            all = (scala.collection.immutable.Map) all.updated(entry.getKey(), entry.getValue());
+            tableProperties = (scala.collection.immutable.Map)
+                tableProperties.updated(entry.getKey(), entry.getValue());
         }
         UnresolvedTableSpec copy = new UnresolvedTableSpec(
-            all, spec.provider(), spec.optionExpression(),
+            tableProperties, spec.provider(), spec.optionExpression(),
             location == null ? spec.location() : Option.apply(location), spec.comment(),
             spec.collation(), spec.serde(), spec.external(), spec.constraints());
         List names = new ArrayList((List) JSON.readValue(parts, List.class));

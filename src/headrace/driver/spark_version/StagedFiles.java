@@ -4,8 +4,11 @@ import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.CopyOption;
 import java.nio.file.Files;
+import java.nio.file.OpenOption;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.HashSet;
 import java.util.Set;
@@ -46,6 +49,7 @@ public class StagedFiles {
         Path path = new Path(location);
         FileSystem files = path.getFileSystem(conf);
         if (files instanceof LocalFileSystem) {
+            files.mkdirs(path.getParent());
             writeLocal(conf, ((LocalFileSystem) files).pathToFile(path).toPath(), content);
             return;
         }
@@ -68,14 +72,21 @@ public class StagedFiles {
     /** Spark's manager starts a process for each local file that it creates. */
     private static void writeLocal(Configuration conf, java.nio.file.Path file, byte[] content)
             throws IOException {
-        Files.createDirectories(file.getParent());
-        java.nio.file.Path staged = file.resolveSibling("." + file.getFileName() + ".tmp");
-        Files.write(staged, content);
-        FsPermission mode = FsPermission.getFileDefault().applyUMask(FsPermission.getUMask(conf));
-        Files.setPosixFilePermissions(staged, PosixFilePermissions.fromString(mode.toString()));
-        // A checksum of an earlier file would make the new one unreadable.
-        Files.deleteIfExists(file.resolveSibling("." + file.getFileName() + ".crc"));
-        Files.move(staged, file, StandardCopyOption.ATOMIC_MOVE);
+        // The name of a new file is random: a stale driver may write the same text meanwhile.
+        java.nio.file.Path staged = Files.createTempFile(
+            file.getParent(), "." + file.getFileName(), ".tmp", new FileAttribute[0]);
+        try {
+            Files.write(staged, content, new OpenOption[0]);
+            FsPermission mode =
+                FsPermission.getFileDefault().applyUMask(FsPermission.getUMask(conf));
+            Files.setPosixFilePermissions(
+                staged, PosixFilePermissions.fromString(mode.toString()));
+            // A checksum of an earlier file would make the new one unreadable.
+            Files.deleteIfExists(file.resolveSibling("." + file.getFileName() + ".crc"));
+            Files.move(staged, file, new CopyOption[] {StandardCopyOption.ATOMIC_MOVE});
+        } finally {
+            Files.deleteIfExists(staged);
+        }
     }
 
     /**

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import threading
 import weakref
@@ -12,6 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 # Class names of parsed plans that several modules know.
@@ -199,18 +201,18 @@ class Py4JBridge:
         return self.type("org.apache.spark.util.Utils")
 
 
-class _Prepared(threading.local):
+class _Thread(threading.local):
     """What `answer_without_delay` has done in a thread."""
 
     connection: weakref.ref[Any] | None = None
     """The connection of the thread that was prepared last."""
 
 
-_PREPARED = _Prepared()
+_THREAD = _Thread()
 
 
 def answer_without_delay(session: SparkSession) -> None:
-    """Let the JVM send its answers to this thread immediately.
+    """Let the JVM send its answers on all open connections, this thread's among them, immediately.
 
     Py4J writes an answer in pieces of 8 KiB, and does not set TCP_NODELAY. The second piece waits
     until Python's host acknowledges the first one, which takes 40 ms. Call this in each thread that
@@ -218,16 +220,20 @@ def answer_without_delay(session: SparkSession) -> None:
     """
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark has no public access to Py4J
     connection = gateway._gateway_client.get_thread_connection()  # noqa: SLF001
-    prepared = _PREPARED.connection
-    if connection is not None and prepared is not None and prepared() is connection:
+    earlier = _THREAD.connection
+    if connection is not None and earlier is not None and earlier() is connection:
         return
     # The call creates the connection of this thread if there is none.
     connections = Py4JBridge(session).field(
         gateway.java_gateway_server, "connections", "py4j.GatewayServer"
     )
     for open_connection in list(connections.toArray()):
-        open_connection.getSocket().setTcpNoDelay(True)
-    _PREPARED.connection = weakref.ref(gateway._gateway_client.get_thread_connection())  # noqa: SLF001
+        # Another thread may remove a connection from the list meanwhile, or close it.
+        if open_connection is not None:
+            with contextlib.suppress(Py4JError):
+                open_connection.getSocket().setTcpNoDelay(True)
+    connection = gateway._gateway_client.get_thread_connection()  # noqa: SLF001
+    _THREAD.connection = None if connection is None else weakref.ref(connection)
 
 
 def activate(session: SparkSession) -> None:

@@ -288,12 +288,16 @@ class V1Catalog:
         return None if entry is None else entry.kind
 
     def properties(self, path: TablePath) -> dict[str, str]:
-        """Return the table properties. Empty if the table does not exist."""
+        """Return the table properties of an existing table."""
         entry = self.find(path)
-        if entry is not None and entry.provider == "delta":
+        if entry is None:
+            # Raises Spark's error, unless the table was created just now.
+            metadata = self._catalog.getTableMetadata(self.identifier(path))
+            return self._jvm.map_of(metadata.properties())
+        if entry.provider == "delta":
             # Delta keeps the properties in its log, and none in the catalog.
             return V2Catalog(self._session, path.catalog).properties(path)
-        return {} if entry is None else entry.properties
+        return entry.properties
 
     def view_text(self, path: TablePath) -> str | None:
         """Return the query of an existing view as it was written; None for a table."""

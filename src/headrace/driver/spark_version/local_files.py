@@ -30,6 +30,9 @@ def install_local_files(session: SparkSession) -> None:
         _prepared.add(session.sparkContext)
         jvm = Py4JBridge(session)
         try:
-            compile_java(jvm.root, "LocalFiles").install(jvm.context.hadoopConfiguration())
+            installs = compile_java(jvm.root, "LocalFiles").install(
+                jvm.context.hadoopConfiguration()
+            )
+            _LOG.debug("the JVM sets the permissions of local files: %s", installs)
         except Py4JError as error:
             _LOG.warning("writes to local files start a process for each file: %s", error)

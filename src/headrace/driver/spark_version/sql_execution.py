@@ -34,7 +34,7 @@ def run_as_sql_execution(frame: DataFrame, action: Callable[[], _T]) -> _T:
     _CALLS[thread] = call
     try:
         executions = jvm.singleton("org.apache.spark.sql.execution.SQLExecution")
-        executions.withNewExecutionId(query, *_arguments(jvm.root))
+        executions.withNewExecutionId(query, *_execution_arguments(jvm.root))
     except Exception:
         if call.error is None:
             raise
@@ -112,7 +112,7 @@ class _CallOfThread:
 
 
 @lru_cache(maxsize=1)
-def _arguments(root: Any) -> tuple[Any, Any]:
+def _execution_arguments(root: Any) -> tuple[Any, Any]:
     """Return the name of the action as a Scala Option, and the Scala function that calls back.
 
     They live as long as the JVM. Py4J would otherwise try to tell Python of each function that the

@@ -90,21 +90,20 @@ def describe_row_change(session: SparkSession, parsed_plan: Any, bind: Binding) 
 
 
 @dataclass(frozen=True, slots=True)
-class WritingParts:
+class RowWrites:
     """Whether a parsed statement, or a statement inside of it, writes rows."""
 
-    writes: bool
-    may_write: bool
-    """Like `writes`, but true for an EXECUTE IMMEDIATE too: its text may be unknown before it
-    runs."""
+    certain: bool
+    possible: bool
+    """Also true for an EXECUTE IMMEDIATE: its text may be unknown before it runs."""
 
 
-def find_writing_parts(session: SparkSession, parsed_plan: Any) -> WritingParts:
+def find_row_writes(session: SparkSession, parsed_plan: Any) -> RowWrites:
     """Return whether a parsed statement writes rows."""
     parsed = compile_java(Py4JBridge(session).root, "ParsedPlan")
     kinds = set(parsed.findKinds(parsed_plan).splitlines())
-    writes = not kinds.isdisjoint(_WRITES)
-    return WritingParts(writes, may_write=writes or EXECUTE_IMMEDIATE in kinds)
+    certain = not kinds.isdisjoint(_WRITES)
+    return RowWrites(certain, possible=certain or EXECUTE_IMMEDIATE in kinds)
 
 
 def _describe_v2(command: Any) -> RowChange | None:
