@@ -172,6 +172,19 @@ def test_the_history_is_private_and_omits_texts_that_begin_with_a_space(
     assert user_statements(node)[:3] == ["SELECT 1", "SELECT 'secret'", "SELECT 1"]
 
 
+def has_completed(shell: ShellTerminal) -> bool:
+    """Press Tab, and return whether the name is completed.
+
+    The menu opens again when more names are loaded, and ignores a Tab in that moment.
+    """
+    shell.type("\t")
+    try:
+        shell.wait_for("ers_2026", seconds=2)
+    except AssertionError:
+        return False
+    return True
+
+
 def test_names_of_the_catalog_are_completed_when_they_are_loaded(
     node: ScriptedNode, shell: ShellTerminal
 ) -> None:
@@ -180,7 +193,8 @@ def test_names_of_the_catalog_are_completed_when_they_are_loaded(
     shell.open()
     shell.type("SELECT * FROM ord")
     shell.wait_for("orders_2026")
-    shell.enter("\t;", "SELECT · ")
+    wait_until(lambda: has_completed(shell), what="the name is completed")
+    shell.enter(";", "SELECT · ")
     assert user_statements(node) == ["SELECT * FROM orders_2026"]
 
 

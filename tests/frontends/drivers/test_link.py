@@ -180,7 +180,7 @@ def test_a_driver_that_does_not_renew_its_lease_is_declared_lost_and_killed(
 ) -> None:
     node = start_node(lease={"duration": "1s", "sweep": "100ms"})
     session_id, driver = node.start_session()
-    statement_id = node.submit("SHOW TABLES", session=session_id)["id"]
+    statement_id = node.submit("DROP TABLE t", session=session_id)["id"]
     driver.claim()
     statement = node.statement(statement_id, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
