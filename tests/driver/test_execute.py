@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.support.ctas import STATEMENT
 from tests.support.journal import JournalLink
+from tests.support.streams import read_rows
 
 from headrace.driver import hooks
 from headrace.driver.ctas.transaction import TransactionHook
@@ -14,6 +16,7 @@ from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.hooks import StatementFacts, StatementHook
 from headrace.errors import HeadraceError
+from headrace.grammar.parse import parse
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 from headrace.model.result import Disposition, ResultRequest
@@ -93,6 +96,29 @@ def test_a_thread_runs_its_next_statement_without_the_tag_of_this_one(
     jobs = [set(driver_spark.progress.find_jobs(each)) for each in (first, second)]
     assert all(jobs)
     assert jobs[0].isdisjoint(jobs[1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE explained USING parquet AS SELECT 1 AS a",
+        "CREATE TEMPORARY VIEW explained AS SELECT 1 AS a",
+        "SET spark.sql.shuffle.partitions = 77",
+        "DROP TABLE IF EXISTS explained",
+        "INSERT INTO kept VALUES (2)",
+        "TRUNCATE TABLE kept",
+    ],
+)
+def test_an_explain_changes_nothing(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    """It counts as a pure query, which may run twice and beside others."""
+    spark.sql(f"CREATE TABLE kept USING parquet LOCATION '{tmp_path / 'kept'}' AS SELECT 1 AS a")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    assert read_rows(spark.sql(f"EXPLAIN {text}"))
+    assert parse(f"EXPLAIN {text}").is_query
+    assert not spark.catalog.tableExists("explained")
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert read_rows(spark.table("kept")) == [{"a": 1}]
+    spark.sql("DROP TABLE kept")
 
 
 class EndsHook(StatementHook):

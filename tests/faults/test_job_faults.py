@@ -47,7 +47,7 @@ class FaultyNode(NodeProcess):
 
 @pytest.fixture(autouse=True)
 def _no_child_left() -> None:
-    """Allow the node that a test has started again: `close` of the node finds what is left."""
+    """Allow the node that a test has started again: `close` of the node ends it."""
 
 
 @pytest.fixture(scope="module")

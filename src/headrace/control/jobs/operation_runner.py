@@ -139,7 +139,7 @@ class OperationRunner:
         try:
             seconds = self._kinds[kind](lease, ref)
         except LeaseLost as error:
-            _LOG.info("operation %s is left to another node: %s", lease.id, error.message)
+            _LOG.info("another node continues operation %s: %s", lease.id, error.message)
             seconds = None
         except StoreUnavailable as error:
             _LOG.warning("operation %s waits: %s", lease.id, error.message)

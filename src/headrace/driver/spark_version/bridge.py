@@ -167,12 +167,8 @@ class Py4JBridge:
         declared.setAccessible(True)
         return declared.get(instance)
 
-    def serialize(self, value: Any) -> str:
-        """Return a Java object as base64 text. Raises Py4JError if it is not serializable."""
-        return base64.b64encode(self._serde.serialize(value)).decode()
-
     def deserialize(self, text: str) -> Any:
-        """Return the Java object of a text from `serialize`.
+        """Return the Java object of a base64 text.
 
         Raises Py4JError, e.g. if another version of Spark serialized the object.
         """

@@ -233,12 +233,16 @@ class V1Catalog:
 
     def __init__(self, session: SparkSession, jvm: Py4JBridge | None = None) -> None:
         self._session = session
-        self._jvm = jvm = jvm or Py4JBridge(session)
-        self._java = compile_java(jvm.root, "CatalogTables")
+        self._jvm = jvm or Py4JBridge(session)
 
     @cached_property
-    def _catalog(self) -> Any:
-        # Spark's SessionCatalog reads the settings of the thread's active session.
+    def _java(self) -> Any:
+        # Each driver creates this object when it starts. Most sessions do not need the class then.
+        return compile_java(self._jvm.root, "CatalogTables")
+
+    @cached_property
+    def java_catalog(self) -> Any:
+        """Spark's SessionCatalog, which reads the settings of the thread's active session."""
         self._jvm.activate()
         return self._jvm.state.catalog()
 
@@ -262,7 +266,7 @@ class V1Catalog:
         return str(self._jvm.context.conf().get(key, ""))
 
     def has_database(self, database: str) -> bool:
-        return bool(self._catalog.databaseExists(database))
+        return bool(self.java_catalog.databaseExists(database))
 
     def find(self, path: TablePath) -> CatalogEntry | None:
         """Return what the catalog says of a name, past all caches; None if the name is free."""
@@ -292,7 +296,7 @@ class V1Catalog:
         entry = self.find(path)
         if entry is None:
             # Raises Spark's error, unless the table was created just now.
-            metadata = self._catalog.getTableMetadata(self.identifier(path))
+            metadata = self.java_catalog.getTableMetadata(self.identifier(path))
             return self._jvm.map_of(metadata.properties())
         if entry.provider == "delta":
             # Delta keeps the properties in its log, and none in the catalog.
@@ -301,12 +305,12 @@ class V1Catalog:
 
     def view_text(self, path: TablePath) -> str | None:
         """Return the query of an existing view as it was written; None for a table."""
-        text = self._catalog.getTableMetadata(self.identifier(path)).viewText()
+        text = self.java_catalog.getTableMetadata(self.identifier(path)).viewText()
         return str(text.get()) if text.isDefined() else None
 
     def list_tables(self, path: TablePath, prefix: str) -> list[TablePath]:
         """Return the tables in the namespace of `path` whose names begin with a prefix."""
-        identifiers = self._catalog.listTables(path.namespace[0], f"{prefix}*", False)
+        identifiers = self.java_catalog.listTables(path.namespace[0], f"{prefix}*", False)
         names = [str(each.table()) for each in list_of(identifiers)]
         # Hive's pattern ignores the case, and other characters have a meaning in it.
         return [path.sibling(name) for name in names if name.lower().startswith(prefix.lower())]
@@ -325,18 +329,18 @@ class V1Catalog:
             # A metastore knows lower case only. A session that distinguishes cases keeps capitals.
             path = path.sibling(path.table.lower())
         try:
-            return self._jvm.location_of(self._catalog.defaultTablePath(self.identifier(path)))
+            return self._jvm.location_of(self.java_catalog.defaultTablePath(self.identifier(path)))
         except AnalysisException as error:
             if error.getCondition() != "SCHEMA_NOT_FOUND":
                 raise
-        database = self._catalog.getDefaultDBPath(path.namespace[0])
+        database = self.java_catalog.getDefaultDBPath(path.namespace[0])
         return f"{self._jvm.location_of(database)}/{path.table}"
 
     def find_delta_version(self, path: TablePath, writer: str) -> int | None:
         """Return the last version that a writer has committed to an existing table of Delta."""
         logs = self._jvm.type("org.apache.spark.sql.delta.DeltaLog")
         log = logs.forTable(
-            self._jvm.session, self._catalog.getTableMetadata(self.identifier(path))
+            self._jvm.session, self.java_catalog.getTableMetadata(self.identifier(path))
         )
         may_be_stale = False
         snapshot = log.update(may_be_stale, self._jvm.none(), self._jvm.none())
@@ -345,14 +349,14 @@ class V1Catalog:
 
     def find_format(self, path: TablePath) -> tuple[str, str]:
         """Return the format, in lower case, and the URI of an existing table with a format."""
-        metadata = self._catalog.getTableMetadata(self.identifier(path))
+        metadata = self.java_catalog.getTableMetadata(self.identifier(path))
         location = self._jvm.location_of(metadata.location())
         return str(metadata.provider().get()).lower(), location
 
     def managed_location(self, path: TablePath) -> str | None:
         """Return the URI of a managed table, or None if there is no managed table of that name."""
         identifier = self.identifier(path)
-        if not self._catalog.tableExists(identifier):
+        if not self.java_catalog.tableExists(identifier):
             # `getTablesByName` raises an error if the database was dropped.
             return None
         locations = self._managed_locations(self._jvm.sequence([identifier]))
@@ -364,12 +368,12 @@ class V1Catalog:
         Args:
             path: Any table of the namespace.
         """
-        identifiers = self._catalog.listTables(path.namespace[0], f"{prefix}*", False)
+        identifiers = self.java_catalog.listTables(path.namespace[0], f"{prefix}*", False)
         return self._managed_locations(identifiers)
 
     def _managed_locations(self, identifiers: Any) -> list[str]:
         # Spark omits tables that were dropped since they were listed.
-        tables = list_of(self._catalog.getTablesByName(identifiers))
+        tables = list_of(self.java_catalog.getTablesByName(identifiers))
         managed = [table for table in tables if table.tableType().name() == "MANAGED"]
         return [self._jvm.location_of(table.location()) for table in managed]
 
@@ -381,21 +385,21 @@ class V1Catalog:
         the same checks when it renames the table. It also accepts names that Spark refuses.
         """
         staged, published = self.identifier(path), self.identifier(target)
-        self._catalog.invalidateCachedTable(staged)
+        self.java_catalog.invalidateCachedTable(staged)
         # This session may have cached the files of a table that had the target name before.
-        self._catalog.invalidateCachedTable(published)
+        self.java_catalog.invalidateCachedTable(published)
         if not self.persistent:
             with self._keep_partitions(path, target):
-                self._catalog.renameTable(staged, published)
+                self.java_catalog.renameTable(staged, published)
             return
         if not is_valid_name(target.table):
-            self._catalog.renameTable(staged, published)
+            self.java_catalog.renameTable(staged, published)
             return
-        database = self._catalog.qualifyIdentifier(staged).database().get()
+        database = self.java_catalog.qualifyIdentifier(staged).database().get()
         # A metastore has lower case only. With capitals, which a session that distinguishes cases
         # keeps, Spark would look for the files of the table in another directory.
         old, new = path.table.lower(), target.table.lower()
-        self._catalog.externalCatalog().renameTable(database, old, new)
+        self.java_catalog.externalCatalog().renameTable(database, old, new)
 
     def rename(self, path: TablePath, target: TablePath) -> None:
         """Rename a table.
@@ -456,18 +460,18 @@ class V1Catalog:
                 for partition, location in partitions
             ],
         )
-        self._catalog.invalidateCachedTable(self.identifier(target))
+        self.java_catalog.invalidateCachedTable(self.identifier(target))
 
     def _location(self, path: TablePath) -> str:
-        metadata = self._catalog.getTableMetadata(self.identifier(path))
+        metadata = self.java_catalog.getTableMetadata(self.identifier(path))
         return self._jvm.location_of(metadata.location())
 
     def _list_partitions(self, path: TablePath) -> list[tuple[Any, str]]:
         """Return the partitions that the catalog tracks for a table, with their locations."""
-        metadata = self._catalog.getTableMetadata(self.identifier(path))
+        metadata = self.java_catalog.getTableMetadata(self.identifier(path))
         if metadata.partitionColumnNames().isEmpty() or not metadata.tracksPartitionsInCatalog():
             return []
-        found = self._catalog.externalCatalog().listPartitions(
+        found = self.java_catalog.externalCatalog().listPartitions(
             path.namespace[0], path.table, self._jvm.none()
         )
         return [
@@ -479,7 +483,7 @@ class V1Catalog:
         """Change the locations of partitions in the catalog. This moves no files."""
         placed = [self._place_partition(partition, location) for partition, location in partitions]
         if placed:
-            self._catalog.externalCatalog().alterPartitions(
+            self.java_catalog.externalCatalog().alterPartitions(
                 path.namespace[0], path.table, self._jvm.sequence(placed)
             )
 

@@ -50,9 +50,10 @@ class WrittenTable:
 
     def list_partitions(self, static: dict[str, str]) -> dict[str, str]:
         """Return the location of each partition with these values, by its path, e.g. `k=1/j=2`."""
-        metadata = self._catalog.getTableMetadata(self._identifier)
+        catalog = self._v1_catalog.java_catalog
+        metadata = catalog.getTableMetadata(self._identifier)
         spec = self._jvm.some(self._jvm.mapping(static)) if static else self._jvm.none()
-        partitions = self._catalog.listPartitions(self._identifier, spec)
+        partitions = catalog.listPartitions(self._identifier, spec)
         found = self._staged_files.partitions(partitions, metadata.partitionSchema())
         return {path: self._files.qualify(location) for path, location in found.items()}
 
@@ -82,11 +83,6 @@ class WrittenTable:
     def refresh(self, location: str) -> None:
         """Let this application read the changed files, and bring the statistics up to date."""
         self._v1_catalog.refresh(self._path, location)
-
-    @cached_property
-    def _catalog(self) -> Any:
-        self._jvm.activate()
-        return self._jvm.state.catalog()
 
     @cached_property
     def _identifier(self) -> Any:
