@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.output.text import display_width
-from headrace.cli.support.errors import ErrorPrinter, format_excerpt
 from headrace.cli.support.script import Source, split_sources
+from headrace.cli.support.terminal import ErrorPrinter, format_excerpt
 from headrace.errors import HeadraceError, InvalidText, Position
 
 

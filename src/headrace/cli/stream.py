@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headrace.cli.output.formats import OutputFormat
-from headrace.cli.output.styled import StyledText
+from headrace.cli.output.text import StyledText
 from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, with_context
 from headrace.cli.support.interrupts import Interrupted, Interrupts

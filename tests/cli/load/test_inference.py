@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.load.inference import TypeGuess
+from headrace.cli.load.columns import TypeGuess
 from headrace.cli.output.text import Number
 
 

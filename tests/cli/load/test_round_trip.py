@@ -35,9 +35,9 @@ from tests.support.typed_tables import (
 from headrace.cli.load.encoding import encode_value
 from headrace.cli.load.file_rows import Misfits
 from headrace.cli.load.formats import LoadFile
-from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
 from headrace.cli.output.text import Number
+from headrace.cli.output.writers import OutputColumn
 from headrace.grammar.data_types import DataType, parse_data_type
 from headrace.results.formats import arrow, csv, parquet
 from headrace.results.formats import json as json_format

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
 from headrace.cli.output.table import TableWriter
 from headrace.cli.output.text import (
@@ -24,6 +23,7 @@ from headrace.cli.output.text import (
     to_printable_lines,
 )
 from headrace.cli.output.widths import fit_widths, measure_cell
+from headrace.cli.output.writers import OutputColumn
 from headrace.errors import FormatCannotHold
 
 TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))

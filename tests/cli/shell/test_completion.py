@@ -10,8 +10,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from headrace.cli.shell.catalog_cache import CatalogCache
-from headrace.cli.shell.completion import ShellCompleter
-from headrace.cli.shell.completion_context import find_tables
+from headrace.cli.shell.completion import ShellCompleter, find_tables
 from headrace.grammar.catalog_queries import (
     CatalogName,
     Lookup,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.history import InMemoryHistory
 
-from headrace.cli.shell.start import history_file, open_history
+from headrace.cli.shell.repl import history_file, open_history
 
 
 @pytest.mark.parametrize("relative", [None, "", "relative"])

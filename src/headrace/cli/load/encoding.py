@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from headrace.cli.load.file_rows import Misfits, Row, column_key
 from headrace.cli.load.formats import LoadFile
-from headrace.cli.load.json_rows import NotJsonError, parse_json
 from headrace.cli.load.statements import LoadColumn
+from headrace.cli.load.text_rows import NotJsonError, parse_json
 from headrace.cli.output.text import to_json
 from headrace.errors import InvalidRequest
 from headrace.grammar.data_types import DataType

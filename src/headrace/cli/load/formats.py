@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.cli.load import arrow_rows
-from headrace.cli.load.delimited_rows import read_csv, read_tsv
 from headrace.cli.load.file_rows import FileFormat, FileSource, Misfits, Numbered
-from headrace.cli.load.json_rows import read_json
+from headrace.cli.load.text_rows import read_csv, read_json, read_tsv
 from headrace.errors import InvalidRequest
 from headrace.grammar.data_types import DataType
 

@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from headrace.cli.load.columns import find_columns, find_lengths, infer_columns
 from headrace.cli.load.encoding import EncodedRows
 from headrace.cli.load.file_rows import Misfits
 from headrace.cli.load.formats import LoadFile
@@ -28,7 +29,6 @@ from headrace.cli.load.statements import (
     from_table,
     stage_lines,
 )
-from headrace.cli.load.table_columns import find_columns, find_lengths, infer_columns
 from headrace.cli.support.follow import fetch_rows
 from headrace.cli.support.interrupts import Interrupts
 from headrace.cli.support.result_printer import ResultPrinter

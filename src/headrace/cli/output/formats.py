@@ -9,12 +9,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
-from headrace.cli.output.base import OutputColumn, Row, Writer
-from headrace.cli.output.delimited import CsvWriter, MarkdownWriter, TsvWriter
-from headrace.cli.output.json import JsonLinesWriter, JsonWriter
 from headrace.cli.output.readable_values import ReadableWriter, convert_values, needs_conversion
 from headrace.cli.output.table import RawTextWriter, TableWriter, VerticalWriter, is_lone_text
 from headrace.cli.output.widths import ColumnPlan
+from headrace.cli.output.writers import (
+    CsvWriter,
+    JsonLinesWriter,
+    JsonWriter,
+    MarkdownWriter,
+    OutputColumn,
+    Row,
+    TsvWriter,
+    Writer,
+)
 from headrace.errors import InvalidSetting
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
-from headrace.cli.output.base import OutputColumn, Row, Writer
+from headrace.cli.output.writers import OutputColumn, Row, Writer
 from headrace.grammar.data_types import DataType, parse_data_type
 
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")

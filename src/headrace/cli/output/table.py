@@ -10,19 +10,20 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TextIO
 
-from headrace.cli.output.base import OutputColumn, Row
-from headrace.cli.output.styled import StyledText, paint
 from headrace.cli.output.text import (
+    StyledText,
     cut,
     display_width,
     is_numeric_type,
     is_utf8,
     pad,
+    paint,
     to_printable,
     to_printable_lines,
     to_text,
 )
 from headrace.cli.output.widths import ColumnPlan
+from headrace.cli.output.writers import OutputColumn, Row
 from headrace.text.printable import escape_controls
 
 _BATCH_ROWS = 1000

@@ -11,8 +11,14 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.cli.output.styled import StyledText, WrappedStream
-from headrace.cli.output.text import cut, display_width, is_utf8, to_printable
+from headrace.cli.output.text import (
+    StyledText,
+    WrappedStream,
+    cut,
+    display_width,
+    is_utf8,
+    to_printable,
+)
 from headrace.cli.output.widths import fit_widths
 
 _UNLIMITED_COLUMNS = 1 << 20

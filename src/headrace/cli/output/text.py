@@ -1,12 +1,17 @@
-"""Conversion of single values to text."""
+"""Text that commands write: values as text, their width on a terminal, and colours."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from headrace.text.printable import escape_character
+from headrace.text.printable import escape_character, escape_controls
+
+if TYPE_CHECKING:
+    from rich.style import Style
 
 NULL = "NULL"
 _CUT_MARK, _ASCII_CUT_MARK = "…", "~"
@@ -100,3 +105,49 @@ def cut(text: str, columns: int, *, utf8: bool = True) -> str:
 
     # A wide character that does not fit is replaced by a space.
     return set_cell_size(text, columns - 1).rstrip() + mark
+
+
+class StyledText(str):
+    """Text that a terminal stream writes without escapes.
+
+    Every part of it that is not a constant of the shell must be escaped, as `paint` does.
+    """
+
+    __slots__ = ()
+
+
+ERASE_LINE = StyledText("\r\x1b[2K")
+"""Moves the cursor to the start of the line and erases the line."""
+
+
+def paint(text: str, style: str, *, colour: bool) -> str:
+    """Return a text in a style of rich, for example `bold` or `red`; unchanged without colour."""
+    if not colour or not style:
+        return text
+    return StyledText(_parse_style(style).render(escape_controls(text)))
+
+
+@lru_cache
+def _parse_style(style: str) -> Style:
+    # rich takes 0.02 s to import, which output without colour does not need.
+    from rich.style import Style  # noqa: PLC0415
+
+    return Style.parse(style)
+
+
+class WrappedStream(io.TextIOBase):
+    """Base of the streams that change what is written to a stream of the process."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()

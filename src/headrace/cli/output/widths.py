@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.text import (
     display_width,
     is_numeric_type,
     to_printable,
     to_printable_lines,
 )
+from headrace.cli.output.writers import OutputColumn, Row
 
 _NARROWEST = 10
 """Width below which no column of a table is cut."""

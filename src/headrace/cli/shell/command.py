@@ -70,6 +70,6 @@ def has_terminal() -> bool:
 def run_shell(context: CommandContext, shell_options: ShellOptions) -> int:
     """Connect, run the shell until the user leaves it, and return the exit code."""
     # prompt_toolkit takes 0.2 s to import, which only the shell should cost.
-    from headrace.cli.shell.start import start_shell  # noqa: PLC0415
+    from headrace.cli.shell.repl import start_shell  # noqa: PLC0415
 
     return start_shell(context, shell_options)

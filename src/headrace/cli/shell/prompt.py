@@ -24,7 +24,7 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
-from headrace.cli.shell.completion_context import KEYWORDS, TYPES
+from headrace.cli.shell.completion import KEYWORDS, TYPES
 from headrace.cli.shell.session import ShellSession
 from headrace.cli.support.script import Source, SourceStatement, split_sources
 from headrace.grammar.lexer import Token, TokenKind, code_tokens, tokenize

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headrace.cli.output.styled import paint
+from headrace.cli.output.text import paint
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE

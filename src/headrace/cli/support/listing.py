@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
 from headrace.cli.output.text import to_text
+from headrace.cli.output.writers import OutputColumn
 from headrace.cli.support.readable import (
     format_age_of,
     format_local_time,

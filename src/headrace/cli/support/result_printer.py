@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.formats import OutputFormat, ResultDetails, make_writer
+from headrace.cli.output.writers import OutputColumn, Row
 from headrace.cli.support.readable import format_elapsed
 from headrace.cli.support.script import SourceStatement
 from headrace.cli.support.terminal import Terminal

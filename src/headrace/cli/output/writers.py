@@ -1,13 +1,51 @@
-"""CSV, TSV and Markdown: a line of column names, then a line for each row."""
+"""The interface of the output formats, and the formats that write row by row.
+
+These are CSV, TSV, Markdown and JSON.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, TextIO
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
 
-from headrace.cli.output.base import OutputColumn, Row
-from headrace.cli.output.text import NULL, to_text
+from headrace.cli.output.text import NULL, to_json, to_text
+from headrace.errors import FormatCannotHold
+
+Row = Sequence[Any]
+"""Values of a row, as they appear in the JSON of the API."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of a result. Several columns may have the same name."""
+
+    name: str
+    type: str
+    """Spark SQL type, for example `decimal(10,2)`."""
+
+
+class Writer(Protocol):
+    """Writer of one result. Call `begin` once, `write_rows` any number of times, then `end`."""
+
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:
+        """Write what precedes the rows.
+
+        Args:
+            sample: The first rows, from which a format may choose its layout. They are passed to
+                `write_rows` again.
+
+        Raises:
+            FormatCannotHold: The format cannot represent the columns that the message names.
+                Nothing has been written.
+        """
+
+    def write_rows(self, rows: Sequence[Row]) -> None: ...
+
+    def end(self) -> None: ...
+
 
 _CSV_SPECIAL = re.compile(r'[",\r\n]')
 _TSV_SPECIAL = re.compile(r"[\\\t\r\n]")
@@ -101,3 +139,60 @@ def _markdown_cell(value: Any) -> str:
         return NULL
     text = _MARKDOWN_SPECIAL.sub(r"\\\1", to_text(value))
     return "<br>".join(text.splitlines()) if text else ""
+
+
+def _object_template(columns: Sequence[OutputColumn]) -> str:
+    """Return a JSON object with `%s` for each value.
+
+    Raises FormatCannotHold if several columns have the same name.
+    """
+    names = [column.name for column in columns]
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise FormatCannotHold(
+            f"JSON objects cannot hold several columns of the same name: {', '.join(duplicates)}.",
+            hint="rename the columns with AS, or choose another format: csv, table, arrow",
+        )
+    members = [to_json(name).replace("%", "%%") + ": %s" for name in names]
+    return "{" + ", ".join(members) + "}"
+
+
+class JsonWriter:
+    """One array, with one row per line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._template = ""
+        self._separator = "["
+
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
+        self._template = _object_template(columns)
+
+    def write_rows(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._out.write(self._separator + _format_object(self._template, row))
+            self._separator = ",\n "
+
+    def end(self) -> None:
+        self._out.write("[]\n" if self._separator == "[" else "]\n")
+
+
+class JsonLinesWriter:
+    """One object per line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._template = ""
+
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
+        self._template = _object_template(columns)
+
+    def write_rows(self, rows: Sequence[Row]) -> None:
+        self._out.writelines(_format_object(self._template, row) + "\n" for row in rows)
+
+    def end(self) -> None:
+        pass
+
+
+def _format_object(template: str, row: Row) -> str:
+    return template % tuple(map(to_json, row))
