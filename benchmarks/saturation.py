@@ -31,8 +31,8 @@ from tests.support.scripted_driver import ScriptedLauncher
 
 from benchmarks.core_limit import can_limit_cores, core_limit
 from benchmarks.postgres_node import insert_running_session
-from headrace.control.caller import Caller
 from headrace.control.node import Node
+from headrace.control.policy import Caller
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Ended, Poll, Renew, Started
 from headrace.model.session import DriverLease

@@ -46,7 +46,6 @@ PACKAGES = {
     "errors",
     "files",
     "frontends",
-    "frontends.drivers",
     "frontends.http",
     "frontends.opensearch",
     "frontends.rest",

@@ -19,8 +19,7 @@ from headrace.driver.ctas.catalogs import load_implementations
 from headrace.driver.spark_version import written_rows
 from headrace.model.lifecycle import StreamAction, StreamState
 from headrace.model.statement import WaitCode
-from headrace.model.stream_action import Answer, answer_action
-from headrace.model.stream_query import EndReason, StreamQuery, Wanted
+from headrace.model.stream_query import Answer, EndReason, StreamQuery, Wanted, answer_action
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -12,7 +12,7 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.store import new_session, new_statement
 from tests.support.waiting import wait_until
 
-from headrace.control.caller import ANONYMOUS
+from headrace.control.policy import ANONYMOUS
 from headrace.model.lifecycle import StatementState
 from headrace.store.clock import clock
 from headrace.store.tables import statements

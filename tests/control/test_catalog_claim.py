@@ -14,13 +14,13 @@ from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
 from headrace.control.catalog_claim import identify_catalog
-from headrace.control.host import process_identity
+from headrace.control.host import processes
 from headrace.control.node import Node
 from headrace.control.sessions.early_launch import LocalParts
 from headrace.errors import CatalogMismatch
-from headrace.model.catalog import CatalogRecord
 from headrace.model.lifecycle import NodeState
 from headrace.store import catalog_record, nodes
+from headrace.store.catalog_record import CatalogRecord
 from headrace.store.database import Database
 
 _URIS = "spark.hadoop.hive.metastore.uris"
@@ -181,7 +181,7 @@ def test_containers_of_one_machine_do_not_share_a_metastore(
         for name in ("one", "two")
     )
     with serve_node(one):
-        host = replace(process_identity.this_host(), network_namespace="net:[1]")
+        host = replace(processes.this_host(), network_namespace="net:[1]")
         for module in ("placement", "catalog_claim", "node"):
             monkeypatch.setattr(f"headrace.control.{module}.this_host", lambda: host)
         node = Node(two, address="http://two", embedded=False)

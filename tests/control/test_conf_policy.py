@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
 from headrace.config.conf_policy import ConfPolicy, find_refusal, list_rules
-from headrace.control.caller import ANONYMOUS, Caller
 from headrace.control.node import Node
+from headrace.control.policy import ANONYMOUS, Caller
 from headrace.errors import InvalidSetting
 from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.session import SessionSpec

@@ -13,9 +13,9 @@ from tests.support.store import INLINE, OWNER, new_session, new_statement, runni
 
 from headrace.config.settings import load
 from headrace.control import history as history_module
-from headrace.control.caller import Caller, Role
 from headrace.control.context import NodeContext
 from headrace.control.history import HistoryPurge, HistoryRetention
+from headrace.control.policy import Caller, Role
 from headrace.control.retention import Retention
 from headrace.errors import InvalidRequest, InvalidSetting
 from headrace.model.ids import new_id

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 
-from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.control.policy import (
+    ANONYMOUS,
     Action,
+    Caller,
     NotPermitted,
     OwnedBy,
+    Role,
     Shared,
     may,
     require,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.hostile.forgeries import Forger
 from tests.hostile.target import Target
 
-from headrace.frontends.drivers.link import CALLS
+from headrace.frontends.driver_link import CALLS
 from headrace.model.ids import new_id
 from headrace.model.messages import LINK_PREFIX
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from headrace.frontends.drivers.link import CALLS
+from headrace.frontends.driver_link import CALLS
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import Ended, Message, Transact
 from headrace.model.statement import Parameter

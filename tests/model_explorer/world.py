@@ -26,8 +26,8 @@ from tests.model_explorer.state import TICK_SECONDS, DriverState, Operation, Wor
 from tests.model_explorer.steps import Steps
 from tests.model_explorer.store import MemoryStore
 
-from headrace.control.caller import Caller
-from headrace.control.streams.actions import act
+from headrace.control.policy import Caller
+from headrace.control.streams.service import act
 from headrace.errors import LeaseLost, StreamStateConflict
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamAction

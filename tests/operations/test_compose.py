@@ -19,7 +19,7 @@ from tests.support.nginx import CONFIGURATION
 from tests.support.node import NodeProcess
 
 from headrace.control.placement import find_unshared
-from headrace.frontends.http.connection_limits import _SHUTDOWN_SECONDS
+from headrace.frontends.http.server import _SHUTDOWN_SECONDS
 from headrace.text.durations import parse_duration
 
 ROOT = Path(__file__).parents[2]

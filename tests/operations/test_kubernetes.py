@@ -17,7 +17,7 @@ from headrace.config.profiles import SparkSubmitProfile
 from headrace.config.settings import Settings
 from headrace.control.placement import find_unshared
 from headrace.frontends.http.allowed_hosts import AllowedHosts, HostAndPort
-from headrace.frontends.http.connection_limits import _SHUTDOWN_SECONDS
+from headrace.frontends.http.server import _SHUTDOWN_SECONDS
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MANIFESTS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.settings import ClusterSettings
-from headrace.frontends.http.connection_limits import _SHUTDOWN_SECONDS
+from headrace.frontends.http.server import _SHUTDOWN_SECONDS
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 SYSTEM, USER = FOLDER / "headrace.service", FOLDER / "user" / "headrace.service"

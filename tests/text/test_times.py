@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.text.times import describe_duration, format_utc
+from headrace.text.readable import describe_duration, format_utc
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_messages_show_lengths_of_time_in_this_format_only() -> None:
     own_formats = [
         f"{file.relative_to(package)}: {line.strip()}"
         for file in package.rglob("*.py")
-        if file.relative_to(package) != Path("text/times.py")
+        if file.relative_to(package) != Path("text/readable.py")
         for line in file.read_text().splitlines()
         if re.search(r"\{[^{}]*\} (s|sec|seconds|min|minutes|h|hours)\b", line)
     ]

@@ -19,7 +19,7 @@ from headrace.config.home import HomeLayout
 from headrace.config.node_file import NodeFile, find_running_node, request_end
 from headrace.errors import EXIT_FAILED, NodeUnreachable
 from headrace.files.file_locks import lock_file
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _STOP_SECONDS = 60.0
 _START_SECONDS = 60.0

@@ -17,7 +17,7 @@ from headrace.cli.support.listing import ListColumn, write_items, write_object, 
 from headrace.cli.support.readable import format_age_of, format_remaining
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "retry_at", "error")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from headrace.errors import InvalidSetting, NodeUnreachable
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 BLOCK = 256 * 1024
 """Largest number of bytes in a block of a streamed body."""

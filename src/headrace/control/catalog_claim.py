@@ -15,11 +15,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from headrace.config.settings import Settings
 from headrace.control.host.metastore import Metastore
-from headrace.control.host.process_identity import this_host
+from headrace.control.host.processes import this_host
 from headrace.errors import CatalogMismatch
 from headrace.files import places
-from headrace.model.catalog import CatalogRecord
 from headrace.store import catalog_record
+from headrace.store.catalog_record import CatalogRecord
 from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.node")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.control.statements.async_statements import AsyncStatements
 from headrace.control.statements.service import Statements
 from headrace.grammar.catalog_queries import CatalogName, Lookup, names_in, query_for

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.policy import Shared, visible_owner
+from headrace.control.policy import Caller, Shared, visible_owner
 from headrace.model.event import Event
 from headrace.model.ids import looks_like_id
 from headrace.store import events

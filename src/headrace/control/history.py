@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.policy import Action, Shared, require
+from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.store import history

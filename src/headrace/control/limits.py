@@ -9,7 +9,7 @@ from headrace.store.database import Tx
 from headrace.store.notifications import session_topic
 from headrace.store.statements import limits
 from headrace.store.statements.limits import Counted, Excess, Limit
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 
 def check_sessions(tx: Tx, settings: Settings, owner: str) -> None:

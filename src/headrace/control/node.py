@@ -14,7 +14,6 @@ from headrace import __version__
 from headrace.config.node_file import NodeFile
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
-from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.catalog_listing import CatalogListing
 from headrace.control.conf import check_profiles
@@ -24,7 +23,7 @@ from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
-from headrace.control.host.process_identity import this_host
+from headrace.control.host.processes import this_host
 from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
@@ -32,7 +31,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
 from headrace.control.limits import FreePlaces
-from headrace.control.long_polls import LongPolls
+from headrace.control.long_polls import AwaitedEnds, LongPolls, WakeUps
 from headrace.control.metrics import (
     NodeMetrics,
     StatementMetrics,
@@ -43,7 +42,7 @@ from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.placement import check_locations, check_placement
-from headrace.control.policy import Action, Shared, require
+from headrace.control.policy import ANONYMOUS, Action, Caller, Role, Shared, require
 from headrace.control.retention import Retention
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
@@ -60,7 +59,6 @@ from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
-from headrace.control.wake_ups import AwaitedEnds, WakeUps
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable, Unauthorized
 from headrace.files.private_files import write_private
 from headrace.model.ids import new_id

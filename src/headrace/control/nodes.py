@@ -7,9 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
-from headrace.control.policy import Action, Shared, require
+from headrace.control.policy import Action, Caller, Shared, require
 from headrace.errors import NodeNotFound, NodeStateConflict, StoreUnavailable
 from headrace.model.lifecycle import NodeState
 from headrace.model.node import NodeRecord

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from headrace.control.context import NodeContext
 from headrace.errors import NodeNotReady, StoreUnavailable
 from headrace.store.notifications import LAUNCH
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _LOG = logging.getLogger("headrace.tasks")
 _MISSED_SWEEPS = 5

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.config.settings import Settings
-from headrace.control.host.process_identity import HostIdentity, this_host
+from headrace.control.host.processes import HostIdentity, this_host
 from headrace.errors import InvalidLocation, InvalidSetting, UnsharedLocation
 from headrace.files.places import check_has_no_password, is_below, local_path
 from headrace.model.node import NodeRecord

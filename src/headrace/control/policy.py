@@ -1,15 +1,35 @@
-"""Who may do what: the one place that decides whether a caller may act on an object.
+"""The caller of a request, and the one place that decides whether a caller may act on an object.
 
 A caller acts on the objects of its own. What belongs to the whole store needs a role.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple, Protocol
 
-from headrace.control.caller import Caller, Role
 from headrace.errors import Unauthorized
+
+ANONYMOUS = "anonymous"
+"""Owner of all objects: a node has one token and does not distinguish users."""
+
+
+class Role(StrEnum):
+    """Roles of a caller: a user has objects, an administrator manages those of the store."""
+
+    ADMIN = "admin"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated caller. Only `Node.identify` creates callers."""
+
+    owner: str
+    """Owner of the objects that the caller creates. The policy lets a caller act on
+    objects of this owner."""
+    roles: frozenset[Role] = frozenset({Role.USER})
 
 
 class Action(StrEnum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Caller
 from headrace.errors import TransactionNotFound
 from headrace.model.ids import looks_like_id
 from headrace.model.stream_query import PendingSink

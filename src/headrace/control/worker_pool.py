@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from headrace.errors import ResultsUnavailable
 from headrace.model.statement import Statement
 from headrace.results.read_limits import run_within
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _LOG = logging.getLogger("headrace.node")
 _MAX_ABANDONED = 32

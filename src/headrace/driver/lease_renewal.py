@@ -16,7 +16,7 @@ from headrace.driver.output.held_results import HeldResults
 from headrace.driver.spark import Spark
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.errors import DriverLost, HeadraceError
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _STOP_SECONDS = 1.0
 

@@ -69,7 +69,7 @@ from headrace.model.messages import (
 from headrace.model.statement import Progress
 from headrace.model.stream_query import QueryReport
 from headrace.model.transaction import OrphanedWrite
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _LOG = logging.getLogger("headrace.link")
 POLL_SECONDS = 45.0

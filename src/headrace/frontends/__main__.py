@@ -11,7 +11,7 @@ from headrace.config.extras import require_extra
 from headrace.config.process_start import hide_pandas, pause_garbage_collection
 from headrace.config.settings import load
 from headrace.errors import HeadraceError
-from headrace.text.printable import escape_controls
+from headrace.text.readable import escape_controls
 
 
 def main(arguments: list[str]) -> int:

@@ -10,16 +10,14 @@ from starlette.middleware.cors import CORSMiddleware
 
 from headrace import __version__
 from headrace.control.node import Node
-from headrace.frontends.drivers import link
-from headrace.frontends.drivers.batched_renewals import BatchedRenewals
-from headrace.frontends.drivers.link_calls import LinkCalls
+from headrace.frontends import driver_link
+from headrace.frontends.driver_link import BatchedRenewals, LinkCalls
 from headrace.frontends.http.allowed_hosts import AllowedHosts
 from headrace.frontends.http.auth import API_PREFIX, Authentication
 from headrace.frontends.http.authentication_failures import AuthenticationFailures
 from headrace.frontends.http.body_limit import BodyLimit
 from headrace.frontends.http.browser_rules import BrowserRules, read_origins
 from headrace.frontends.http.errors import ErrorRenderers, install_error_handlers
-from headrace.frontends.http.readiness import Readiness
 from headrace.frontends.http.request_metrics import RequestMetrics
 from headrace.frontends.http.server import HttpServer
 from headrace.frontends.openapi import DESCRIPTION, build_document
@@ -42,6 +40,7 @@ from headrace.frontends.rest.routes import (
     streams,
     transactions,
 )
+from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Servers
 
 _CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
@@ -140,7 +139,7 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(BrowserRules, hosts=hosts, origins=origins, renderers=renderers)
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
-    app.router.routes.append(link.ROUTE)
+    app.router.routes.append(driver_link.ROUTE)
     for _, routers in _RESOURCES.values():
         for router in routers:
             app.include_router(router, prefix=API_PREFIX)

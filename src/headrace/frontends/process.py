@@ -23,7 +23,7 @@ from headrace.control.sessions.early_launch import LocalParts, launch_early
 from headrace.errors import InvalidSetting
 from headrace.frontends.http.allowed_hosts import AllowedHosts, is_loopback
 from headrace.grammar.masking import mask_text
-from headrace.text.printable import escape_character, escape_controls
+from headrace.text.readable import escape_character, escape_controls
 
 if TYPE_CHECKING:
     from headrace.control.node import Node

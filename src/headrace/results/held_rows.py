@@ -27,7 +27,7 @@ from headrace.results.flight_tickets import (
 from headrace.results.read_limits import BufferLimit, limit_seconds
 from headrace.results.reader import RowRange, check_chunk_number, cut_batches
 from headrace.results.schema import parse_schema
-from headrace.text.printable import escape_character
+from headrace.text.readable import escape_character
 
 CALL_SECONDS = 30.0
 """Longest time that a driver may take for one chunk."""

@@ -30,12 +30,12 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from headrace.config.extras import require_extra
 from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.statement import StatementEnd
-from headrace.store import event_generations, migrate, notifications, sqlite
+from headrace.store import migrate, notifications, sqlite
 from headrace.store.notifications import EVENTS, Notifications
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 if TYPE_CHECKING:
-    from headrace.store.listener import Listener
+    from headrace.store.postgres import Listener
 
 
 _LONGEST_SERIES = 8
@@ -361,7 +361,7 @@ class Database:
             is_own_schema = migrate.upgrade(connection)
             if is_own_schema and self.dialect == "sqlite":
                 migrate.create_late_indexes(connection)
-            event_generations.start_if_restored(connection)
+            migrate.start_generation_if_restored(connection)
         if is_own_schema and self.dialect == "postgresql":
             with _convert_outages(), self._readers.connect() as connection:
                 migrate.create_indexes_concurrently(connection)
@@ -425,7 +425,7 @@ class Database:
     def listen(self) -> None:
         """Receive the wake-ups of other nodes until `close`. A SQLite store has no other nodes."""
         if self._address is not None and self._listener is None:
-            from headrace.store.listener import Listener  # noqa: PLC0415 - as in `open`
+            from headrace.store.postgres import Listener  # noqa: PLC0415 - as in `open`
 
             self._listener = Listener(self._address, self.process, self.notifications)
 

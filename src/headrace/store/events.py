@@ -4,7 +4,7 @@ Readers receive events in the order (generation, xid, id). On PostgreSQL, `xid` 
 writing transaction, and readers stay below the oldest transaction that still runs: an event that
 commits late never lies behind a reader's cursor. A server numbers its transactions by itself, so
 the numbers of restored events mean nothing on another server. The first node that opens a restored
-store starts a new generation (event_generations.py). Events of earlier generations are complete,
+store starts a new generation (migrate.py). Events of earlier generations are complete,
 and come before the events of the new one.
 
 On SQLite, writers take turns, so the order of ids is the order of commits. The generation and the

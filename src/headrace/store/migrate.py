@@ -1,15 +1,20 @@
-"""Upgrade of a database to this version's schema; the steps are in migrations/versions/."""
+"""Upgrade of a database to this version's schema, and a new generation of events after a restore.
+
+The steps of the upgrade are in migrations/versions/.
+"""
 
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, Index, delete, insert, inspect, select, text
 from sqlalchemy.schema import CreateIndex
 
 from headrace.errors import SchemaTooNew
-from headrace.store.tables import results, schema_support, statements
+from headrace.store.clock import clock
+from headrace.store.tables import event_generations, results, schema_support, statements
 
 # An arbitrary key that no other program is likely to use for an advisory lock.
 _LOCK_KEY = 0x68656164
@@ -139,3 +144,50 @@ def _find_missing(connection: Connection) -> list[Index]:
         for index in table.indexes
         if index.name == name and name not in present
     ]
+
+
+# initdb gives each server an identifier. A dump does not contain it. A physical copy keeps it: a
+# server that is recovered to an earlier time numbers its next transactions again from there, but on
+# a timeline of its own.
+_SERVER = text(
+    "SELECT system_identifier || '/' || timeline_id"
+    " FROM pg_control_system(), pg_control_checkpoint()"
+)
+_LAST = (
+    select(event_generations.c.generation, event_generations.c.server)
+    .order_by(event_generations.c.generation.desc())
+    .limit(1)
+)
+_BEGIN_OF_NUMBERS = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def start_generation_if_restored(connection: Connection) -> None:
+    """Start a new generation if another server wrote the last events; on SQLite, do nothing.
+
+    A server numbers its transactions by itself. After a restore from a dump, the numbers in the
+    restored events belong to another server. They must not be compared with those of new
+    transactions.
+
+    The caller holds the lock of the migration, so that no other node runs this at the same time.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    server = connection.execute(_SERVER).scalar_one()
+    last = connection.execute(_LAST).one_or_none()
+    if last is not None and last.server == server:
+        return
+    # Readers consider the earlier generations complete: nothing in them may commit after this.
+    connection.execute(text("LOCK TABLE events IN EXCLUSIVE MODE"))
+    generation = 1 if last is None else _next_number(connection, last.generation)
+    row = insert(event_generations).values(generation=generation, server=server, began_at=clock())
+    connection.execute(row)
+
+
+def _next_number(connection: Connection, last: int) -> int:
+    """Return the seconds since 2026 by the clock of the server, but more than `last`.
+
+    If the number were that of the last generation plus one, two restores of one dump would have the
+    same number. Readers of the first restored store would then miss events of the second.
+    """
+    now: datetime = connection.execute(select(clock())).scalar_one()
+    return max(last + 1, int((now - _BEGIN_OF_NUMBERS).total_seconds()))

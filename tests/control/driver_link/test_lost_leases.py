@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 from headrace.control.driver_link import table_journal
 from headrace.errors import LeaseLost
-from headrace.frontends.drivers.link import CALLS
+from headrace.frontends.driver_link import CALLS
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState

@@ -13,7 +13,7 @@ from tests.support.in_process_node import InProcessNode, StartNode, watch_polls
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
-from headrace.control.driver_link import assignments
+from headrace.control.driver_link import statements as link_statements
 from headrace.model.ids import new_id
 from headrace.model.messages import Orders
 from headrace.model.session import DriverLease
@@ -168,7 +168,7 @@ def test_a_claim_that_finds_nothing_is_not_tried_again(
         claims.append(lease.session_id)
         return statement_transitions.claim_next(tx, lease, *limit, **effects)
 
-    monkeypatch.setattr(assignments, "claim_next", claim_next)
+    monkeypatch.setattr(link_statements, "claim_next", claim_next)
     with ThreadPoolExecutor(1) as pool, watch_polls(node) as answered:
         orders = pool.submit(driver.poll, in_flight=[running], wait=30)
         assert answered.wait(10)

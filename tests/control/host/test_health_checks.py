@@ -19,8 +19,8 @@ from headrace.control.host import health_checks
 from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
 from headrace.control.host.java import JavaHome
 from headrace.control.host.metastore import Metastore
-from headrace.model.catalog import CatalogRecord
 from headrace.store import catalog_record
+from headrace.store.catalog_record import CatalogRecord
 from headrace.store.database import Database
 
 

@@ -18,8 +18,8 @@ from tests.support.store import (
 )
 from tests.support.waiting import wait_until
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Caller
 from headrace.control.sessions.ending import Closings, close_session, finish_close
 from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from headrace.control.statements.batched_reads import BatchedReads
+from headrace.control.statements.lookup import BatchedReads
 from headrace.errors import StoreUnavailable
 
 
@@ -131,8 +131,8 @@ def test_a_request_that_arrives_as_the_last_read_ends_is_answered(
         await permits[-1]
         return dict.fromkeys(ids, len(permits))
 
-    monkeypatch.setattr("headrace.control.statements.batched_reads._MAX_READS", 1)
-    monkeypatch.setattr("headrace.control.statements.batched_reads.to_thread.run_sync", read)
+    monkeypatch.setattr("headrace.control.statements.lookup._MAX_READS", 1)
+    monkeypatch.setattr("headrace.control.statements.lookup.to_thread.run_sync", read)
 
     async def act(reads: BatchedReads[int]) -> None:
         first = asyncio.create_task(reads.get("a"))

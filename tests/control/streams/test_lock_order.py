@@ -8,7 +8,7 @@ from tests.support.in_process_node import StartNode
 from tests.support.lock_meeting import Meeting
 from tests.support.running_query import RunningQuery
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import Statement, StatementSpec
 

@@ -8,7 +8,7 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.lock_meeting import Meeting
 from tests.support.views import ViewWriter
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.model.lifecycle import StatementState, StreamState
 from headrace.model.statement import Statement, StatementSpec
 from headrace.model.stream_query import QueryReport

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
-from headrace.control.caller import Caller
 from headrace.control.node import Node
+from headrace.control.policy import Caller
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.frontends.servers import Server
 from headrace.grammar.catalog_queries import Lookup, NameKind

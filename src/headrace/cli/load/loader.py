@@ -36,7 +36,7 @@ from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import HeadraceError, InvalidRequest, RowsDoNotFit
 from headrace.grammar.lexer import code_tokens
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Size of the rows that one statement takes. The store keeps the parameters of a statement."""

@@ -24,7 +24,7 @@ from headrace.cli.load.file_rows import (
 )
 from headrace.cli.output.text import Number
 from headrace.errors import InvalidRequest
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^,"]*)')
 _TSV_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)

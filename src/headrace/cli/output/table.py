@@ -24,7 +24,7 @@ from headrace.cli.output.text import (
 )
 from headrace.cli.output.widths import ColumnPlan
 from headrace.cli.output.writers import OutputColumn, Row
-from headrace.text.printable import escape_controls
+from headrace.text.readable import escape_controls
 
 _BATCH_ROWS = 1000
 """Rows for which a table on a terminal plans its columns anew."""

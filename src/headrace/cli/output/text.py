@@ -8,7 +8,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, TextIO
 
-from headrace.text.printable import escape_character, escape_controls
+from headrace.text.readable import escape_character, escape_controls
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -40,7 +40,7 @@ from headrace.cli.support.session_option import SessionOption
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _LOCAL_MODES = termios.ECHO | termios.ICANON
 _DEFAULT_EDITOR = "vi"

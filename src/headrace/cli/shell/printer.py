@@ -18,7 +18,7 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.support.result_printer import ResultPrinter
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _DEFAULT_PAGER = "less"
 _LESS_FLAGS = "-SRX"

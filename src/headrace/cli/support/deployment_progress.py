@@ -10,7 +10,7 @@ from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE
 from headrace.model.lifecycle import CHANGE, DEPLOYMENT
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 _POLL_SECONDS = 0.5
 _COLOURS = {

@@ -27,7 +27,7 @@ from headrace.config.home import DEFAULT_HOME, HomeLayout
 from headrace.config.node_file import choose_token, find_running_node
 from headrace.errors import HeadraceError, InvalidSetting, NodeUnreachable, Unauthorized
 from headrace.files.file_locks import lock_file
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _LOCK_TIMEOUT = 120.0
 

@@ -14,7 +14,7 @@ from headrace.config.home import HomeLayout
 from headrace.config.node_file import NodeFile, read_node_file
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
 from headrace.files.private_files import open_private_log
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _START_TIMEOUT = 120.0
 _POLL_INTERVAL = 0.02

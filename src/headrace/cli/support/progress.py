@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.client.http import Json
-from headrace.text.printable import describe_count, escape_controls
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_count, describe_duration, escape_controls
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from headrace.client.http import Json
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _ID = re.compile(r"[a-z]{2}_[0-9a-f]{32}")
 _SHORTEST_ID = 13

@@ -16,7 +16,7 @@ from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.script import describe_verb
 from headrace.model.lifecycle import StatementState
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 _EXIT_CODES = {StatementState.SUCCESS.value: 0, StatementState.TIMEOUT.value: EXIT_TIMEOUT}
 """Exit codes of the ends that are no failures."""

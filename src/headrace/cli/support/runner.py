@@ -24,7 +24,7 @@ from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
 from headrace.grammar.parse import ParsedStatement, parse
 from headrace.model.lifecycle import StatementState
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _FIRST_WAIT = 1.0
 """Seconds that a submit waits for the end. Short, because signals do not interrupt a submit."""

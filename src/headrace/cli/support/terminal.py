@@ -18,7 +18,7 @@ from headrace.cli.output.text import ERASE_LINE, StyledText, WrappedStream, disp
 from headrace.cli.support.script import Source, SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
-from headrace.text.printable import escape_controls
+from headrace.text.readable import escape_controls
 
 _LISTS = {
     "session_not_found": (

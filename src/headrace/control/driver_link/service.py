@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace.control.context import NodeContext
-from headrace.control.driver_link.assignments import assign_again, claim_next_assignment
-from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.control.driver_link.outcomes import (
+from headrace.control.driver_link.renewals import Renewals
+from headrace.control.driver_link.statements import (
     accept_outcome,
+    assign_again,
     check_holder,
     check_result,
+    claim_next_assignment,
     save_report,
 )
-from headrace.control.driver_link.renewals import Renewals
 from headrace.control.driver_link.streams import CheckpointMarks, find_streams, store_definition
 from headrace.control.driver_link.table_journal import TableJournal, WriteLocks
 from headrace.control.driver_link.views import (
@@ -32,8 +32,8 @@ from headrace.control.driver_link.views import (
 )
 from headrace.control.driver_link.waiting_polls import WaitingPolls
 from headrace.control.limits import running_limit
+from headrace.control.long_polls import AwaitedEnds
 from headrace.control.sessions.launch_request import hash_token
-from headrace.control.wake_ups import AwaitedEnds
 from headrace.errors import (
     DriverLost,
     LeaseLost,
@@ -64,7 +64,7 @@ from headrace.store.database import Database, Precedence, Tx
 from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
 from headrace.store.sessions import sessions, takeovers
-from headrace.store.sessions.lease_renewals import DriverView
+from headrace.store.sessions.lease_renewals import DriverView, load_owned_view
 from headrace.store.statements import limits, statement_transitions
 from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.streams import stream_queries

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.control.context import NodeContext
-from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.commands import define
 from headrace.control.streams.submission import list_needed_definitions
@@ -19,6 +18,7 @@ from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
 from headrace.model.stream_query import ADHOC_SCOPE, DesiredQuery, QueryReport
 from headrace.store.database import Tx
+from headrace.store.sessions.lease_renewals import load_owned_view
 from headrace.store.statements import statements
 from headrace.store.statements.locks import LockedStatement
 from headrace.store.streams import stream_progress, stream_queries, stream_transitions

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 
 from headrace.control.context import NodeContext
-from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.views import commit_generation
 from headrace.errors import InvalidRequest, TableBusy
 from headrace.model.lifecycle import STATEMENT, TRANSACTION, TransactionState
@@ -34,6 +33,7 @@ from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
 from headrace.model.transaction import Transaction
 from headrace.store import table_writes, transactions
 from headrace.store.database import Database, Precedence, Tx
+from headrace.store.sessions.lease_renewals import load_owned_view
 from headrace.store.statements import statements
 from headrace.store.streams import stream_queries, views
 

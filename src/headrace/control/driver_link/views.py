@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 
 from headrace.control.context import NodeContext
-from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.views.submission import insert_query, list_streams
 from headrace.errors import (
     HeadraceError,
@@ -35,6 +34,7 @@ from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.transaction import Transaction
 from headrace.store import catalog_intents, transactions
 from headrace.store.database import Tx
+from headrace.store.sessions.lease_renewals import load_owned_view
 from headrace.store.statements import statements
 from headrace.store.statements.locks import LockedStatement, lock_owned_state
 from headrace.store.streams import stream_queries, stream_transitions, views

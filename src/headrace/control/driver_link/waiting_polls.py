@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 
-from headrace.control.driver_link.assignments import claim_next_assignment
+from headrace.control.driver_link.statements import claim_next_assignment
 from headrace.model.messages import Orders, Poll
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement

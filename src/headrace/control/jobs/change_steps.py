@@ -48,8 +48,7 @@ from headrace.store import operations
 from headrace.store.database import Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
 from headrace.store.streams import stream_queries
-from headrace.text.printable import describe_count
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_count, describe_duration
 
 KIND = "job_prune"
 """Kind of the operations that wait for a deletion."""

@@ -30,7 +30,7 @@ from headrace.model.deployment import (
     VersionSpec,
 )
 from headrace.model.job import OnQueryChange
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 __all__ = ["PlanRequest", "SourceText"]
 

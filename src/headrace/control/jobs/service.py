@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
 from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.policy import Action, Shared, may, require
+from headrace.control.policy import Action, Caller, Shared, may, require
 from headrace.errors import DeploymentNotFound, JobNotFound
 from headrace.model.deployment import (
     Deployment,

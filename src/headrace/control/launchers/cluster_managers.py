@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
 from headrace.errors import BackendUnreachable, LaunchFailed
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 if TYPE_CHECKING:
     import urllib3

@@ -49,7 +49,7 @@ from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
 from headrace.files import locations
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _TIMEOUT_MINUTES = 7 * 24 * 60
 """Longest timeout that AWS accepts. Without a timeout, AWS ends a batch run after twelve hours."""

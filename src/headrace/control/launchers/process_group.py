@@ -20,13 +20,12 @@ from typing import Any
 
 import psutil
 
-from headrace.control.host.child_environment import CHILD_UMASK
-from headrace.control.host.process_identity import HostIdentity, start_time, this_host
+from headrace.control.host.processes import CHILD_UMASK, HostIdentity, start_time, this_host
 from headrace.control.launchers.base import DriverStatus
 from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.files.private_files import open_private_log
 from headrace.model.session import DriverLease
-from headrace.text.times import describe_duration
+from headrace.text.readable import describe_duration
 
 _KILL_SECONDS = 20.0
 _POLL_SECONDS = 0.01

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
-from headrace.control.caller import ANONYMOUS
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Handle, LauncherHost
 from headrace.control.launchers.local import LocalLauncher
+from headrace.control.policy import ANONYMOUS
 from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
 from headrace.control.sessions.opening import new_pool_session
 from headrace.errors import HeadraceError

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.config.settings import Settings
-from headrace.control.caller import Caller
 from headrace.control.limits import check_sessions
-from headrace.control.policy import Action, OwnedBy, may
+from headrace.control.policy import Action, Caller, OwnedBy, may
 from headrace.errors import SessionNotFound
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict
 
-from headrace.control.caller import Caller
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions
-from headrace.control.policy import Action, Shared, require
+from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest

@@ -11,8 +11,8 @@ import re
 import time
 
 from headrace.client.http import Client
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Caller
 from headrace.control.sessions.opening import get_session, resolve_session
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError, NodeUnreachable, Unauthorized

@@ -9,12 +9,17 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from headrace.control.caller import Caller
-from headrace.control.long_polls import LongPoll, LongPolls, Rereads, Subscribe
-from headrace.control.statements.batched_reads import BatchedReads
-from headrace.control.statements.lookup import check_permitted
+from headrace.control.long_polls import (
+    AwaitedEnds,
+    LongPoll,
+    LongPolls,
+    Rereads,
+    Subscribe,
+    WakeUps,
+)
+from headrace.control.policy import Caller
+from headrace.control.statements.lookup import BatchedReads, check_permitted
 from headrace.control.statements.service import RepeatableRequest, Statements
-from headrace.control.wake_ups import AwaitedEnds, WakeUps
 from headrace.control.worker_pool import Reads, ResultReads
 from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.model.ids import looks_like_id, new_id

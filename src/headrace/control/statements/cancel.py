@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
-from headrace.control.policy import Action
+from headrace.control.policy import Action, Caller
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.statements.lookup import get_permitted, get_statement
 from headrace.errors import AlreadyEnded, NotCancellable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
+from headrace.control.policy import Caller
 from headrace.control.sessions.ending import finish_close
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.streams import commands as stream_commands

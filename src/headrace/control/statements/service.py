@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from headrace.control.caller import Caller
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting, running_limit
-from headrace.control.long_polls import LongPolls, Rereads
-from headrace.control.policy import Action, Shared, may, require, visible_owner
+from headrace.control.long_polls import LongPolls, Rereads, WakeUps
+from headrace.control.policy import Action, Caller, Shared, may, require, visible_owner
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -27,10 +26,9 @@ from headrace.control.statements.lookup import check_permitted, get_permitted, g
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.waiting import WaitReasons, can_wait
 from headrace.control.streams import submission
-from headrace.control.streams.actions import find_query
+from headrace.control.streams.service import find_query
 from headrace.control.views import submission as view_submission
 from headrace.control.views.lookup import find_refresh_query, find_view
-from headrace.control.wake_ups import WakeUps
 from headrace.errors import (
     IdempotencyConflict,
     InvalidRequest,

@@ -10,7 +10,7 @@ from headrace.store.database import Database
 from headrace.store.statements import wait_view
 from headrace.store.statements.limits import Limit
 from headrace.store.statements.wait_view import LockView, QueueView
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 
 class WaitReasons:

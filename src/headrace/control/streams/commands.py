@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.config.settings import Settings
-from headrace.control.caller import Caller
-from headrace.control.streams.actions import act, find_query
+from headrace.control.policy import Caller
+from headrace.control.streams.service import act, find_query
 from headrace.errors import DefinitionNotFound, HeadraceError
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import CreateMaterializedView
@@ -27,7 +27,7 @@ from headrace.model.stream_query import ADHOC_SCOPE, Definition, DefinitionKind,
 from headrace.results.node_result import make_text_result
 from headrace.store.database import Tx
 from headrace.store.streams import definitions, stream_queries
-from headrace.text.times import format_utc
+from headrace.text.readable import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of queries that SHOW STREAMS lists."""

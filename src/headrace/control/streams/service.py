@@ -1,16 +1,190 @@
-"""The service for streaming queries: list, show, stop, pause, resume, restart, retry."""
+"""Streaming queries: the service that lists, shows and controls them, and its actions.
+
+The actions are stop, pause, resume, restart and retry. Statements such as STOP STREAM apply them in
+their own transaction.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from headrace.control.caller import Caller
+from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
-from headrace.control.streams.actions import act, find_query
+from headrace.control.policy import Action, Caller, may
+from headrace.control.sessions.opening import create_session
+from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
-from headrace.model.lifecycle import StreamAction
-from headrace.model.stream_query import QueryProgress, StreamQuery
-from headrace.store.streams import stream_progress, stream_queries
+from headrace.model.ids import looks_like_id, new_id
+from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
+from headrace.model.session import NewSession, SessionKind
+from headrace.model.stream_query import (
+    ADHOC_SCOPE,
+    Answer,
+    EndReason,
+    QueryProgress,
+    StreamQuery,
+    answer_action,
+    describe_conflict,
+    suggest_action,
+)
+from headrace.store.database import Tx
+from headrace.store.jobs import jobs
+from headrace.store.sessions import sessions
+from headrace.store.streams import stream_progress, stream_queries, stream_transitions, views
+from headrace.text.durations import seconds_of
+
+_MAX_DOTS = 10
+"""Largest number of ways in which a name is read."""
+_SHOWN = 200
+"""Largest number of characters of a name in a message."""
+
+
+def find_query(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> StreamQuery:
+    """Return a query on which the caller may act: by its id, its name, or `scope.name`.
+
+    A name means the live query with this name, or the newest that has ended. Raise StreamNotFound
+    if there is no such query.
+    """
+    is_id = looks_like_id(name)
+    query = stream_queries.get(tx, name) if is_id else _find_by_name(tx, caller.owner, name)
+    if query is None or not may(caller, action, query):
+        raise StreamNotFound(f"The streaming query {name[:_SHOWN]!r} does not exist.")
+    return query
+
+
+def lock_query(tx: Tx, caller: Caller, name: str) -> StreamQuery:
+    """Return a query that the caller may change, with locks on its session and on the query."""
+    found = find_query(tx, caller, name, Action.CHANGE)
+    sessions.lock(tx, found.session_id)
+    locked = stream_queries.lock(tx, found.id)
+    assert locked is not None
+    return locked
+
+
+def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
+    # The name of a job, and that of a query, can contain a dot.
+    dots = [at for at, character in enumerate(name) if character == "."][:_MAX_DOTS]
+    names = [(ADHOC_SCOPE, name), *((name[:dot], name[dot + 1 :]) for dot in dots)]
+    found = [stream_queries.find(tx, owner, scope, query) for scope, query in names]
+    known = [each for each in found if each is not None]
+    return max(known, key=_rank, default=None)
+
+
+def _rank(query: StreamQuery) -> tuple[bool, bool, str]:
+    return query.state not in STREAM.terminal, query.scope == ADHOC_SCOPE, query.id
+
+
+def act(tx: Tx, settings: Settings, caller: Caller, name: str, action: StreamAction) -> StreamQuery:
+    """Apply an action to a query of the caller. Return the query, or its next attempt.
+
+    An action that is in force already changes nothing (`answer_action`).
+
+    Raises:
+        StreamNotFound: The caller has no such query.
+        StreamStateConflict: The state of the query does not allow the action.
+        StreamNameExists, CheckpointInUse: For a restart, another query is live with the name or the
+            checkpoint.
+    """
+    query = lock_query(tx, caller, name)
+    answer = answer_action(query, action)
+    if answer is Answer.IN_FORCE:
+        return query
+    _check_deployment(tx, query)
+    if answer is Answer.CONFLICT:
+        raise StreamStateConflict(describe_conflict(query, action), hint=_suggest(query))
+    if action is StreamAction.RESTART:
+        _check_view(tx, query)
+    if action is StreamAction.RESTART and query.state in STREAM.terminal:
+        _check_job(query)
+        session_id = _choose_session(tx, settings, query)
+        query_id = stream_transitions.restart(tx, query, session_id, actor=caller.owner)
+        return find_query(tx, caller, query_id)
+    _ACTIONS[action](tx, query, actor=caller.owner)
+    current = stream_queries.get(tx, query.id)
+    assert current is not None
+    if action is StreamAction.RESTART and current.state in STREAM.terminal:
+        # No driver had to stop the query: the next attempt has begun, with the same name.
+        current = stream_queries.find(tx, query.owner, query.scope, query.name) or current
+    return current
+
+
+_ACTIONS: dict[StreamAction, Callable[..., None]] = {
+    StreamAction.STOP: stream_transitions.stop,
+    StreamAction.PAUSE: stream_transitions.pause,
+    StreamAction.RESUME: stream_transitions.resume,
+    StreamAction.RESTART: partial(stream_transitions.stop, reason=EndReason.RESTARTED),
+    StreamAction.RETRY: stream_transitions.retry,
+}
+
+
+def _suggest(query: StreamQuery) -> str:
+    """Return which action would act."""
+    if query.state in STREAM.terminal and query.scope != ADHOC_SCOPE:
+        return f"Start the job: headrace job start {query.scope}."
+    return suggest_action(query)
+
+
+def _check_view(tx: Tx, query: StreamQuery) -> None:
+    """Raise StreamStateConflict if the query refreshes a materialized view that is dropped.
+
+    The view stays locked, so that a DROP beside this restart sees the next attempt.
+    """
+    if query.spec.view is None:
+        return
+    view = views.lock(tx, query.spec.view.id)
+    if view is None or view.state is not MaterializedViewState.ACTIVE:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} cannot be restarted: its materialized view does not"
+            " exist any more."
+        )
+
+
+def _check_deployment(tx: Tx, query: StreamQuery) -> None:
+    """Raise StreamStateConflict if the query belongs to a job that a deployment changes now.
+
+    The job stays locked, so that a deployment that begins beside this action sees its effect.
+    """
+    if query.scope == ADHOC_SCOPE:
+        return
+    found = jobs.find(tx, query.owner, query.scope)
+    job = None if found is None else jobs.lock(tx, found.id)
+    if job is not None and job.change_id is not None:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} belongs to the job {job.name}, which is being"
+            " changed.",
+            hint=f"headrace job show {job.name} shows the deployment. Wait until it has ended.",
+        )
+
+
+def _check_job(query: StreamQuery) -> None:
+    """Raise StreamStateConflict if the query belongs to a job, which decides its checkpoint."""
+    if query.scope != ADHOC_SCOPE:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} has ended and belongs to the job {query.scope}.",
+            hint=_suggest(query),
+        )
+
+
+def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:
+    """Return the session of the query, or a new one like it if that session has ended."""
+    session = sessions.get(tx, query.session_id)
+    if session is None:
+        raise SessionNotFound(
+            f"The session of the query {query.qualified_name} is deleted. Submit the statement"
+            " again."
+        )
+    if session.state in SESSION.accepting:
+        return session.id
+    new = NewSession(
+        id=new_id("se"),
+        owner=query.owner,
+        kind=SessionKind.STREAMING,
+        spec=session.spec,
+        idle_seconds=seconds_of(settings.sessions.unnamed_idle_timeout),
+    )
+    return create_session(tx, settings, new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

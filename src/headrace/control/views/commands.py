@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.control.views.lookup import (
     find_live_writer,
     find_refresh_query,
@@ -32,7 +32,7 @@ from headrace.store import catalog_intents
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.streams import stream_progress, stream_queries, stream_transitions, views
-from headrace.text.times import format_utc
+from headrace.text.readable import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of views that SHOW MATERIALIZED VIEWS lists."""

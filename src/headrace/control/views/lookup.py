@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.control.caller import Caller
-from headrace.control.policy import Action, may
+from headrace.control.policy import Action, Caller, may
 from headrace.errors import MaterializedViewBusy, MaterializedViewNotFound
 from headrace.model.lifecycle import STATEMENT, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView

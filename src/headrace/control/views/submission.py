@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.config.settings import Settings
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.submission import QueryPlaces
 from headrace.control.views.lookup import lock_view

@@ -1,4 +1,4 @@
-"""Authentication: the caller of a request, by its bearer token.
+"""The node and the caller of a request. Authentication finds the caller by its bearer token.
 
 Requests are authenticated before their body is read. Every path needs the token of the node, except
 a few that reveal nothing, and the driver link, whose routes check the tokens of drivers.
@@ -11,10 +11,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.control.caller import Caller
+from headrace.control.node import Node
+from headrace.control.policy import Caller
 from headrace.errors import Unauthorized
 from headrace.frontends.http.authentication_failures import log_authentication_failure
-from headrace.frontends.http.context import node_of
 from headrace.frontends.http.errors import ErrorRenderers
 from headrace.model.messages import LINK_PREFIX
 
@@ -31,6 +31,12 @@ SECURITY_SCHEMES = {
     }
 }
 """Description of the token for OpenAPI. A dependency of FastAPI would delay every request."""
+
+
+def node_of(request: Request) -> Node:
+    """Return the node that answers a request."""
+    node: Node = request.app.state.node
+    return node
 
 
 class Authentication:

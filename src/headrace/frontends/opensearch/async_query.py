@@ -19,8 +19,8 @@ from starlette.responses import JSONResponse
 
 from headrace import __version__
 from headrace.config.settings import Settings
-from headrace.control.caller import Caller
 from headrace.control.node import Node
+from headrace.control.policy import Caller
 from headrace.control.worker_pool import Reads
 from headrace.errors import (
     AlreadyEnded,
@@ -29,8 +29,7 @@ from headrace.errors import (
     StatementNotFound,
 )
 from headrace.frontends.http.api_route import json_response
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.http.errors import RequestError
 from headrace.frontends.http.strict_json import StrictRoute, UnsupportedMediaType
 from headrace.frontends.rest.result_responses import stream_response

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 import pyarrow as pa
 from fastapi.responses import StreamingResponse
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.control.statements.async_statements import AsyncStatements
 from headrace.control.statements.service import may_be_read_early
 from headrace.control.worker_pool import Reads

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.control.statements.service import Statements
 from headrace.control.worker_pool import Reads
 from headrace.errors import NotAcceptable, ResultGone

@@ -30,7 +30,7 @@ from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.statement import CancelReason, Parameter, Progress, WaitCode
 from headrace.text.durations import Duration, limit_duration
-from headrace.text.times import format_utc
+from headrace.text.readable import format_utc
 
 LONGEST_WAIT = timedelta(seconds=60)
 MAX_INTEGER = 2**53 - 1

@@ -1,4 +1,4 @@
-"""Renewals of the leases of drivers."""
+"""Renewals of the leases of drivers, and what a driver that owns its session sees of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Float, and_, bindparam, case, exists, select, update
 
+from headrace.errors import LeaseLost
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
@@ -143,3 +144,14 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],
     )
+
+
+def load_owned_view(tx: Tx, lease: DriverLease) -> DriverView:
+    """Return the view of a session for its driver.
+
+    Raise LeaseLost if the session has ended or another epoch owns it.
+    """
+    view = load_driver_view(tx, lease.session_id)
+    if view is None or view.epoch != lease.epoch or view.state in SESSION.terminal:
+        raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
+    return view

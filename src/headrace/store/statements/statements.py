@@ -39,7 +39,7 @@ from headrace.store.statements import results, statement_queue
 from headrace.store.statements.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 _LIVE = statements.c.ended_at.is_(None)
 _ROWS = "inline_rows"

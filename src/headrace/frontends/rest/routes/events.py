@@ -10,8 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse
 
 from headrace.frontends.http.api_route import ApiRoute, Limit, json_response
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
 from headrace.frontends.rest.schemas import EventPage
 from headrace.frontends.rest.serializers import event_body

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import StrictBool
 
 from headrace.frontends.http.api_route import ApiRoute, json_response
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.schemas import RequestModel, ResponseModel, has_examples
 from headrace.text.durations import Duration

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.control.jobs.drafts import PlanRequest, SourceText
 from headrace.frontends.http.api_route import ApiRoute, Limit, json_response
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.job_schemas import (
     DeploymentBody,
     DeploymentPage,

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Request, Response
 
 from headrace.frontends.http.api_route import ApiRoute, json_response
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.examples import AT, NODE_ID
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.schemas import (

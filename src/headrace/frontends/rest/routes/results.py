@@ -9,8 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.errors import InvalidRequest
 from headrace.frontends.http.api_route import ApiRoute, Numbers, StatementIdPath, wait_seconds
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.early_read import EarlyRead
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.result_responses import ResultFormat, choose_format, result_response

@@ -16,8 +16,7 @@ from headrace.frontends.http.api_route import (
     json_response,
     split_page,
 )
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.schemas import SessionBody, SessionPage, SessionRequest, read_fields
 from headrace.frontends.rest.serializers import session_body

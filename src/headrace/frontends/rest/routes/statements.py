@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from headrace.control.caller import Caller
+from headrace.control.policy import Caller
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
 from headrace.frontends.http.allowed_hosts import is_loopback
@@ -24,8 +24,7 @@ from headrace.frontends.http.api_route import (
     json_response,
     wait_seconds,
 )
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.result_responses import (
     SUBMIT_ROWS_BYTES,

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.control.streams.service import QueryStatus
 from headrace.frontends.http.api_route import ApiRoute, Before, Limit, json_response, split_page
-from headrace.frontends.http.auth import Authenticated
-from headrace.frontends.http.context import node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.examples import (
     AT,
     LATER,

@@ -1,20 +1,87 @@
-"""How a statement ends: what its driver reports, checked, and where its rows may be kept."""
+"""The part of the link that concerns statements: their assignment to a driver, and their end."""
 
 from __future__ import annotations
 
-from headrace.control.driver_link.table_journal import mark_committed
+from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
+from headrace.control.driver_link.table_journal import make_entry, mark_committed
+from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
 from headrace.errors import InvalidResult, StatementFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Ended
+from headrace.model.messages import Assignment, Ended, Poll
 from headrace.model.result import Disposition, ResultReport, ResultRequest
 from headrace.model.session import DriverLease
-from headrace.model.statement import Statement
+from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
+from headrace.model.transaction import Transaction
 from headrace.results.manifest import check_report
+from headrace.store import transactions
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
 from headrace.store.sessions import sessions
+from headrace.store.sessions.lease_renewals import DriverView
 from headrace.store.statements import results, statement_transitions, statements
+from headrace.store.statements.limits import Limit
 from headrace.store.statements.locks import LockedStatement
+from headrace.store.statements.statement_transitions import Claim, claim_next
+
+
+def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | None:
+    """Return the assignment of a statement that its driver has claimed; None if it is gone."""
+    statement = statements.get(tx, statement_id)
+    if statement is None:
+        return None
+    claim = Claim(statement, view.pool, view.results_location)
+    return make_assignment(tx, claim, transactions.live(tx, statement_id))
+
+
+def claim_next_assignment(
+    tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
+) -> tuple[Statement, Assignment] | None:
+    """Claim the oldest waiting statement for a poll; see `claim_next`."""
+    claim = claim_next(tx, lease, running_limit, may_have_effects=not message.announces_effects)
+    if claim is None:
+        return None
+    transaction = None
+    if claim.statement.attempts > 1:
+        transaction = transactions.adopt(tx, claim.statement.id, lease)
+    return claim.statement, make_assignment(tx, claim, transaction)
+
+
+def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> Assignment:
+    """Return the assignment of a claimed statement.
+
+    Args:
+        transaction: The table transaction of an earlier attempt.
+    """
+    entry = None if transaction is None else make_entry(tx, transaction)
+    statement, spec = claim.statement, claim.statement.spec
+    return Assignment(
+        statement_id=statement.id,
+        text=spec.text,
+        parameters=spec.parameters,
+        conf=spec.conf,
+        result_request=choose_disposition(tx, statement),
+        result_location=results.choose_location(
+            claim.results_location,
+            spec.result_request,
+            statement.id,
+            statement.epoch,
+            statement.attempts,
+        ),
+        is_query=statement.is_query,
+        attempt=statement.attempts,
+        transaction=entry,
+        command=statement.command,
+        query=find_query_to_start(tx, statement),
+        definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
+        view=find_view_to_refresh(tx, statement),
+        task=jobs.get_task(tx, statement.id)
+        if statement.command in {JOB_TASK, JOB_WRITE}
+        else None,
+        isolated=claim.in_pool,
+        ordinal=statement.ordinal,
+    )
+
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
 

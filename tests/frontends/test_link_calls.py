@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.frontends.drivers.link_calls import LinkCalls
+from headrace.frontends.driver_link import LinkCalls
 from headrace.model.session import DriverLease
 
 _LEASE = DriverLease("se_1", 1)

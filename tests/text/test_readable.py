@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.text.printable import describe_count
+from headrace.text.readable import describe_count
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from anyio import CapacityLimiter
 
 from headrace.control.driver_link.renewals import Renewals
-from headrace.frontends.drivers.batched_renewals import BatchedRenewals
+from headrace.frontends.driver_link import BatchedRenewals
 from headrace.model.messages import Renew, Renewed
 from headrace.model.session import DriverLease
 

@@ -1,1 +1,0 @@
-"""The node's end of the link to its drivers."""
