@@ -39,7 +39,6 @@ PACKAGES = {
     "driver.jobs",
     "driver.output",
     "driver.spark_version",
-    "driver.state",
     "driver.streams",
     "driver.views",
     "driver.writes",

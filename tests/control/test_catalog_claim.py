@@ -182,7 +182,7 @@ def test_containers_of_one_machine_do_not_share_a_metastore(
     )
     with serve_node(one):
         host = replace(processes.this_host(), network_namespace="net:[1]")
-        for module in ("placement", "catalog_claim", "node"):
+        for module in ("places", "catalog_claim", "node"):
             monkeypatch.setattr(f"headrace.control.{module}.this_host", lambda: host)
         node = Node(two, address="http://two", embedded=False)
         with pytest.raises(Exception, match=r"catalog\.kind \(managed\)") as refused:

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 from headrace.control.host.health_checks import CheckStatus, check_cluster
 from headrace.control.host.processes import this_host
 from headrace.control.node import Node
-from headrace.control.placement import find_unshared
+from headrace.control.places import find_unshared
 from headrace.errors import InvalidSetting, UnsharedLocation
 from headrace.store import nodes
 from headrace.store.database import Database

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap_file import read_addresses, take_bootstrap
+from headrace.driver.__main__ import take_bootstrap
+from headrace.driver.link import read_addresses
 from headrace.driver.process import build_bootstrap, read_handoff
 from headrace.files import locations
 from headrace.files.private_files import write_private

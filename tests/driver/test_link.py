@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap_file import take_bootstrap
+from headrace.driver.__main__ import take_bootstrap
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.process import build_bootstrap
 from headrace.errors import LeaseLost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.driver.spark_version import session_state
-from headrace.driver.state.limits import TOTAL_LIMIT, limit_snapshot
+from headrace.driver.state import TOTAL_LIMIT, limit_snapshot
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 
 pytestmark = pytest.mark.finding("S8")

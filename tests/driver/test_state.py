@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.driver.state.tracker import SessionStateTracker, clone_session
+from headrace.driver.state import SessionStateTracker, clone_session
 from headrace.model.session import Snapshot
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.driver.spark import Spark
-from headrace.driver.state.tracker import SessionStateTracker
+from headrace.driver.state import SessionStateTracker
 from headrace.driver.warm_up import warm_up
 from headrace.model.messages import Bootstrap
 

@@ -18,7 +18,7 @@ from tests.support.deployed_settings import load_settings
 from tests.support.nginx import CONFIGURATION
 from tests.support.node import NodeProcess
 
-from headrace.control.placement import find_unshared
+from headrace.control.places import find_unshared
 from headrace.frontends.http.server import _SHUTDOWN_SECONDS
 from headrace.text.durations import parse_duration
 

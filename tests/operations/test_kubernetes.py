@@ -15,7 +15,7 @@ from tests.support.deployed_settings import load_settings
 
 from headrace.config.profiles import SparkSubmitProfile
 from headrace.config.settings import Settings
-from headrace.control.placement import find_unshared
+from headrace.control.places import find_unshared
 from headrace.frontends.http.allowed_hosts import AllowedHosts, HostAndPort
 from headrace.frontends.http.server import _SHUTDOWN_SECONDS
 

@@ -41,7 +41,7 @@ from headrace.control.metrics import (
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
-from headrace.control.placement import check_locations, check_placement
+from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import ANONYMOUS, Action, Caller, Role, Shared, require
 from headrace.control.retention import Retention
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts

@@ -1,18 +1,37 @@
 """Entry point of the driver: start the JVM, then import the rest of the driver and run it.
 
 The argument is the path of a bootstrap file, or `--handoff` and the location of a handoff object.
+The process reads a bootstrap file before it imports anything large, and removes the secrets from
+it. `model/messages.py` describes the fields.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from headrace.config.process_start import pause_garbage_collection, resume_garbage_collection
-from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.driver.jvm_start import JvmStart
+from headrace.files.private_files import write_private
+
+_SECRETS = ("token", "flight_secret")
+
+
+def take_bootstrap(file: Path) -> dict[str, Any]:
+    """Read the bootstrap file, and remove the secrets from it. Return all fields.
+
+    Users' SQL can read the file later. Raises OSError and ValueError if the file cannot be read,
+    and SystemExit if it has no token any more.
+    """
+    fields: dict[str, Any] = json.loads(file.read_text())
+    if fields.get("token") is None:
+        raise SystemExit(f"Another driver has already read the token in {file}.")
+    write_private(file, json.dumps(fields | dict.fromkeys(_SECRETS)))
+    return fields
 
 
 def main(arguments: list[str]) -> int:

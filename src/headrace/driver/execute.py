@@ -25,7 +25,7 @@ from headrace.driver.spark import Spark
 from headrace.driver.spark_version.metrics import count_written_rows
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.session_state import override_for_statement
-from headrace.driver.state.tracker import SessionStateTracker
+from headrace.driver.state import SessionStateTracker
 from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
 from headrace.driver.streams.statements import describe_rows, run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor

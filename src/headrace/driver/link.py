@@ -13,6 +13,7 @@ no result is lost.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import random
 import threading
@@ -24,7 +25,6 @@ from typing import TypeVar
 
 import urllib3
 
-from headrace.driver.bootstrap_file import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -431,3 +431,14 @@ class NodeLink:
             self._file_nodes = from_file or self._file_nodes
             nodes = dict.fromkeys([*new, *self._nodes, *from_file])
             self._nodes = [node for node in nodes if node != failed] + [failed]
+
+
+def read_addresses(file: Path | None) -> list[str]:
+    """Return the node addresses in the bootstrap file; empty if there is no readable file."""
+    if file is None:
+        return []
+    try:
+        addresses = json.loads(file.read_text())["nodes"]
+        return [str(address) for address in addresses]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []

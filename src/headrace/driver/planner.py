@@ -40,8 +40,7 @@ from headrace.driver.spark_version.written_rows import (
     describe_row_change,
     find_row_writes,
 )
-from headrace.driver.writes.detect import WriteDetector
-from headrace.driver.writes.locks import PlannedWrites
+from headrace.driver.writes.locks import PlannedWrites, WriteDetector
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.headrace_options import CTAS_ATOMICITY, WRITES_ATOMICITY, Atomicity
 from headrace.model.ids import new_id

@@ -33,11 +33,11 @@ from headrace.driver.spark_version.application import (
 from headrace.driver.spark_version.bridge import answer_without_delay
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.spark_version.errors import find_root_text
-from headrace.driver.spark_version.local_files import install_local_files
+from headrace.driver.spark_version.hadoop_files import install_local_files
 from headrace.driver.spark_version.metrics import ProgressReader
 from headrace.driver.spark_version.python_daemon import with_daemon
 from headrace.driver.spark_version.streams import count_active_queries
-from headrace.driver.state.tracker import SessionStateTracker, clone_session
+from headrace.driver.state import SessionStateTracker, clone_session
 from headrace.errors import DriverLost, HeadraceError
 from headrace.files.spark_files import find_last_exception
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello

@@ -46,7 +46,7 @@ class Checker:
         path: str | None = None,
         location: str | None = None,
     ) -> CheckedJob:
-        from headrace.driver.jobs.check import check_jobs
+        from headrace.driver.jobs.tasks import check_jobs
 
         spec = QuerySpec(text=save, definitions=list(definitions), sink=sink, path=path, rows=rows)
         job = JobToCheck(name="job", queries=[QueryToCheck(name="job", spec=spec)])
@@ -260,7 +260,7 @@ def test_the_sources_of_a_summary_are_in_the_order_of_the_plan(checker: Checker)
 
 
 def test_a_long_description_of_a_source_is_cut_and_stays_unequal_to_others() -> None:
-    from headrace.driver.jobs.check import _shorten
+    from headrace.driver.jobs.tasks import _shorten
 
     one, other = _shorten("x" * 5000 + "1"), _shorten("x" * 5000 + "2")
 

@@ -218,8 +218,7 @@ def test_a_savepoint_tells_whether_the_last_batch_was_committed(
 def test_a_checkpoint_is_found_where_spark_could_continue(
     spark: SparkSession, aggregation: Aggregation, tmp_path: Path
 ) -> None:
-    from headrace.driver.jobs.savepoints import has_checkpoint
-    from headrace.driver.jobs.state_files import StateFiles
+    from headrace.driver.jobs.savepoints import StateFiles, has_checkpoint
 
     aggregation.add_file()
     aggregation.run(tmp_path / "run1")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
-from headrace.driver.spark_version.local_files import install_local_files
+from headrace.driver.spark_version.hadoop_files import install_local_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.driver.spark_version.commit_protocol import CommitProtocol
-from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.locks import WriteDetector
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ from headrace.driver.ctas import Cancelled
 from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.spark_version.written_rows import TargetFinder
-from headrace.driver.writes.detect import WriteDetector
-from headrace.driver.writes.locks import PlannedWrites, find_writes_patiently
+from headrace.driver.writes.locks import PlannedWrites, WriteDetector, find_writes_patiently
 from headrace.errors import WriteTargetsUnknown
 from headrace.model.transaction import TableWrite
 

@@ -28,7 +28,7 @@ from headrace.control.catalog_claim import identify_catalog, predict_replacement
 from headrace.control.conf import check_profiles
 from headrace.control.host.java import find_java
 from headrace.control.host.metastore import Metastore
-from headrace.control.placement import find_unshared
+from headrace.control.places import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.files import locations
 from headrace.files.places import join, local_path, mask_password

@@ -1,18 +1,26 @@
-"""File operations on table locations through Hadoop's FileSystem, as Spark uses it."""
+"""File operations through Hadoop's FileSystem, as Spark uses it, and faster local files.
+
+For local files, Hadoop's own class starts a process for each new file and directory.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
+from weakref import WeakSet
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name
+from headrace.driver.spark_version.bridge import HADOOP_PATH, Py4JBridge, class_name, compile_java
 from headrace.files.places import identify, lower_scheme
 
+_LOG = logging.getLogger("headrace.driver")
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 """Spark's writer of files that appear complete or not at all, on any file system."""
 _COMPLETE = re.compile(r"(file:|(hdfs|s3a)://[^/?#]+)(/(?!\.{1,2}(/|$))[^/]+)+")
@@ -226,3 +234,28 @@ def _is_empty_directory(path: Any, system: Any, ignore_prefix: str | None = None
         return False
     names = (str(entry.getPath().getName()) for entry in system.listStatus(path))
     return all(ignore_prefix is not None and name.startswith(ignore_prefix) for name in names)
+
+
+_lock = threading.Lock()
+_prepared: WeakSet[SparkContext] = WeakSet()
+"""Applications in which the installation was tried."""
+
+
+def install_local_files(session: SparkSession) -> None:
+    """Let the JVM of an application set the permissions of local files itself.
+
+    Call this before each statement that may write. Only the first call of an application does
+    something. If it fails, Hadoop's own class stays in use.
+    """
+    with _lock:
+        if session.sparkContext in _prepared:
+            return
+        _prepared.add(session.sparkContext)
+        jvm = Py4JBridge(session)
+        try:
+            installs = compile_java(jvm.root, "LocalFiles").install(
+                jvm.context.hadoopConfiguration()
+            )
+            _LOG.debug("the JVM sets the permissions of local files: %s", installs)
+        except Py4JError as error:
+            _LOG.warning("writes to local files start a process for each file: %s", error)

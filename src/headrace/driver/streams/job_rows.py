@@ -27,12 +27,12 @@ from headrace.driver.spark_version.plans import (
     open_view_query,
 )
 from headrace.driver.streams.classify import is_permanent
-from headrace.driver.streams.qualified_names import replace_qualified_names
 from headrace.driver.streams.sources import (
     name_of_temporary_view,
     open_source,
     qualified,
     register_job_streams,
+    replace_qualified_names,
 )
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import Position

@@ -33,7 +33,7 @@ from headrace.driver.spark_version.plans import (
     find_script_relations,
     find_use,
 )
-from headrace.driver.state.tracker import clone_session
+from headrace.driver.state import clone_session
 from headrace.driver.streams.sources import register_streams
 from headrace.errors import Position
 from headrace.grammar.lexer import code_tokens

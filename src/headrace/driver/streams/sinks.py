@@ -13,9 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.driver.failures import InvalidStream
 from headrace.driver.spark_version.streams import find_batch_source, publish_memory_view
 from headrace.driver.streams.classify import BatchErrors
-from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
 from headrace.driver.streams.sink_writer import SinkRun, SinkWriter, Target
+from headrace.driver.streams.sources import select_columns
 from headrace.grammar.clauses import override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import StreamTrigger, TriggerKind

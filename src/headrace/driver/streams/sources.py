@@ -1,9 +1,15 @@
-"""The rows that a streaming query reads: defined streams, tables and views."""
+"""The rows that a streaming query reads: defined streams, tables and views.
+
+In the queries of jobs, streams can have qualified names, such as `kafka`.`orders`. Spark's
+temporary views have names of one part. A stream with a qualified name is therefore a view with a
+name of Headrace's own, which replaces the qualified name wherever a query reads it. Spark's parser
+says where that is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 
 from pyspark.errors import AnalysisException
@@ -15,16 +21,17 @@ from headrace.driver.failures import InvalidStream
 from headrace.driver.spark_version.connectors import to_avro_schema
 from headrace.driver.spark_version.plans import (
     drop_temporary_views,
+    find_relations,
     find_temporary_view,
     is_view,
 )
-from headrace.driver.streams.columns import columns_to_ddl, select_columns
 from headrace.driver.streams.connectors import check_connector, check_provider
-from headrace.driver.streams.qualified_names import replace_qualified_names, view_of
-from headrace.grammar.clauses import qualified_name_to_sql
+from headrace.errors import Position
+from headrace.grammar.clauses import DeclaredColumn, qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
+from headrace.grammar.text import offset_at, position_at
 from headrace.model.connector_options import KAFKA_PREFIX, KAFKA_SOURCE
 from headrace.model.stream_providers import FORMAT_OPTION, SOURCES, find_source
 
@@ -208,3 +215,74 @@ def _avro_schema(session: SparkSession, ddl: str, options: dict[str, str]) -> st
 
 def _is_of_kafka(key: str) -> bool:
     return key.lower().startswith(KAFKA_PREFIX) or key.lower() in _KAFKA_READING
+
+
+def columns_to_ddl(columns: Iterable[DeclaredColumn]) -> str:
+    """Return columns as Spark's schema text."""
+    return ", ".join(column.to_sql() for column in columns)
+
+
+def select_columns(frame: DataFrame, columns: Iterable[DeclaredColumn]) -> DataFrame:
+    """Return these columns of a frame, cast to their types. Raises AnalysisException."""
+    session = frame.sparkSession
+    # Spark's parser reads the types: NOT NULL and COMMENT are no part of a cast.
+    schema = session.createDataFrame([], columns_to_ddl(columns)).schema
+    return frame.selectExpr(
+        *(
+            f"CAST({quote_name(field.name)} AS {field.dataType.simpleString()})"
+            f" AS {quote_name(field.name)}"
+            for field in schema.fields
+        )
+    )
+
+
+_PREFIX = "headrace_stream"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedNames:
+    """A query whose qualified names are replaced."""
+
+    text: str
+    written: str
+    edits: tuple[tuple[int, int, int], ...] = ()
+    """Of each replacement: start and end in `text`, and the end in the text as written."""
+
+    def locate(self, line: int, column: int) -> Position:
+        """Return the position in the text as written of a position in `text`."""
+        offset = written = offset_at(self.text, Position(line, column))
+        for start, end, written_end in self.edits:
+            if offset < start:
+                break
+            written = written_end + max(0, offset - end)
+        return position_at(self.written, written)
+
+
+def view_of(name: str, qualifier: Sequence[str]) -> str:
+    """Return the name of the view of a stream."""
+    return name if not qualifier else "__".join([_PREFIX, *qualifier, name])
+
+
+def replace_qualified_names(
+    session: SparkSession, text: str, views: Mapping[tuple[str, ...], str]
+) -> ReplacedNames:
+    """Return a query that reads views instead of streams with qualified names.
+
+    A text that Spark's parser refuses is returned as it is.
+
+    Args:
+        views: Names of the views, by the parts of the qualified name in lower case.
+    """
+    if not views:
+        return ReplacedNames(text, text)
+    parts, edits, last, size = list[str](), list[tuple[int, int, int]](), 0, 0
+    for start, stop, name in find_relations(session, text):
+        view = views.get(tuple(part.casefold() for part in name))
+        if view is None:
+            continue
+        parts += [text[last:start], quote_name(view)]
+        size += start - last
+        edits.append((size, size + len(parts[-1]), stop + 1))
+        size += len(parts[-1])
+        last = stop + 1
+    return ReplacedNames("".join([*parts, text[last:]]), text, tuple(edits))

@@ -41,7 +41,7 @@ from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
 from headrace.driver.streams.view_refresh import prepare_refresh
-from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.locks import WriteDetector
 from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.materialized_views import CreateMaterializedView

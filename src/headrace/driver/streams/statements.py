@@ -13,9 +13,9 @@ from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.failures import TEMPORARY_REFERENCE, InvalidStream, KnownFailure
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.plans import find_temporary_views
-from headrace.driver.streams.columns import columns_to_ddl
 from headrace.driver.streams.sinks import check_sink
 from headrace.driver.streams.sources import (
+    columns_to_ddl,
     open_stream,
     register_streams,
 )

@@ -12,7 +12,7 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.link import NodeLink
 from headrace.driver.spark_version.commit_protocol import staging_prefixes
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.locks import WriteDetector
 from headrace.model.transaction import OrphanedWrite
 
 _LOG = logging.getLogger("headrace.driver")
