@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.driver.state import SessionStateTracker, clone_session
+from headrace.driver.query_sessions import clone_session
+from headrace.driver.state import SessionStateTracker
 from headrace.model.session import Snapshot
 
 if TYPE_CHECKING:

@@ -49,14 +49,14 @@ def test_a_statement_that_exceeds_its_timeout_is_stopped(node: NodeProcess, sess
 def test_the_statement_after_a_cancelled_one_is_not_cancelled(
     node: NodeProcess, session: str
 ) -> None:
-    # Both statements run in one thread of the driver, and Spark's job tags belong to a thread.
+    # The second statement gets the thread of the first, and Spark's job tags belong to a thread.
     for _ in range(3):
         statement = node.submit(LONG, session)
         wait_running(node, statement["id"])
         node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
+        assert node.statement(statement["id"], wait_timeout="60s")["state"] == "cancelled"
         counted = node.rows("SELECT count(*) FROM range(1000000) WHERE id % 2 = 0", session)
         assert counted == [["500000"]]
-        assert node.statement(statement["id"])["state"] == "cancelled"
 
 
 def test_a_long_statement_reports_its_progress(node: NodeProcess, session: str) -> None:

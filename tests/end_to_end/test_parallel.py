@@ -40,6 +40,11 @@ def test_queries_run_in_parallel_but_a_session_change_runs_alone(
     [[v, zone]] = node.result(last)["rows"]
     assert v == 5
     assert zone not in _ZONES
+    # The copies of the Spark session that the queries before the change had are out of date.
+    later = [node.submit(_SLOW, session)["id"] for _ in _ZONES]
+    for statement_id in later:
+        assert node.statement(statement_id, wait_timeout="30s")["state"] == "success"
+        assert node.result(statement_id)["rows"] == [[zone, 5, "1"]]
     earlier = [node.statement(statement_id) for statement_id in (*queries, fourth)]
     change, after = node.statement(barrier), node.statement(last)
     assert max(query["ended_at"] for query in earlier) <= change["started_at"]

@@ -65,7 +65,7 @@ def session() -> None:
     "--parallelism",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="Number of queries that may run at the same time.",
+    help="Number of queries that may run at the same time; default: sessions.parallelism.",
 )
 @options.request_fields(SessionFields)
 @click.option("--catalog", metavar="NAME", help="Current catalog.")

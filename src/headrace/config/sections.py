@@ -143,6 +143,9 @@ class SessionSettings(Section):
     """Idle time after which a session is closed; null: never."""
     unnamed_idle_timeout: Duration = timedelta(minutes=1)
     """Idle time after which a session is closed that was created for one batch, job or stream."""
+    parallelism: int = Field(default=8, ge=1, le=64)
+    """Largest number of queries of a session that run at once. With 1, the statements of a session
+    run one after another."""
     pool_parallelism: int = Field(default=8, ge=1, le=64)
     """Largest number of statements without a session that run at once in the driver of a user."""
     pool_idle_timeout: Duration = timedelta(minutes=5)

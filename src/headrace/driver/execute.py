@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -26,7 +27,11 @@ from headrace.driver.spark_version.metrics import count_written_rows
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.session_state import override_for_statement
 from headrace.driver.state import SessionStateTracker
-from headrace.driver.streams.named_streams import NamedStreams, explain_endless_rows
+from headrace.driver.streams.named_streams import (
+    NamedStreams,
+    NeedsOwnSession,
+    explain_endless_rows,
+)
 from headrace.driver.streams.statements import describe_rows, run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
@@ -143,23 +148,49 @@ class Execution:
             threading.Thread(target=self._keep_cancelling, daemon=True).start()
 
     def _execute(self) -> ResultReport:
-        assignment, context, session = self.assignment, self._spark.context, self._spark.session
+        assignment, context = self.assignment, self._spark.context
         self._spark.prepare_thread()
-        self._is_tagged = True
-        context.addJobTag(assignment.statement_id)
         # The options of a stream may contain secrets, which Spark's UI would show.
         context.setJobDescription(assignment.command or assignment.text[:200])
-        if self._bootstrap.parallelism > 1 or assignment.isolated:
-            context.setLocalProperty(_POOL, threading.current_thread().name)
-            session = self._choose_session()
+        if assignment.alone and not assignment.isolated:
+            return self._run_in(self._spark.session)
+        context.setLocalProperty(_POOL, threading.current_thread().name)
+        if not assignment.is_query:
+            return self._run_in(self._choose_session())
+        if assignment.command is not None:
+            # A task of a deployment leaves views and settings behind.
+            return self._run_in(self._spark.clone_session())
+        return self._run_query()
+
+    def _run_query(self) -> ResultReport:
+        """Run a query of Spark's own beside others."""
+        sessions = self._spark.query_sessions
+        if not self.assignment.conf:
+            with suppress(NeedsOwnSession), sessions.borrow() as session:
+                is_clone = session is not self._spark.session
+                return self._run_in(session, may_register=is_clone)
+        with sessions.borrow(as_clone=True) as session:
+            return self._run_in(session)
+
+    def _run_in(self, session: SparkSession, *, may_register: bool = True) -> ResultReport:
+        """Run the statement in a Spark session.
+
+        Args:
+            may_register: Whether the session may get temporary views of streams. If not, a
+                statement that reads one raises NeedsOwnSession.
+        """
+        self._is_tagged = True
+        self._spark.context.addJobTag(self.assignment.statement_id)
         if self._may_change_session:
             self._tracker = self._spark.track_state()
-        streams = NamedStreams(session, self._link.find_streams)
+        streams = NamedStreams(session, self._link.find_streams, may_register=may_register)
         try:
-            with override_for_statement(session, assignment.conf):
+            with override_for_statement(session, self.assignment.conf):
                 return self._run_plan(session, streams)
         finally:
             streams.drop()
+            if not self.assignment.is_query:
+                self._spark.query_sessions.discard_clones()
 
     def _run_plan(self, session: SparkSession, streams: NamedStreams) -> ResultReport:
         """Plan and run the statement, with the named streams that it reads."""
@@ -171,7 +202,8 @@ class Execution:
         else:
             plan = self._make_plan(session)
         self._plan = plan
-        self._start_hooks(plan)
+        if not self._started_hooks:
+            self._start_hooks(plan)
         try:
             self._prepare_writes(plan)
             self._announce_effects(plan)
@@ -206,12 +238,11 @@ class Execution:
             return write_result(empty_frame(session), inline)
 
     def _choose_session(self) -> SparkSession:
-        """Return the Spark session for a statement that may run beside others."""
-        if not (self.assignment.is_query or self.assignment.isolated):
+        """Return the Spark session for a statement that is no query."""
+        if not self.assignment.isolated:
             return self._spark.session
-        if not self.assignment.is_query:
-            # The clone takes over what this prepares.
-            self._spark.prepare_changes()
+        # The clone takes over what this prepares.
+        self._spark.prepare_changes()
         return self._spark.clone_session()
 
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:

@@ -23,6 +23,7 @@ from headrace.driver.jvm_start import (
     ParentJvm,
     remove_connection,
 )
+from headrace.driver.query_sessions import QuerySessions, clone_session
 from headrace.driver.spark_version.application import (
     connect_to_jvm,
     has_stopped,
@@ -37,7 +38,7 @@ from headrace.driver.spark_version.hadoop_files import install_local_files
 from headrace.driver.spark_version.metrics import ProgressReader
 from headrace.driver.spark_version.python_daemon import with_daemon
 from headrace.driver.spark_version.streams import count_active_queries
-from headrace.driver.state import SessionStateTracker, clone_session
+from headrace.driver.state import SessionStateTracker
 from headrace.errors import DriverLost, HeadraceError
 from headrace.files.spark_files import find_last_exception
 from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
@@ -136,6 +137,11 @@ class Spark:
     def clone_session(self) -> SparkSession:
         """Return a session like that of the statements, see `state.tracker.clone_session`."""
         return clone_session(self.session)
+
+    @cached_property
+    def query_sessions(self) -> QuerySessions:
+        """The Spark sessions of queries that run beside each other."""
+        return QuerySessions(self.session)
 
     @cached_property
     def progress(self) -> ProgressReader:

@@ -17,7 +17,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.conf_overrides import keep_private, set_conf
 from headrace.driver.failures import describe_failure
 from headrace.driver.spark_version.application import make_first_plan
 from headrace.driver.spark_version.session_state import (
@@ -150,23 +149,6 @@ class SessionStateTracker:
         lost = SnapshotRestore(self._session, self._state, snapshot).run()
         self._reported = self.capture()
         return lost
-
-
-def clone_session(session: SparkSession) -> SparkSession:
-    """Return a session with the same state and its own settings, for a concurrent query.
-
-    Spark's `cloneSession` copies neither variables nor the current catalog. Raises Py4JError.
-    """
-    original = RestorableState(session)
-    with keep_private(session) as earlier_conf:
-        clone = original.clone()
-        set_conf(clone, earlier_conf)
-    state = RestorableState(clone)
-    state.copy_variables(original)
-    current = original.capture_namespace()
-    if state.capture_namespace() != current:
-        restore_namespace(clone, *current)
-    return clone
 
 
 PART_LIMIT = 4 * 1024 * 1024

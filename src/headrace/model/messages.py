@@ -106,8 +106,6 @@ class Bootstrap(Message):
     """Complete Spark configuration of the application."""
     catalog: str | None = None
     database: str | None = None
-    parallelism: int = 1
-    """Largest number of queries that run at once."""
     warm: bool = False
     """Whether no user waits for the driver yet, so that it has time to warm up."""
     results: str
@@ -225,6 +223,8 @@ class Assignment(Message):
     """A task of a deployment. The text of such a statement only describes the task."""
     isolated: bool = False
     """Whether the statement runs in a Spark session of its own, which nothing outlives."""
+    alone: bool = False
+    """Whether no other statement runs beside it, because its session runs one at a time."""
     ordinal: int | None = None
     """Position in the session, from 0. None only if a node is one version older."""
 

@@ -159,7 +159,7 @@ def test_a_superseded_driver_gets_no_statement(node: InProcessNode) -> None:
 def test_a_claim_that_finds_nothing_is_not_tried_again(
     node: InProcessNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session_id, driver = node.start_session()
+    session_id, driver = node.start_session(parallelism=1)
     node.submit(session=session_id)
     running = driver.claim().statement_id
     claims = []

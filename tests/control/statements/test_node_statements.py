@@ -31,7 +31,7 @@ def test_cancel_statement_in_a_busy_session_cancels_the_statement_that_keeps_it_
 ) -> None:
     session_id, driver = node.start_session()
     busy = node.submit(session=session_id)["id"]
-    next_ = node.submit("SHOW TABLES", session=session_id)["id"]
+    next_ = node.submit("DROP TABLE t", session=session_id)["id"]
     driver.claim()
     cancel = node.submit(f"CANCEL STATEMENT '{busy}'", session=session_id)
     assert (cancel["state"], cancel["session_id"]) == ("success", session_id)

@@ -26,8 +26,8 @@ from headrace.driver.ctas import Cancelled, catalogs, recover
 from headrace.driver.ctas.base import WriteDefinition
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.native_commit import NativeWrite
+from headrace.driver.query_sessions import clone_session
 from headrace.driver.spark_version.catalogs import TablePath
-from headrace.driver.state import clone_session
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.headrace_options import WRITES_ATOMICITY
 from headrace.model.lifecycle import TransactionState

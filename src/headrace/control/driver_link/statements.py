@@ -30,7 +30,7 @@ def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | No
     statement = statements.get(tx, statement_id)
     if statement is None:
         return None
-    claim = Claim(statement, view.pool, view.results_location)
+    claim = Claim(statement, view.pool, view.parallelism, view.results_location)
     return make_assignment(tx, claim, transactions.live(tx, statement_id))
 
 
@@ -79,6 +79,7 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
         isolated=claim.in_pool,
+        alone=claim.parallelism == 1,
         ordinal=statement.ordinal,
     )
 

@@ -80,7 +80,6 @@ def build_launch_request(
         conf=_driver_conf(session, name, settings, catalog_conf, profile),
         catalog=session.spec.catalog,
         database=session.spec.database,
-        parallelism=session.parallelism,
         warm=session.warm,
         results=settings.results_location,
         inline_limit=settings.results.inline_limit,
@@ -125,7 +124,7 @@ def _driver_conf(
         "spark.sql.filesourceTableRelationCacheSize": "0",
         # A metastore cannot filter by a column whose name is no identifier, and fails otherwise.
         "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
-        # A warm driver may become that of a pool session.
+        # A warm driver may become that of a session that runs queries at once.
         **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 or session.warm else {}),
         **catalog_conf,
         **profile.conf,

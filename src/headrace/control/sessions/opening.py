@@ -73,14 +73,13 @@ def find_usable_session(
     return session.id if is_usable else None
 
 
-def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
+def create_session(tx: Tx, settings: Settings, new: NewSession, *, may_be_warm: bool = True) -> str:
     """Create a session and return its id: a warm session if one fits, otherwise a new one.
 
     Raise SessionNameExists if a live session of the owner has the name.
     """
     complete = _with_defaults(settings, new)
-    fits_warm = complete.parallelism == 1 or complete.pool
-    if fits_warm and not complete.spec.needs_own_driver:
+    if may_be_warm and not complete.for_jobs and not complete.spec.needs_own_driver:
         assigned = warm_sessions.assign(tx, complete)
         if assigned is not None:
             return assigned

@@ -40,13 +40,15 @@ class Sessions:
         like: str | None = None,
         name: str | None = None,
         kind: SessionKind = SessionKind.INTERACTIVE,
-        parallelism: int = 1,
+        parallelism: int | None = None,
         fields: SessionFields | None = None,
     ) -> Session:
         """Store a session and return it. A node then starts its driver, unless a warm one fits.
 
         Args:
             like: Id or name of a session of the caller that gives its spec in place of `spec`.
+            parallelism: Largest number of queries that run at once, in a driver that was not
+                started for another session; default: that of the settings, in any driver.
             fields: Further fields of the request; default: those of the settings.
 
         Raises:
@@ -73,11 +75,12 @@ class Sessions:
             name=name,
             spec=spec,
             **asdict(fields or SessionFields()),
-            parallelism=parallelism,
+            parallelism=parallelism or self._settings.sessions.parallelism,
         )
         with self._database.write("session.open") as tx:
             check_sessions(tx, self._settings, caller.owner)
-            return get_session(tx, create_session(tx, self._settings, new))
+            session_id = create_session(tx, self._settings, new, may_be_warm=parallelism is None)
+            return get_session(tx, session_id)
 
     def _copy_spec(self, caller: Caller, spec: SessionSpec, like: str) -> SessionSpec:
         if spec != SessionSpec():

@@ -26,6 +26,7 @@ from headrace.driver.failures import (
     refuse_permanent_view,
     split_name,
 )
+from headrace.driver.query_sessions import clone_session
 from headrace.driver.spark_version.plans import (
     Use,
     copy_view,
@@ -33,7 +34,6 @@ from headrace.driver.spark_version.plans import (
     find_script_relations,
     find_use,
 )
-from headrace.driver.state import clone_session
 from headrace.driver.streams.sources import register_streams
 from headrace.errors import Position
 from headrace.grammar.lexer import code_tokens
@@ -57,11 +57,24 @@ _INSTEAD = (
 )
 
 
+class NeedsOwnSession(Exception):
+    """A query in a session that it shares with clones reads a stream."""
+
+
 class NamedStreams:
     """The streams that one statement reads, as temporary views of its session."""
 
-    def __init__(self, session: SparkSession, find: FindStreams) -> None:
+    def __init__(
+        self, session: SparkSession, find: FindStreams, *, may_register: bool = True
+    ) -> None:
+        """Register no stream yet.
+
+        Args:
+            may_register: Whether the session may get a temporary view. Otherwise a statement that
+                reads a stream raises NeedsOwnSession.
+        """
         self._session = session
+        self._may_register = may_register
         self._find = find
         self._asked: set[str] = set()
         self._registered: dict[str, None] = {}
@@ -74,7 +87,8 @@ class NamedStreams:
         Args:
             text: The statement, which must only read the stream; None: the action only reads.
 
-        Raises what the action raises, and InvalidStream for a stream that the statement cannot use.
+        Raises what the action raises, InvalidStream for a stream that the statement cannot use, and
+        NeedsOwnSession.
         """
         while True:
             try:
@@ -118,6 +132,8 @@ class NamedStreams:
             raise KnownFailure(found.failure)
         if not found.definitions:
             return False
+        if not self._may_register:
+            raise NeedsOwnSession
         if text is not None:
             _check_is_read(self._session, text, new[0], self._positions.get(new[0].casefold()))
         # The streams that a stream reads must hide no table of the statement.

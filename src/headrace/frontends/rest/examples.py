@@ -35,7 +35,7 @@ _SESSION: Json = {
     "state": "running",
     "busy": False,
     **{field.key: field.example for field in describe_fields(SessionFields).values()},
-    "parallelism": 1,
+    "parallelism": 8,
     "pool": False,
     "warm": False,
     "streams": 0,

@@ -198,8 +198,9 @@ class ConfiguredSession(RequestModel, SessionSpec):
     """Name, unique among the owner's live sessions."""
     kind: RequestKind = "interactive"
     """`batch`: the driver quits after one statement; `streaming`: it stays while a stream runs."""
-    parallelism: Parallelism = 1
-    """Largest number of queries that run at once. Any other statement runs alone, in its turn."""
+    parallelism: Parallelism | None = None
+    """Largest number of queries that run at once; default: `sessions.parallelism`. Any other
+    statement runs alone, in its turn."""
 
 
 class SessionRequest(ConfiguredSession):

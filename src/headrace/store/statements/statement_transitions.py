@@ -54,6 +54,8 @@ class Claim(NamedTuple):
     statement: Statement
     in_pool: bool
     """Whether the statement runs in a Spark session of its own."""
+    parallelism: int
+    """Largest number of statements that run at once in its session."""
     results_location: str | None
     """Where the driver writes stored results."""
 
@@ -97,7 +99,7 @@ def claim_next(
     record(
         tx, statement.id, lease.session_id, source, target, actor=lease.actor, wakes_driver=False
     )
-    return Claim(statement, session.pool, session.results_location)
+    return Claim(statement, session.pool, session.parallelism, session.results_location)
 
 
 def transition(

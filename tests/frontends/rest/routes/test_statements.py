@@ -45,8 +45,20 @@ def test_a_statement_keeps_the_time_of_every_step(node: InProcessNode) -> None:
     assert ended["result"]["expires_at"] > ended["ended_at"]
 
 
-def test_statements_of_a_session_run_in_order_one_at_a_time(node: InProcessNode) -> None:
+def test_queries_of_a_session_run_at_once_by_default(start_node: StartNode) -> None:
+    node = start_node(sessions={"parallelism": 2})
     session_id, driver = node.start_session()
+    ids = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
+    assert driver.claim().statement_id == ids[0]
+    second = driver.poll(in_flight=ids[:1]).assignment
+    assert second is not None
+    assert second.statement_id == ids[1]
+    assert driver.poll(in_flight=ids[:2]).assignment is None
+    assert node.statement(ids[2])["waiting_for"]["code"] == "parallelism"
+
+
+def test_statements_of_a_session_can_run_in_order_one_at_a_time(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=1)
     statement_ids = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
     for statement_id in statement_ids:
         assignment = driver.claim()
