@@ -39,6 +39,23 @@ def test_each_thread_gets_answers_without_delay(
     assert (any(before), any(after), repeated) == (True, False, 0)
 
 
+def test_a_connection_that_is_closed_meanwhile_is_no_error(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    server = gateway.java_gateway_server
+    connections = Py4JBridge(spark).field(server, "connections", "py4j.GatewayServer")
+    with ThreadPoolExecutor(1) as pool:
+        before = connections.size()
+        pool.submit(answer_without_delay, spark).result()
+        [closed] = list(connections.toArray())[before:]
+        closed.shutdown()
+        assert closed.getSocket() is None
+        # As if it were closed while another thread has the list.
+        connections.add(closed)
+        with ThreadPoolExecutor(1) as other:
+            other.submit(answer_without_delay, spark).result()
+        connections.remove(closed)
+
+
 def test_bridges_to_one_jvm_share_its_classes_and_objects(spark: SparkSession) -> None:
     first, second = Py4JBridge(spark), Py4JBridge(spark.newSession())
     assert first.type("java.util.UUID") is second.type("java.util.UUID")

@@ -225,9 +225,12 @@ def answer_without_delay(session: SparkSession) -> None:
     )
     for open_connection in list(connections.toArray()):
         # Another thread may remove a connection from the list meanwhile, or close it.
-        if open_connection is not None:
-            with contextlib.suppress(Py4JError):
-                open_connection.getSocket().setTcpNoDelay(True)
+        if open_connection is None:
+            continue
+        with contextlib.suppress(Py4JError):
+            socket = open_connection.getSocket()
+            if socket is not None:
+                socket.setTcpNoDelay(True)
     connection = gateway._gateway_client.get_thread_connection()  # noqa: SLF001
     _THREAD.connection = None if connection is None else weakref.ref(connection)
 
