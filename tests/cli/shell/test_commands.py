@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 from headrace.cli.load.statements import LoadColumn, LoadPlan, from_parameter
 from headrace.cli.shell.command_list import COMMANDS, COUNTERPARTS
 from headrace.cli.shell.commands import CommandRunner, find_hint
+from headrace.cli.shell.printer import describe_phases
 from headrace.errors import InvalidRequest
 from headrace.grammar.data_types import DataType
 
@@ -369,3 +370,17 @@ def test_refresh_loads_the_names_again(node: ScriptedNode, open_shell: ShellTerm
     open_shell.enter("\\refresh", "default>")
     open_shell.type("TABLE y")
     wait_until(lambda: all_statements(node).count("SHOW TABLES") == 2)
+
+
+def test_the_phases_of_a_statement_add_up_to_the_time_of_its_client() -> None:
+    statement = {
+        "created_at": "2026-01-01T00:00:00.000Z",
+        "launched_at": "2026-01-01T00:00:01.000Z",
+        "started_at": "2026-01-01T00:00:03.000Z",
+        "ended_at": "2026-01-01T00:00:07.000Z",
+    }
+    phases = "waiting 1 s · starting 2 s · running 4 s"
+    assert describe_phases(statement, 15.0) == f"Time: {phases} · answering 8 s · total 15 s"
+    # A statement that another client has submitted, and one whose times are rounded.
+    for seconds in (None, 6.999):
+        assert describe_phases(statement, seconds) == f"Time: {phases} · total 7 s"

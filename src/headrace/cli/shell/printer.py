@@ -186,21 +186,29 @@ class ShellPrinter(ResultPrinter):
         finally:
             self._pager.end()
 
-    def print_footer(self, statement: Json) -> None:
+    def print_footer(self, statement: Json, client_seconds: float | None = None) -> None:
         """Print the footer and, if timing is on, the time of each phase."""
         super().print_footer(statement)
         if self._timing:
-            self._shell_terminal.warn(describe_phases(statement))
+            self._shell_terminal.warn(describe_phases(statement, client_seconds))
 
 
-def describe_phases(statement: Json) -> str:
-    """Return how long a statement waited, started and ran, and its total time."""
+def describe_phases(statement: Json, client_seconds: float | None) -> str:
+    """Return how long a statement waited, started and ran, and its total time.
+
+    Args:
+        client_seconds: Time from the submit until the client had the end of the statement and its
+            first rows. What the other phases do not explain is shown as `answering`.
+    """
     parts = []
     for name, begin, end in _PHASES:
         seconds = _seconds_between(statement.get(begin), statement.get(end))
         if seconds is not None:
             parts.append(f"{name} {describe_duration(seconds)}")
     total = _seconds_between(statement.get("created_at"), statement.get("ended_at"))
+    if total is not None and client_seconds is not None and client_seconds > total:
+        parts.append(f"answering {describe_duration(client_seconds - total)}")
+        total = client_seconds
     if total is not None:
         parts.append(f"total {describe_duration(total)}")
     return "Time: " + " · ".join(parts)

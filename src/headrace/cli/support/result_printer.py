@@ -69,11 +69,15 @@ class ResultPrinter:
             self._write_rows(statement, result)
         self._terminal.out.flush()
 
-    def print_footer(self, statement: Json) -> None:
+    def print_footer(self, statement: Json, client_seconds: float | None = None) -> None:
         """Print the warnings and the footer of a successful statement.
 
         The footer is `3 rows · 0.12 s`, or `INSERT 1,000 rows · 2.6 s`, or `DROP TABLE · 0.5 s`.
         With --verbose, the id of the statement follows.
+
+        Args:
+            client_seconds: Time from the submit until this client had the statement's end. The
+                shell shows it.
         """
         self.print_warnings(statement)
         result = statement.get("result") or {}

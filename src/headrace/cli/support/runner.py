@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +90,8 @@ class ScriptRunner:
         """Whether a later statement may depend on what an earlier one changes in the session."""
         self._statement_continues = False
         """Whether a statement continues to run after the command ends."""
+        self._submitted = 0.0
+        """When the submit of the last statement began."""
 
     def run(self, statements: Sequence[SourceStatement]) -> int:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
@@ -115,6 +118,7 @@ class ScriptRunner:
             return error.exit_code
 
     def _run_statement(self, source: SourceStatement) -> int:
+        self._submitted = time.monotonic()
         statement = self._submit(source)
         if self._options.detach:
             self._terminal.out.write(statement["id"] + "\n")
@@ -146,7 +150,7 @@ class ScriptRunner:
             self._statement_continues = True
             print_attach_hint(statement, self._terminal)
             return EXIT_TIMEOUT
-        return self._print(statement, source)
+        return self._print(statement, source, time.monotonic() - self._submitted)
 
     def _submit(self, source: SourceStatement) -> Json:
         wait = REDRAW_SECONDS if self._terminal.interactive else _FIRST_WAIT
@@ -171,7 +175,7 @@ class ScriptRunner:
                 )
             raise
 
-    def _print(self, statement: Json, source: SourceStatement) -> int:
+    def _print(self, statement: Json, source: SourceStatement, client_seconds: float) -> int:
         code = exit_code(statement)
         try:
             with self._interrupts.interruptible():
@@ -180,7 +184,7 @@ class ScriptRunner:
                     return code
                 if self._options.only_result in {None, source.number}:
                     self._printer.print_result(statement)
-                self._printer.print_footer(statement)
+                self._printer.print_footer(statement, client_seconds)
         except Interrupted:
             command = self._terminal.suggest("statement", "result", statement["id"])
             self._terminal.warn(f"Print the result with: {command}")
