@@ -186,11 +186,11 @@ class ShellPrinter(ResultPrinter):
         finally:
             self._pager.end()
 
-    def print_footer(self, statement: Json, client_seconds: float | None = None) -> None:
+    def print_footer(self, statement: Json) -> None:
         """Print the footer and, if timing is on, the time of each phase."""
         super().print_footer(statement)
         if self._timing:
-            self._shell_terminal.warn(describe_phases(statement, client_seconds))
+            self._shell_terminal.warn(describe_phases(statement, self.client_seconds))
 
 
 def describe_phases(statement: Json, client_seconds: float | None) -> str:

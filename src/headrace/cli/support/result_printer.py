@@ -51,6 +51,8 @@ class ResultPrinter:
         self._format = output_format
         self._is_json = output_format is not None and output_format.is_json
         self._result_count = 0
+        self.client_seconds: float | None = None
+        """Time from the submit of the statement until its end was known here, if it ran here."""
 
     def print_result(self, statement: Json) -> None:
         """Print the rows of a successful statement.
@@ -69,15 +71,11 @@ class ResultPrinter:
             self._write_rows(statement, result)
         self._terminal.out.flush()
 
-    def print_footer(self, statement: Json, client_seconds: float | None = None) -> None:
+    def print_footer(self, statement: Json) -> None:
         """Print the warnings and the footer of a successful statement.
 
         The footer is `3 rows · 0.12 s`, or `INSERT 1,000 rows · 2.6 s`, or `DROP TABLE · 0.5 s`.
         With --verbose, the id of the statement follows.
-
-        Args:
-            client_seconds: Time from the submit until this client had the statement's end. The
-                shell shows it.
         """
         self.print_warnings(statement)
         result = statement.get("result") or {}

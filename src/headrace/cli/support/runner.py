@@ -150,7 +150,8 @@ class ScriptRunner:
             self._statement_continues = True
             print_attach_hint(statement, self._terminal)
             return EXIT_TIMEOUT
-        return self._print(statement, source, time.monotonic() - self._submitted)
+        self._printer.client_seconds = time.monotonic() - self._submitted
+        return self._print(statement, source)
 
     def _submit(self, source: SourceStatement) -> Json:
         wait = REDRAW_SECONDS if self._terminal.interactive else _FIRST_WAIT
@@ -175,7 +176,7 @@ class ScriptRunner:
                 )
             raise
 
-    def _print(self, statement: Json, source: SourceStatement, client_seconds: float) -> int:
+    def _print(self, statement: Json, source: SourceStatement) -> int:
         code = exit_code(statement)
         try:
             with self._interrupts.interruptible():
@@ -184,7 +185,7 @@ class ScriptRunner:
                     return code
                 if self._options.only_result in {None, source.number}:
                     self._printer.print_result(statement)
-                self._printer.print_footer(statement, client_seconds)
+                self._printer.print_footer(statement)
         except Interrupted:
             command = self._terminal.suggest("statement", "result", statement["id"])
             self._terminal.warn(f"Print the result with: {command}")
