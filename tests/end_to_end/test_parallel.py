@@ -36,6 +36,11 @@ def test_queries_run_in_parallel_but_a_session_change_runs_alone(
     for statement_id, zone in zip(queries, _ZONES, strict=True):
         assert node.statement(statement_id, wait_timeout="30s")["state"] == "success"
         assert node.result(statement_id)["rows"] == [[zone, 4, "1"]]
+    # The settings of the queries before it are theirs alone.
+    assert node.statement(fourth, wait_timeout="30s")["state"] == "success"
+    [[zone, v, _]] = node.result(fourth)["rows"]
+    assert v == 4
+    assert zone not in _ZONES
     assert node.statement(last, wait_timeout="30s")["state"] == "success"
     [[v, zone]] = node.result(last)["rows"]
     assert v == 5

@@ -44,6 +44,16 @@ def test_nothing_of_a_statement_outlives_it(
     assert after["state"] == "success" or "pooled" in after["error"]["message"]
 
 
+def test_a_replaced_function_is_seen_by_all_later_statements(node: NodeProcess) -> None:
+    for number in (1, 2):
+        define = f"CREATE OR REPLACE FUNCTION pooled_number() RETURNS INT RETURN {number}"
+        assert node.run(define)["state"] == "success"
+        assert node.rows("SELECT pooled_number()") == [[number]]
+        assert node.rows("SELECT pooled_number() AS again") == [[number]]
+    assert node.run("DROP FUNCTION pooled_number")["state"] == "success"
+    assert node.run("SELECT pooled_number()")["state"] == "failed"
+
+
 def test_the_current_database_is_the_default_one_for_each_statement(node: NodeProcess) -> None:
     assert node.run("CREATE DATABASE pooled_database")["state"] == "success"
     assert node.run("USE pooled_database")["state"] == "success"

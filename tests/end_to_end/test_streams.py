@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -331,3 +332,30 @@ def test_no_staged_rows_stay_in_a_database_when_their_driver_is_killed(
     subprocess.run(recover, env=node.client_environment, check=True, capture_output=True)
     assert database.count_staged() == []
     assert database.count() == (numbers.count,) * 2
+
+
+def test_queries_at_once_see_the_rows_in_memory_after_a_restart_of_their_query(
+    node: NodeProcess, session: str, numbers: Numbers
+) -> None:
+    node.run("SAVE STREAM numbers TO memory IDENTIFIED BY kept TRIGGER 1 SECOND", session)
+
+    def count_twice() -> list[Any]:
+        """Count the rows with two queries at once, for which the driver needs two sessions."""
+        sleep = "reflect('java.lang.Thread', 'sleep', 1000L)"
+        text = f"SELECT n FROM (SELECT count(*) AS n FROM kept) WHERE {sleep} IS NOT NULL"
+        submitted = [node.submit(text, session)["id"] for _ in range(2)]
+        ended = [node.statement(each, wait_timeout="60s") for each in submitted]
+        assert ended[1]["started_at"] < ended[0]["ended_at"]
+        return [node.result(each)["rows"][0][0] for each in submitted]
+
+    wait_until(lambda: node.rows("SELECT count(*) FROM kept", session) == [["10"]], what="rows")
+    assert count_twice() == ["10"] * 2
+    node.act_on_stream("kept", "restart")
+    numbers.add()
+    wait_until(
+        lambda: node.rows("SELECT count(*) FROM kept", session) == [["20"]],
+        seconds=60,
+        what="the rows of the restarted query",
+    )
+    assert count_twice() == ["20"] * 2
+    node.act_on_stream("kept", "stop")

@@ -164,7 +164,12 @@ class ModelSession:
         if epoch != self.epoch or self.state is not SessionState.RUNNING or not waiting:
             return None
         statement, in_flight = waiting[0], self.in_states(STATEMENT.in_flight)
-        only_queries = statement.is_query and all(other.is_query for other in in_flight)
+        # A query whose driver was lost runs alone, as every other statement.
+        only_queries = (
+            statement.is_query
+            and not statement.attempts
+            and all(other.is_query and other.attempts == 1 for other in in_flight)
+        )
         beside_queries = only_queries and len(in_flight) < self.parallelism
         if statement.local or (in_flight and not beside_queries):
             return None

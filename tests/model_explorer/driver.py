@@ -69,7 +69,8 @@ def _report_hello(world: World, driver: DriverState, link: DriverLinkService) ->
 
 
 def _poll(world: World, driver: DriverState, link: DriverLinkService) -> World:
-    orders = link.poll(_lease(driver), Poll(wait_seconds=0, announces_effects=True)).orders
+    message = Poll(wait_seconds=0, announces_effects=True, separates_queries=True)
+    orders = link.poll(_lease(driver), message).orders
     if orders.assignment is not None:
         return world.with_driver(_begin(driver, orders.assignment))
     return world

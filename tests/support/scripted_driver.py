@@ -77,6 +77,8 @@ class ScriptedDriver:
         self.bootstrap = bootstrap
         self.announces_effects = False
         """See `Poll.announces_effects`."""
+        self.separates_queries = True
+        """See `Poll.separates_queries`."""
         self._on_goodbye = on_goodbye
         path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._client = httpx.Client(
@@ -137,6 +139,7 @@ class ScriptedDriver:
             cancels_received=cancels_received or [],
             streams_generation=streams_generation,
             announces_effects=self.announces_effects,
+            separates_queries=self.separates_queries,
         )
         return self._call("poll", message, Orders)
 

@@ -126,8 +126,8 @@ def _session_requests(client: Client, items: Iterable[Json]) -> list[Json]:
     for session_id in dict.fromkeys(item["session_id"] for item in items):
         session = client.session(session_id)
         fields = json.dumps([session[name] for name in _DRIVER_FIELDS])
-        # A session that names its parallelism gets no warm driver, and only a driver that starts
-        # resolves transactions.
+        # A session that names a parallelism above 1 gets no warm driver, and only a driver that
+        # starts resolves transactions.
         request = {"like": session["id"], "parallelism": 2}
         # Two sessions can differ in a secret, which no response contains.
         requests[fields + session["id"] if MASK in fields else fields] = request

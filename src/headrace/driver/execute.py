@@ -164,13 +164,14 @@ class Execution:
 
     def _run_query(self) -> ResultReport:
         """Run a query of Spark's own beside others."""
-        sessions = self._spark.query_sessions
         if not self.assignment.conf:
-            with suppress(NeedsOwnSession), sessions.borrow() as session:
-                is_clone = session is not self._spark.session
-                return self._run_in(session, may_register=is_clone)
-        with sessions.borrow(as_clone=True) as session:
-            return self._run_in(session)
+            # Nothing of a statement without a session may stay in the driver.
+            may_be_main = not self.assignment.isolated
+            sessions = self._spark.query_sessions
+            with suppress(NeedsOwnSession), sessions.borrow(may_be_main=may_be_main) as session:
+                return self._run_in(session, may_register=False)
+        # The catalogs that a query loads under its own settings stay in its session.
+        return self._run_in(self._spark.clone_session())
 
     def _run_in(self, session: SparkSession, *, may_register: bool = True) -> ResultReport:
         """Run the statement in a Spark session.
@@ -188,9 +189,9 @@ class Execution:
             with override_for_statement(session, self.assignment.conf):
                 return self._run_plan(session, streams)
         finally:
-            streams.drop()
             if not self.assignment.is_query:
                 self._spark.query_sessions.discard_clones()
+            streams.drop()
 
     def _run_plan(self, session: SparkSession, streams: NamedStreams) -> ResultReport:
         """Plan and run the statement, with the named streams that it reads."""

@@ -178,6 +178,7 @@ class NodeLink:
             cancels_received=cancels_received,
             streams_generation=streams_generation,
             announces_effects=True,
+            separates_queries=True,
         )
         return self._call("poll", message, Orders, seconds=POLL_SECONDS + _CALL_SECONDS)
 

@@ -15,8 +15,8 @@ from headrace.driver.spark_version.session_state import RestorableState, restore
 class QuerySessions:
     """The session of the statements for one query, and clones for the queries beside it.
 
-    Spark needs 50 ms and more for a clone and its first plan. A query that has changed nothing
-    leaves its clone as it was, so that a later query takes it. Thread-safe.
+    Spark needs 50 ms and more for a clone and its first plan. A query leaves its clone as it was,
+    so that a later query gets it. Thread-safe.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -28,15 +28,18 @@ class QuerySessions:
         self._generation = 0
 
     @contextmanager
-    def borrow(self, *, as_clone: bool = False) -> Iterator[SparkSession]:
+    def borrow(self, *, may_be_main: bool) -> Iterator[SparkSession]:
         """Yield a session that no other query uses until the end of the block.
 
+        The query must change nothing in it, not even for a time: a clone that is made meanwhile
+        would inherit the change.
+
         Args:
-            as_clone: Whether the query changes its session for a time, which a clone that is made
-                meanwhile must not inherit.
+            may_be_main: Whether the query may get the session of the statements, which keeps what
+                Spark loads for the query: catalogs and permanent functions.
         """
         with self._lock:
-            takes_main = not (as_clone or self._is_in_use)
+            takes_main = may_be_main and not self._is_in_use
             self._is_in_use |= takes_main
             clone = self._idle.pop() if self._idle and not takes_main else None
             generation = self._generation
@@ -48,13 +51,14 @@ class QuerySessions:
             return
         clone = clone or clone_session(self._session)
         yield clone
-        # Not after an error: it may have left something behind.
+        # Another session may replace a function before the next query.
+        RestorableState(clone).forget_permanent_functions()
         with self._lock:
             if generation == self._generation:
                 self._idle.append(clone)
 
     def discard_clones(self) -> None:
-        """Forget the clones, because a statement may have changed what they were made from."""
+        """Forget the clones, because what they were made from may have changed."""
         with self._lock:
             self._generation += 1
             self._idle.clear()

@@ -101,6 +101,7 @@ class Spark:
             if jvm is not None and not _comes_from_jvm(error):
                 _check_not_killed(jvm, error)
             raise _spark_unavailable(_describe_start_error(error, jvm), bootstrap) from error
+        self.query_sessions = QuerySessions(self.session)
         self._process: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)
 
     @property
@@ -135,13 +136,8 @@ class Spark:
             _LOG.info("large answers of the JVM may be late: %s", error)
 
     def clone_session(self) -> SparkSession:
-        """Return a session like that of the statements, see `state.tracker.clone_session`."""
+        """Return a session like that of the statements, see `query_sessions.clone_session`."""
         return clone_session(self.session)
-
-    @cached_property
-    def query_sessions(self) -> QuerySessions:
-        """The Spark sessions of queries that run beside each other."""
-        return QuerySessions(self.session)
 
     @cached_property
     def progress(self) -> ProgressReader:

@@ -182,6 +182,9 @@ class Poll(Message):
     """Generation of the desired queries that the driver has; None: it cannot supervise queries."""
     announces_effects: bool = False
     """Whether the driver sends `started` with `has_effects` before a statement can have effects."""
+    separates_queries: bool = False
+    """Whether the driver runs queries at once in separate Spark sessions, in every session. Drivers
+    of 0.1.0 do it only in sessions that started them with a `parallelism`."""
 
 
 class JournalEntry(Message):

@@ -125,8 +125,9 @@ class NewSession(SessionFields):
     kind: SessionKind = SessionKind.INTERACTIVE
     name: str | None = None
     spec: SessionSpec = SessionSpec()  # noqa: RUF009 - frozen
-    parallelism: int = 1
-    """Largest number of its queries that run at once; in a pool session, of all its statements."""
+    parallelism: int | None = None
+    """Largest number of its queries that run at once; in a pool session, of all its statements.
+    None: as the settings say, and 1 for a session that runs nothing yet."""
     pool: bool = False
     """Whether it runs the statements of its owner that name no session."""
     warm: bool = False

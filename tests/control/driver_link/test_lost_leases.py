@@ -312,6 +312,45 @@ def test_a_driver_gets_no_more_statements_than_its_parallelism(node: InProcessNo
     assert assignment.statement_id == ids[0]
 
 
+def test_a_driver_that_cannot_separate_queries_gets_one_at_a_time(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=2)
+    driver.separates_queries = False
+    first, second = (str(node.submit(session=session_id)["id"]) for _ in range(2))
+    assert driver.claim().statement_id == first
+    assert driver.poll(in_flight=[first]).assignment is None
+    driver.succeed(first)
+    assert driver.claim().statement_id == second
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_driver_knows_whether_statements_run_beside_each_other(
+    node: InProcessNode, parallelism: int
+) -> None:
+    session_id, driver = node.start_session(parallelism=parallelism)
+    statement_id = str(node.submit(session=session_id)["id"])
+    again = driver.claim(), driver.claim()
+    assert [each.statement_id for each in again] == [statement_id] * 2
+    assert [each.alone for each in again] == [parallelism == 1] * 2
+
+
+def test_queries_whose_driver_was_lost_run_one_at_a_time(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=3)
+    ids = [str(node.submit(session=session_id)["id"]) for _ in range(3)]
+    assert [driver.poll(in_flight=ids[:count]).assignment is None for count in range(2)] == [
+        *(False, False)
+    ]
+    supersede(node, driver)
+    other = node.launcher.connect_driver(session_id, launch=2)
+    other.hello()
+    for number, statement_id in enumerate(ids):
+        assert other.claim().statement_id == statement_id
+        if number < 2:
+            assert other.poll(in_flight=[statement_id]).assignment is None
+            waiting_for = node.statement(ids[number + 1])["waiting_for"]
+            assert (waiting_for["code"], waiting_for["statement_id"]) == ("exclusive", statement_id)
+        other.succeed(statement_id)
+
+
 def test_a_cancel_is_sent_until_the_driver_has_received_it(node: InProcessNode) -> None:
     session_id, driver = node.start_session(parallelism=2)
     first, second = (str(node.submit(session=session_id)["id"]) for _ in range(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
@@ -123,17 +124,31 @@ def test_the_next_sessions_are_chosen_in_turn(store: Database) -> None:
         assert limits.choose_next(tx, _running()) == []
 
 
-def test_a_pool_session_with_a_free_place_is_chosen(store: Database) -> None:
+@pytest.mark.parametrize("pool", [False, True])
+def test_a_session_with_a_free_place_is_chosen(store: Database, pool: bool) -> None:
     limit = _running(total=3)
-    lease = running_session(store, parallelism=2, pool=True)
+    lease = running_session(store, parallelism=2, pool=pool)
     chosen: list[list[str]] = []
     for _ in range(3):
-        new_statement(store, lease.session_id)
+        new_statement(store, lease.session_id, is_query=True)
     for _ in range(3):
         with store.read() as tx:
             chosen.append(limits.choose_next(tx, limit))
         _claim(store, lease, limit)
     assert chosen == [[lease.session_id], [lease.session_id], []]
+
+
+@pytest.mark.parametrize("is_query", [(True, False), (False, True)])
+def test_a_session_whose_next_statement_must_wait_is_not_chosen(
+    store: Database, is_query: tuple[bool, bool]
+) -> None:
+    limit = _running(total=3)
+    lease = running_session(store, parallelism=2)
+    for each in is_query:
+        new_statement(store, lease.session_id, is_query=each)
+    assert _claim(store, lease, limit) is not None
+    with store.read() as tx:
+        assert limits.choose_next(tx, limit) == []
 
 
 def test_a_user_with_statements_in_flight_comes_later(store: Database) -> None:

@@ -38,7 +38,13 @@ def claim_next_assignment(
     tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
 ) -> tuple[Statement, Assignment] | None:
     """Claim the oldest waiting statement for a poll; see `claim_next`."""
-    claim = claim_next(tx, lease, running_limit, may_have_effects=not message.announces_effects)
+    claim = claim_next(
+        tx,
+        lease,
+        running_limit,
+        may_have_effects=not message.announces_effects,
+        at_once=message.separates_queries,
+    )
     if claim is None:
         return None
     transaction = None

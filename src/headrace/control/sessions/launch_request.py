@@ -100,6 +100,13 @@ def build_launch_request(
     return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
 
 
+def _fair_scheduling(session: Session | NewSession) -> dict[str, str]:
+    """Return the mode in which statements that run at once share the task slots."""
+    # A warm driver may become that of a session that runs queries at once.
+    runs_alone = session.parallelism == 1 and not session.warm
+    return {} if runs_alone else {"spark.scheduler.mode": "FAIR"}
+
+
 def _driver_conf(
     session: Session | NewSession,
     name: str,
@@ -124,8 +131,7 @@ def _driver_conf(
         "spark.sql.filesourceTableRelationCacheSize": "0",
         # A metastore cannot filter by a column whose name is no identifier, and fails otherwise.
         "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
-        # A warm driver may become that of a session that runs queries at once.
-        **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 or session.warm else {}),
+        **_fair_scheduling(session),
         **catalog_conf,
         **profile.conf,
         **artifact_conf(spec),

@@ -73,13 +73,14 @@ def find_usable_session(
     return session.id if is_usable else None
 
 
-def create_session(tx: Tx, settings: Settings, new: NewSession, *, may_be_warm: bool = True) -> str:
+def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
     """Create a session and return its id: a warm session if one fits, otherwise a new one.
 
     Raise SessionNameExists if a live session of the owner has the name.
     """
     complete = _with_defaults(settings, new)
-    if may_be_warm and not complete.for_jobs and not complete.spec.needs_own_driver:
+    fits_warm = new.pool or new.parallelism in {None, 1}
+    if fits_warm and not complete.spec.needs_own_driver:
         assigned = warm_sessions.assign(tx, complete)
         if assigned is not None:
             return assigned
@@ -110,10 +111,15 @@ def choose_pool_session(
 
 
 def _with_defaults(settings: Settings, new: NewSession) -> NewSession:
-    """Return the session, with the settings' idle timeout and ttl where the request has none."""
+    """Return the session, with what the settings say where the request says nothing."""
     idle_seconds, ttl_seconds = new.idle_seconds, new.ttl_seconds
     if idle_seconds is None:
         idle_seconds = seconds_of(settings.sessions.idle_timeout)
     if ttl_seconds is None:
         ttl_seconds = seconds_of(settings.sessions.ttl)
-    return replace(new, idle_seconds=idle_seconds, ttl_seconds=ttl_seconds)
+    return replace(
+        new,
+        idle_seconds=idle_seconds,
+        ttl_seconds=ttl_seconds,
+        parallelism=new.parallelism or settings.sessions.parallelism,
+    )

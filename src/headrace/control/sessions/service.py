@@ -47,8 +47,8 @@ class Sessions:
 
         Args:
             like: Id or name of a session of the caller that gives its spec in place of `spec`.
-            parallelism: Largest number of queries that run at once, in a driver that was not
-                started for another session; default: that of the settings, in any driver.
+            parallelism: Largest number of queries that run at once; default: that of the settings.
+                A session that names more than 1 gets a driver that starts for it.
             fields: Further fields of the request; default: those of the settings.
 
         Raises:
@@ -75,12 +75,11 @@ class Sessions:
             name=name,
             spec=spec,
             **asdict(fields or SessionFields()),
-            parallelism=parallelism or self._settings.sessions.parallelism,
+            parallelism=parallelism,
         )
         with self._database.write("session.open") as tx:
             check_sessions(tx, self._settings, caller.owner)
-            session_id = create_session(tx, self._settings, new, may_be_warm=parallelism is None)
-            return get_session(tx, session_id)
+            return get_session(tx, create_session(tx, self._settings, new))
 
     def _copy_spec(self, caller: Caller, spec: SessionSpec, like: str) -> SessionSpec:
         if spec != SessionSpec():

@@ -58,7 +58,7 @@ _INSTEAD = (
 
 
 class NeedsOwnSession(Exception):
-    """A query in a session that it shares with clones reads a stream."""
+    """A query reads a stream, and its session must not get the temporary view of it."""
 
 
 class NamedStreams:

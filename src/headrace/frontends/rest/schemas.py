@@ -200,7 +200,7 @@ class ConfiguredSession(RequestModel, SessionSpec):
     """`batch`: the driver quits after one statement; `streaming`: it stays while a stream runs."""
     parallelism: Parallelism | None = None
     """Largest number of queries that run at once; default: `sessions.parallelism`. Any other
-    statement runs alone, in its turn."""
+    statement runs alone, in its turn, and so does a query whose driver was lost."""
 
 
 class SessionRequest(ConfiguredSession):

@@ -139,7 +139,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
     Raises:
         SessionNameExists: A live session of this owner has the name.
     """
-    row = {**record_to_columns(new), "state": SESSION.initial}
+    row = {**columns_of(new), "state": SESSION.initial}
     query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
     try:
         tx.execute(query, row)
@@ -149,6 +149,12 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
         raise build_name_error(new) from error
     events.append_creation(tx, SESSION, new.id, actor=actor)
     tx.wake(session_topic(new.id), LAUNCH)
+
+
+def columns_of(new: NewSession, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of a new session by column name; see `record_to_columns`."""
+    columns = record_to_columns(new, without=without)
+    return {**columns, "parallelism": new.parallelism or 1}
 
 
 def build_name_error(new: NewSession) -> SessionNameExists:

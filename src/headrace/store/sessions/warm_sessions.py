@@ -11,8 +11,7 @@ from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.records import record_to_columns
-from headrace.store.sessions.sessions import build_name_error, fetch, select_live
+from headrace.store.sessions.sessions import build_name_error, columns_of, fetch, select_live
 from headrace.store.tables import WARM, sessions
 
 UNASSIGNED_OWNER = ""
@@ -91,7 +90,7 @@ def assign(tx: Tx, new: NewSession) -> str | None:
         .where(sessions.c.id == _first_ready(new.spec.profile), WARM)
         .values(
             {
-                **record_to_columns(new, without=("id", "spec", "for_jobs")),
+                **columns_of(new, without=("id", "spec", "for_jobs")),
                 "warm": false(),
                 "created_at": clock(),
                 "last_used_at": clock(),

@@ -33,6 +33,7 @@ from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
+from headrace.store.statements.statement_queries import is_running_alone
 from headrace.store.tables import TIMED, limit_locks, sessions, statements
 
 
@@ -97,8 +98,26 @@ _number_in_flight = (
     .correlate(sessions)
     .scalar_subquery()
 )
-# The drivers of these sessions are idle, or have a free place in a pool session. They could claim a
-# statement at once.
+_in_session = (_other.c.session_id == sessions.c.id, _other.c.ended_at.is_(None))
+_runs_alone_in_flight = (
+    exists()
+    .where(*_in_session, _other.c.state.in_(sorted(STATEMENT.in_flight)), is_running_alone(_other))
+    .correlate(sessions)
+)
+_oldest_may_run_beside_others = (
+    select(and_(_other.c.is_query, _other.c.attempts == 0))
+    .where(*_in_session, _other.c.state == StatementState.WAITING)
+    .order_by(_other.c.ordinal)
+    .limit(1)
+    .correlate(sessions)
+    .scalar_subquery()
+)
+_places = case(
+    (sessions.c.pool, sessions.c.parallelism),
+    (and_(~_runs_alone_in_flight, _oldest_may_run_beside_others), sessions.c.parallelism),
+    else_=1,
+)
+# The drivers of these sessions are idle or have a free place. They could claim a statement at once.
 _READY = (
     select(sessions.c.id, sessions.c.owner, func.min(statements.c.waiting_since).label("since"))
     .join_from(sessions, statements, statements.c.session_id == sessions.c.id)
@@ -107,7 +126,7 @@ _READY = (
         sessions.c.state == SessionState.RUNNING,
         sessions.c.lease_until > clock(),
         *_WAITING,
-        _number_in_flight < case((sessions.c.pool, sessions.c.parallelism), else_=1),
+        _number_in_flight < _places,
     )
     .group_by(sessions.c.id, sessions.c.owner)
 )

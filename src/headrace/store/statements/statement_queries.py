@@ -109,6 +109,11 @@ def update_state(
     )
 
 
+def is_running_alone(table: Any) -> ColumnElement[bool]:
+    """Return whether a statement in flight runs alone in its session, unless that is a pool."""
+    return or_(table.c.is_query.is_(False), table.c.attempts > 1)
+
+
 @cache
 def claim_oldest() -> ReturningUpdate[Any]:
     """Return the update that claims the oldest waiting statement of a session, if it may run."""
@@ -126,13 +131,14 @@ def claim_oldest() -> ReturningUpdate[Any]:
         other.c.state.in_(sorted(STATEMENT.in_flight)),
     )
     nothing_in_flight = ~exists().where(*in_flight)
-    only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))
+    runs_alone = or_(statements.c.is_query.is_(False), statements.c.attempts > 0)
+    nothing_alone_in_flight = ~exists().where(*in_flight, is_running_alone(other))
     count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
     # The statements of a pool session do not share a Spark session.
     beside_others = and_(
         or_(
             bindparam("is_pool", type_=Boolean()),
-            and_(statements.c.is_query, only_queries_in_flight),
+            and_(~runs_alone, nothing_alone_in_flight),
         ),
         count < bindparam("max_in_flight"),
     )

@@ -66,16 +66,20 @@ def claim_next(
     limit: Limit | None = None,
     *,
     may_have_effects: bool = True,
+    at_once: bool = True,
 ) -> Claim | None:
     """Claim the oldest waiting statement of a session for its driver.
 
     Queries run beside other queries, up to the session's parallelism. Any other statement runs
-    alone, and no statement overtakes it. In a pool session, all statements run beside each other.
+    alone, and no statement overtakes it. So does a query whose driver was lost: it may have been
+    the cause. In a pool session, all statements run beside each other.
 
     Args:
         limit: Limit on statements in flight.
         may_have_effects: Whether the statement may have effects that cannot be rolled back from
             the claim on. Otherwise the driver announces them, and `note_effects` stores that.
+        at_once: Whether the driver can run queries of the session at once. It always can those of a
+            pool session.
 
     Returns:
         The claim of the statement, which is now `launched`. None if no statement can be claimed
@@ -86,7 +90,7 @@ def claim_next(
     if session is None or (limit is not None and not may_claim(tx, limit, session.owner)):
         return None
     values = {
-        "max_in_flight": session.parallelism,
+        "max_in_flight": session.parallelism if at_once or session.pool else 1,
         "is_pool": session.pool,
         "has_effects": may_have_effects,
     }

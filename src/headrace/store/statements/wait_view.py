@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or
 
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState, TransactionState
 from headrace.store.database import Tx
+from headrace.store.statements.statement_queries import is_running_alone
 from headrace.store.table_writes import IS_HELD
 from headrace.store.tables import sessions, statements, table_writes, transactions
 
@@ -43,7 +44,7 @@ class QueueView:
     in_flight: int
     """Statements in flight of its session."""
     exclusive: str | None
-    """A statement in flight of its session that is no pure query."""
+    """A statement in flight of its session that runs alone."""
     owner_in_flight: int
     """Statements in flight of its owner; 0 if they are not counted."""
     all_in_flight: int
@@ -98,7 +99,7 @@ def _select_queues(*, counts_users: bool) -> Select[Any]:
     before = (*_IN_SESSION, _other.c.state == StatementState.WAITING)
     exclusive = (
         select(_other.c.id)
-        .where(*_IN_SESSION, _IS_IN_FLIGHT, _other.c.is_query.is_(False))
+        .where(*_IN_SESSION, _IS_IN_FLIGHT, is_running_alone(_other))
         .order_by(_other.c.ordinal)
         .limit(1)
         .scalar_subquery()
