@@ -75,4 +75,4 @@ def test_fifty_jobs_share_an_application_and_commit_batches(
     assert {job["state"] for job in items} == {"running"}
     assert len({job["session"] for job in items}) == 1
     sessions = node.http.get("/api/v1/sessions").json()["items"]
-    assert [each["kind"] for each in sessions if each["state"] == "running"] == ["streaming"]
+    assert [each["id"] for each in sessions if each["state"] == "running"] == [items[0]["session"]]

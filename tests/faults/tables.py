@@ -90,7 +90,9 @@ def _run_kind(kind: TableKind, folder: Path, server: PostgresServer, report: Tab
 
 @contextmanager
 def _running_node(home: Path, plan: Plan) -> Iterator[NodeProcess]:
-    settings = {"LEASE__DURATION": "4s", "LEASE__RENEW": "1s", "STATEMENTS__MAX_ATTEMPTS": "9"}
+    # On a busy machine, a cancelled write needs time to end. A kill would be another case.
+    lease = {"LEASE__DURATION": "4s", "LEASE__RENEW": "1s", "LEASE__CANCEL_GRACE": "60s"}
+    settings = {**lease, "STATEMENTS__MAX_ATTEMPTS": "9"}
     node = NodeProcess(home, **settings, environment=plan.environment)
     try:
         yield node
