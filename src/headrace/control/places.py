@@ -1,4 +1,4 @@
-"""Where files are: how the drivers of a session read locations, and which places other hosts lack.
+"""Where files are: how drivers read locations, which places other hosts lack, and names of files.
 
 `files/places.py` has the rules of locations.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -150,9 +149,6 @@ def _find_writes(
     if shared is not None:
         writes = [write.model_copy(update={"overwrite": not shared}) for write in writes]
     return PlannedWrites(SessionCatalog(session, "spark_catalog").identity(), writes)
-
-
-_LOG = logging.getLogger("headrace.driver")
 
 
 def plan_statement(

@@ -1,4 +1,4 @@
-"""The process of a driver: start Spark, serve the session, exit."""
+"""The process of a driver: read the bootstrap, start Spark, serve the session, exit."""
 
 from __future__ import annotations
 

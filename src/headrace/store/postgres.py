@@ -97,7 +97,7 @@ def create_engines(
     return readers, writers
 
 
-_log = logging.getLogger("headrace.store.listener")
+_LOG = logging.getLogger("headrace.store")
 _MIN_BACKOFF = 0.1
 _MAX_BACKOFF = 5.0
 
@@ -149,7 +149,7 @@ class Listener:
             except psycopg.Error as error:
                 failures = 1 if self._listening.is_set() else failures + 1
                 self._listening.clear()
-                _log.warning("Lost the connection for wake-ups from the store: %s", error)
+                _LOG.warning("Lost the connection for wake-ups from the store: %s", error)
             backoff = min(_MAX_BACKOFF, _MIN_BACKOFF * 2**failures) * random.uniform(0.5, 1)  # noqa: S311
             if self._wait_for_stop(backoff):
                 return None
