@@ -83,6 +83,7 @@ check:
 bench:
 	@scripts/setup bench
 	@scripts/setup-postgres
+	@scripts/setup-jars catalogs
 	@scripts/setup-wrk
 	.venv/bin/python -m benchmarks $(ARGS)
 

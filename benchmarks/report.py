@@ -113,6 +113,9 @@ BELOW_PEERS = "the same, against Spark Connect and the Spark Thrift Server"
 ONE_JOB = "a small query with a Spark job, the same way"
 SMALL_READS = "small reads of tables, against in-process PySpark, the slowest"
 SMALL_WRITES = "`INSERT` and `INSERT OVERWRITE` of a row, the slowest"
+LAKE_READS = "1 row of Delta and of Iceberg, against in-process PySpark, the slowest"
+LAKE_WRITES = "`INSERT` of a row into Delta and Iceberg, the slowest"
+SMALL_SERVERS = "small reads that are faster than by Spark Connect and the Thrift Server"
 SMALL_DEFINITIONS = "CTAS of a row and other small statements, the slowest"
 AT_ONCE = "small reads, eight at once in one session, rate against eight threads, the lowest"
 ROWS = "5 million rows to an Arrow client, against in-process `toArrow()`"
@@ -142,6 +145,9 @@ UNMEASURED = [
     RatioRow(SMALL_READS, "≤ 1.00×", "not in this run"),
     RatioRow(SMALL_WRITES, "≤ 1.25×", "not in this run"),
     RatioRow(SMALL_DEFINITIONS, "≤ 1.10×", "not in this run"),
+    RatioRow(LAKE_READS, "≤ 1.00×", "not in this run"),
+    RatioRow(LAKE_WRITES, "≤ 1.25×", "not in this run"),
+    RatioRow(SMALL_SERVERS, "all", "not in this run"),
     RatioRow(AT_ONCE, "≥ 0.95×", "not in this run"),
     RatioRow(ROWS, "≤ 1.25×", "not in this run"),
     RatioRow(NODE_MEMORY, "< 200 MiB", "not in this run"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,17 +21,22 @@ class ConnectClient:
         self._session = session
 
     def select_one(self) -> float:
-        """Return the seconds of `spark.sql("SELECT 1").toArrow().to_pylist()` at the client."""
+        """Return the seconds of `SELECT 1`."""
+        return self.run("SELECT 1")
+
+    def run(self, text: str) -> float:
+        """Return the seconds of `spark.sql(text).toArrow().to_pylist()` at the client."""
         start = time.perf_counter()
-        self._session.sql("SELECT 1").toArrow().to_pylist()
+        self._session.sql(text).toArrow().to_pylist()
         return time.perf_counter() - start
 
 
 @contextmanager
-def spark_connect(folder: Path) -> Iterator[ConnectClient]:
-    """Start a server and yield a client of it."""
+def spark_connect(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[ConnectClient]:
+    """Start a server and yield a client of it; `more` is added to its configuration."""
     port = free_port()
     conf = {
+        **(more or {}),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }

@@ -64,9 +64,9 @@ class NodeClient:
         assert table.num_rows == statement["result"]["row_count"]
         return seconds
 
-    def run(self, text: str) -> dict[str, Any]:
+    def run(self, text: str, session: str = SESSION) -> dict[str, Any]:
         """Run a statement; its first rows are included if it takes less than 60 s."""
-        body = {"statement": text, "session": SESSION, "wait_timeout": "60s"}
+        body = {"statement": text, "session": session, "wait_timeout": "60s"}
         return self.wait_for_success(self.call("POST", "/api/v1/statements", body))
 
     def wait_for_success(self, statement: dict[str, Any]) -> dict[str, Any]:

@@ -65,11 +65,13 @@ def driver_spark(spark: SparkSession) -> Spark:
     from headrace.control.conf import list_conf_rules
     from headrace.driver.conf_overrides import SettingRules
     from headrace.driver.jvm_start import ChildJvm
+    from headrace.driver.query_sessions import QuerySessions
     from headrace.driver.spark import Spark
     from headrace.driver.spark_version.commit_protocol import CommitProtocol
 
     wrapper = Spark.__new__(Spark)
     wrapper.session = spark
+    wrapper.query_sessions = QuerySessions(spark)
     # The JVM is a child of this process: it lives as long as the session.
     wrapper._process = ChildJvm(spark.sparkContext._gateway.proc)
     wrapper._commit_protocol = CommitProtocol(spark)

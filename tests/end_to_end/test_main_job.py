@@ -310,7 +310,7 @@ def test_a_cancel_stops_the_spark_job(node: NodeProcess, session: str) -> None:
 
 def test_a_waiting_statement_is_cancelled_at_once(node: NodeProcess, session: str) -> None:
     first = node.submit("SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7", session)
-    second = node.submit("SELECT 1", session)
+    second = node.submit("DROP TABLE IF EXISTS absent", session)
     answer = node.http.post(f"/api/v1/statements/{second['id']}/cancel").json()
     assert answer["state"] == "cancelled"
     node.http.post(f"/api/v1/statements/{first['id']}/cancel")
