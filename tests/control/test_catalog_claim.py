@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
 from headrace.control.catalog_claim import identify_catalog
-from headrace.control.host import processes
+from headrace.control.host.process_identity import this_host
 from headrace.control.node import Node
 from headrace.control.sessions.early_launch import LocalParts
 from headrace.errors import CatalogMismatch
@@ -181,7 +181,7 @@ def test_containers_of_one_machine_do_not_share_a_metastore(
         for name in ("one", "two")
     )
     with serve_node(one):
-        host = replace(processes.this_host(), network_namespace="net:[1]")
+        host = replace(this_host(), network_namespace="net:[1]")
         for module in ("places", "catalog_claim", "node"):
             monkeypatch.setattr(f"headrace.control.{module}.this_host", lambda: host)
         node = Node(two, address="http://two", embedded=False)

@@ -12,7 +12,7 @@ from tests.support.in_process_node import make_settings, serve_node
 from tests.support.waiting import wait_until
 
 from headrace.control.host.health_checks import CheckStatus, check_cluster
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.node import Node
 from headrace.control.places import find_unshared
 from headrace.errors import InvalidSetting, UnsharedLocation

@@ -8,6 +8,7 @@ docs/explanation/lost-drivers.md lists all names, and who removes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +76,9 @@ class Sessions:
         """Kill the driver of the session and its JVM, and close the session."""
         driver = psutil.Process(self.node.describe_session(self.live)["driver"]["pid"])
         for process in (driver, *driver.children(recursive=True)):
-            process.kill()
+            # The JVM ends by itself when its parent has ended.
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.killed.append(self.live)
         self.node.http.delete(f"/api/v1/sessions/{self.live}")
 

@@ -17,7 +17,7 @@ from typing import Any
 from tests.support.in_process_node import make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
 
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle, LaunchRequest
 
 _WATCHED = {

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from headrace.config.settings import Settings
 from headrace.control.host.metastore import Metastore
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.errors import CatalogMismatch
 from headrace.files import places
 from headrace.store import catalog_record

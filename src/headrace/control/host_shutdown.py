@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry
 from headrace.config.settings import Settings, load
 from headrace.control.context import NodeContext
 from headrace.control.host.home_processes import HomeProcess, find_home_processes
-from headrace.control.host.processes import HostIdentity, this_host
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import LauncherHost
 from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders

@@ -23,7 +23,7 @@ from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.config.settings import Settings
-from headrace.control.host.processes import HostIdentity, this_host
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.errors import InvalidLocation, InvalidSetting, UnsharedLocation
 from headrace.files.places import (
     DEFAULT_FS,

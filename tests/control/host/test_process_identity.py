@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.control.host.processes import HostIdentity
+from headrace.control.host.process_identity import HostIdentity
 
 _HOST = HostIdentity(
     name="a", machine="m", boot="b", pid_namespace="pid:[1]", network_namespace="net:[1]"

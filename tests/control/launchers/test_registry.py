@@ -13,7 +13,7 @@ from tests.support.launches import make_host
 from headrace.config.profiles import Profile
 from headrace.config.sections import CatalogSettings
 from headrace.config.settings import Settings
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import LauncherHost
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers

@@ -18,7 +18,7 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.driver.output.held_results import HeldResults
 from headrace.model.lifecycle import StatementState

@@ -27,8 +27,8 @@ from typing import BinaryIO
 
 from headrace.config.extras import install_command
 from headrace.config.settings import load
+from headrace.control.host.child_environment import CHILD_UMASK, child_environment
 from headrace.control.host.java import JavaHome, find_java
-from headrace.control.host.processes import CHILD_UMASK, child_environment
 from headrace.errors import HeadraceError
 from headrace.files.private_files import open_private_log
 

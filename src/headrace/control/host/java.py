@@ -21,7 +21,7 @@ from pathlib import Path
 
 from headrace.config.extras import install_command
 from headrace.config.home import cache_folder
-from headrace.control.host.processes import child_environment
+from headrace.control.host.child_environment import child_environment
 from headrace.errors import JavaMissing
 
 SUPPORTED = (17, 21)

@@ -31,10 +31,11 @@ import psutil
 
 from headrace.config.home import HomeLayout
 from headrace.config.settings import Settings
+from headrace.control.host.child_environment import CHILD_UMASK, child_environment
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import find_java
 from headrace.control.host.metastore_supervisor import kill_orphaned_metastores
-from headrace.control.host.processes import CHILD_UMASK, child_environment, start_time
+from headrace.control.host.process_identity import start_time
 from headrace.files.file_locks import exclusive_lock
 from headrace.files.private_files import create_private_folder, open_private_log, write_private
 from headrace.model.transaction import MANAGED_CATALOG_KEY

@@ -31,7 +31,7 @@ from xml.sax.saxutils import escape
 import psutil
 
 from headrace.config.extras import install_command
-from headrace.control.host.processes import CHILD_UMASK
+from headrace.control.host.child_environment import CHILD_UMASK
 from headrace.files.file_locks import exclusive_lock
 from headrace.files.private_files import create_private_folder, write_private
 

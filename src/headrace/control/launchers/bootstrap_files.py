@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from headrace.control.host.processes import HostIdentity, this_host
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.files.private_files import create_private_folder, write_private

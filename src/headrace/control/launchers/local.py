@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headrace.config.extras import require_extra
 from headrace.config.profiles import Profile
+from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import JavaHome, find_java
-from headrace.control.host.processes import child_environment
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
     DriverExit,

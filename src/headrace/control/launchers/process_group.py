@@ -20,7 +20,8 @@ from typing import Any
 
 import psutil
 
-from headrace.control.host.processes import CHILD_UMASK, HostIdentity, start_time, this_host
+from headrace.control.host.child_environment import CHILD_UMASK
+from headrace.control.host.process_identity import HostIdentity, start_time, this_host
 from headrace.control.launchers.base import DriverStatus
 from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.files.private_files import open_private_log

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter
 from headrace.config.extras import install_command
 from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.settings import Settings
-from headrace.control.host.processes import HostIdentity, this_host
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers.base import (
     DriverExit,
     DriverStatus,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from headrace.config.extras import install_command
 from headrace.config.profiles import Profile, SparkSubmitProfile
+from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import find_java
-from headrace.control.host.processes import child_environment
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
     DriverExit,

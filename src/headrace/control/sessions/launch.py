@@ -11,7 +11,7 @@ from headrace.config.profiles import Profile
 from headrace.control.backend_pools import BackendPace, BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.periodic_tasks import isolate_errors

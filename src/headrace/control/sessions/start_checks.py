@@ -16,7 +16,7 @@ from functools import partial
 
 from headrace.control.backend_pools import BackendPace, BackendPools
 from headrace.control.context import NodeContext
-from headrace.control.host.processes import this_host
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.periodic_tasks import isolate_errors

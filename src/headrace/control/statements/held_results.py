@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.client.http import Client
 from headrace.control.context import NodeContext
-from headrace.control.host.processes import HostIdentity, this_host
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.errors import InvalidResult, NodeUnreachable, Unauthorized
 from headrace.model.lifecycle import SessionState
 from headrace.model.node import NodeRecord
