@@ -205,6 +205,7 @@ def _small_rows(
         cells.append(f"{small_statements.ratio(samples):.2f}×")
         cells += [f"{each.median * 1000:.0f}" for each in servers]
         rows.append(f"| {statement.name} | {' | '.join(cells)} |")
+        say(rows[-1])
     worst = max(map(small_statements.ratio, measured))
     results.add(name, f"≤ {limit:.2f}×", f"{worst:.2f}×", reached=worst <= limit)
     return measured
@@ -222,6 +223,7 @@ def _small_rates(results: Report, systems: Mapping[str, small_statements.System]
         plain, ours, *servers = (f"{sample.median:.1f}/s" for sample in samples.values())
         cells = [plain, ours, f"{ratios[-1]:.2f}×", *servers]
         rates.append(f"| {statement.name} | {' | '.join(cells)} |")
+        say(rates[-1])
     lowest = min(ratios)
     results.add(report.AT_ONCE, "≥ 0.95×", f"{lowest:.2f}×", reached=lowest >= 0.95)
     return rates

@@ -117,8 +117,12 @@ def _raise_for_status(response: http.client.HTTPResponse, path: str) -> None:
 @contextmanager
 def headrace_node(folder: Path) -> Iterator[NodeClient]:
     """Start a node with a running session; its driver and metastore end with the node."""
-    waiting = {"HEADRACE_STATEMENTS__MAX_WAITING": str(MAX_WAITING)}
-    with node_process(folder / "headrace", **waiting) as (node, process):
+    settings = {
+        "HEADRACE_STATEMENTS__MAX_WAITING": str(MAX_WAITING),
+        # The sessions with Delta and Iceberg bring their jars.
+        "HEADRACE_CONF_POLICY__ALLOW": json.dumps(["spark.jars"]),
+    }
+    with node_process(folder / "headrace", **settings) as (node, process):
         reserved = ("spark.master", "spark.ui.")  # for the operator; a node sets them equally
         conf = {key: value for key, value in CONF.items() if not key.startswith(reserved)}
         session = node.call("POST", "/api/v1/sessions", {"name": SESSION, "conf": conf})["id"]
