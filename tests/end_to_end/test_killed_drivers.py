@@ -8,7 +8,6 @@ docs/explanation/lost-drivers.md lists all names, and who removes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import psutil
 import pytest
 from tests.support.files import find_matching
 from tests.support.node import NodeProcess
+from tests.support.processes import kill_with_descendants
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -75,10 +75,7 @@ class Sessions:
     def kill_driver(self) -> None:
         """Kill the driver of the session and its JVM, and close the session."""
         driver = psutil.Process(self.node.describe_session(self.live)["driver"]["pid"])
-        for process in (driver, *driver.children(recursive=True)):
-            # The JVM ends by itself when its parent has ended.
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill_with_descendants(driver)
         self.killed.append(self.live)
         self.node.http.delete(f"/api/v1/sessions/{self.live}")
 

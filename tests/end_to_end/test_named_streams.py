@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.node import NodeProcess
+from tests.support.processes import kill_with_descendants
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -58,8 +59,7 @@ def define(name: str, folder: Path) -> str:
 
 def kill_driver(node: NodeProcess, session: str) -> None:
     driver = psutil.Process(node.describe_session(session)["driver"]["pid"])
-    for process in [driver, *driver.children(recursive=True)]:
-        process.kill()
+    kill_with_descendants(driver)
 
 
 def check(node: NodeProcess, text: str, session: str) -> None:

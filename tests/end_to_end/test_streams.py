@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from tests.support.lakes import lake_jars
 from tests.support.node import NodeProcess
 from tests.support.postgres import Postgres
+from tests.support.processes import kill_with_descendants
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -91,10 +92,7 @@ def fragile_node(tmp_path: Path) -> Iterator[NodeProcess]:
 def kill_driver(node: NodeProcess, session: str) -> None:
     """Kill the Python process and the JVM of a session's driver."""
     driver = psutil.Process(node.describe_session(session)["driver"]["pid"])
-    for process in [driver, *driver.children(recursive=True)]:
-        # The JVM can end by itself, because its parent has ended.
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+    kill_with_descendants(driver)
 
 
 def read_numbers(node: NodeProcess, session: str, path: str) -> tuple[int, int]:

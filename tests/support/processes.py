@@ -34,6 +34,13 @@ def end(processes: set[psutil.Process]) -> None:
     psutil.wait_procs(list(processes), timeout=10)
 
 
+def kill_with_descendants(process: psutil.Process) -> None:
+    """Kill a process and all its descendants. One of them may end by itself meanwhile."""
+    for each in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
 def _iterate_children() -> Iterator[psutil.Process]:
     """Yield the direct children. On Linux, /proc lists them without a scan of all processes."""
     if not Path("/proc/thread-self/children").exists():

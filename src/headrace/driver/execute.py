@@ -164,13 +164,12 @@ class Execution:
 
     def _run_query(self) -> ResultReport:
         """Run a query of Spark's own beside others."""
-        if not self.assignment.conf:
-            # Nothing of a statement without a session may stay in the driver.
-            may_be_main = not self.assignment.isolated
-            sessions = self._spark.query_sessions
-            with suppress(NeedsOwnSession), sessions.borrow(may_be_main=may_be_main) as session:
-                return self._run_in(session, may_register=False)
-        # The catalogs that a query loads under its own settings stay in its session.
+        # Nothing of a statement without a session may stay in the driver, and the catalogs that a
+        # query loads under settings of its own stay in its session.
+        if not (self.assignment.isolated or self.assignment.conf):
+            with suppress(NeedsOwnSession), self._spark.query_sessions.borrow() as session:
+                is_clone = session is not self._spark.session
+                return self._run_in(session, may_register=is_clone)
         return self._run_in(self._spark.clone_session())
 
     def _run_in(self, session: SparkSession, *, may_register: bool = True) -> ResultReport:
@@ -189,8 +188,6 @@ class Execution:
             with override_for_statement(session, self.assignment.conf):
                 return self._run_plan(session, streams)
         finally:
-            if not self.assignment.is_query:
-                self._spark.query_sessions.discard_clones()
             streams.drop()
 
     def _run_plan(self, session: SparkSession, streams: NamedStreams) -> ResultReport:

@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,7 +25,6 @@ from headrace.driver.output.held_results import HeldResults
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
-from headrace.driver.streams.supervised_query import Run
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.intents import IntentWork, carry_out_intents
 from headrace.driver.warm_up import warm_up
@@ -36,7 +34,6 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 from headrace.model.session import DriverLease
-from headrace.model.stream_query import DesiredQuery
 
 _LOG = logging.getLogger("headrace.driver")
 _EXIT_SHARE = 0.3
@@ -73,7 +70,7 @@ class Loop:
             find_streams=link.find_streams,
         )
         self._supervisor = Supervisor(
-            start_run=partial(self._start_run, starter),
+            start_run=starter.start,
             read_conf=lambda: spark.session.conf.getAll,
             on_change=self._report_streams,
         )
@@ -204,14 +201,6 @@ class Loop:
         """Return a session for a run of a streaming query."""
         self._spark.prepare_changes()
         return self._spark.clone_session()
-
-    def _start_run(self, starter: RunStarter, desired: DesiredQuery) -> Run:
-        """Start a run of a streaming query. Raises RunFailed."""
-        try:
-            return starter.start(desired)
-        finally:
-            # A memory sink shows its view in the session of the statements.
-            self._spark.query_sessions.discard_clones()
 
     def _report_streams(self) -> None:
         """Report a change of a streaming query with a renewal of the lease."""

@@ -184,6 +184,14 @@ class Statement:
     """Process that waits for the end of the statement, or `*`: several wait."""
     result: ResultInfo | None
 
+    @property
+    def will_run_alone(self) -> bool:
+        """Whether no other statement of its session may run beside it, unless that is a pool.
+
+        A query whose driver was lost runs alone too: it may have ended the driver.
+        """
+        return not self.is_query or self.attempts > 0
+
 
 class PendingHookCall(BaseModel):
     """A statement that ended without a driver; the hooks of the next driver are notified of it."""

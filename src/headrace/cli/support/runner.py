@@ -90,8 +90,6 @@ class ScriptRunner:
         """Whether a later statement may depend on what an earlier one changes in the session."""
         self._statement_continues = False
         """Whether a statement continues to run after the command ends."""
-        self._submitted = 0.0
-        """When the submit of the last statement began."""
 
     def run(self, statements: Sequence[SourceStatement]) -> int:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
@@ -118,7 +116,7 @@ class ScriptRunner:
             return error.exit_code
 
     def _run_statement(self, source: SourceStatement) -> int:
-        self._submitted = time.monotonic()
+        submitted_at = time.monotonic()
         statement = self._submit(source)
         if self._options.detach:
             self._terminal.out.write(statement["id"] + "\n")
@@ -126,7 +124,7 @@ class ScriptRunner:
         if not has_ended(statement):
             self._terminal.notice(f"Statement {statement['id']} was accepted.")
         try:
-            return self._follow_and_print(statement, source)
+            return self._follow_and_print(statement, source, submitted_at)
         except HeadraceError as error:
             if is_outage(error):
                 # The session of a statement that may still run must not be closed.
@@ -136,7 +134,9 @@ class ScriptRunner:
                 return error.exit_code
             raise
 
-    def _follow_and_print(self, statement: Json, source: SourceStatement) -> int:
+    def _follow_and_print(
+        self, statement: Json, source: SourceStatement, submitted_at: float
+    ) -> int:
         progress = ProgressLine(self._terminal.err, enabled=self._terminal.interactive)
         try:
             statement = follow_statement(
@@ -150,7 +150,7 @@ class ScriptRunner:
             self._statement_continues = True
             print_attach_hint(statement, self._terminal)
             return EXIT_TIMEOUT
-        self._printer.client_seconds = time.monotonic() - self._submitted
+        self._printer.client_seconds = time.monotonic() - submitted_at
         return self._print(statement, source)
 
     def _submit(self, source: SourceStatement) -> Json:

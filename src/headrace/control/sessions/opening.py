@@ -79,6 +79,7 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
     Raise SessionNameExists if a live session of the owner has the name.
     """
     complete = _with_defaults(settings, new)
+    # `headrace recover` names a parallelism above 1 because it needs a driver that starts.
     fits_warm = new.pool or new.parallelism in {None, 1}
     if fits_warm and not complete.spec.needs_own_driver:
         assigned = warm_sessions.assign(tx, complete)

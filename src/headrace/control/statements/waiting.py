@@ -76,7 +76,7 @@ class WaitReasons:
             if queue.exclusive is not None:
                 text = f"The statement {queue.exclusive} runs alone in the session."
                 return WaitCode.EXCLUSIVE, text, queue.exclusive
-            if not statement.is_query or statement.attempts:
+            if statement.will_run_alone:
                 text = f"It runs alone in its session, after {in_flight} of the session."
                 return WaitCode.EXCLUSIVE, text, None
         if queue.in_flight >= queue.parallelism:

@@ -14,7 +14,6 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
-import org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.catalog.TempVariableManager;
@@ -83,22 +82,6 @@ public class SessionState {
             List name = new ArrayList();
             name.add(variable.identifier().name());
             manager.create(CollectionConverters.asScala(name).toSeq(), variable, true);
-        }
-    }
-
-    /** Remove the functions of databases that a session has loaded from its registries. */
-    public void forgetPermanentFunctions(SparkSession session) {
-        forget(session.sessionState().functionRegistry());
-        forget(session.sessionState().tableFunctionRegistry());
-    }
-
-    private static void forget(FunctionRegistryBase registry) {
-        Iterator names = registry.listFunction().iterator();
-        while (names.hasNext()) {
-            FunctionIdentifier name = (FunctionIdentifier) names.next();
-            if (name.database().isDefined()) {
-                registry.dropFunction(name);
-            }
         }
     }
 

@@ -66,10 +66,6 @@ class RestorableState:
         """Declare the variables of another session of the same JVM in this one."""
         self._java.copyVariables(source._jvm.session, self._jvm.session)
 
-    def forget_permanent_functions(self) -> None:
-        """Let Spark load the functions of databases again at their next use."""
-        self._java.forgetPermanentFunctions(self._jvm.session)
-
     def restore_variable(self, entry: SnapshotEntry) -> None:
         """Declare a variable with its captured value and default."""
         namespace = self._jvm.array(["session"])

@@ -33,7 +33,7 @@ from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.statements.statement_queries import is_running_alone
+from headrace.store.statements.statement_queries import is_running_alone, will_run_alone
 from headrace.store.tables import TIMED, limit_locks, sessions, statements
 
 
@@ -104,8 +104,8 @@ _runs_alone_in_flight = (
     .where(*_in_session, _other.c.state.in_(sorted(STATEMENT.in_flight)), is_running_alone(_other))
     .correlate(sessions)
 )
-_oldest_may_run_beside_others = (
-    select(and_(_other.c.is_query, _other.c.attempts == 0))
+_oldest_will_run_alone = (
+    select(will_run_alone(_other))
     .where(*_in_session, _other.c.state == StatementState.WAITING)
     .order_by(_other.c.ordinal)
     .limit(1)
@@ -114,7 +114,7 @@ _oldest_may_run_beside_others = (
 )
 _places = case(
     (sessions.c.pool, sessions.c.parallelism),
-    (and_(~_runs_alone_in_flight, _oldest_may_run_beside_others), sessions.c.parallelism),
+    (and_(~_runs_alone_in_flight, ~_oldest_will_run_alone), sessions.c.parallelism),
     else_=1,
 )
 # The drivers of these sessions are idle or have a free place. They could claim a statement at once.

@@ -110,8 +110,19 @@ def update_state(
 
 
 def is_running_alone(table: Any) -> ColumnElement[bool]:
-    """Return whether a statement in flight runs alone in its session, unless that is a pool."""
+    """Return whether a statement in flight runs alone in its session, unless that is a pool.
+
+    Its claim has counted the attempt, see `will_run_alone`.
+    """
     return or_(table.c.is_query.is_(False), table.c.attempts > 1)
+
+
+def will_run_alone(table: Any) -> ColumnElement[bool]:
+    """Return whether a waiting statement must run alone in its session, unless that is a pool.
+
+    `Statement.will_run_alone` says it of a record.
+    """
+    return or_(table.c.is_query.is_(False), table.c.attempts > 0)
 
 
 @cache
@@ -131,14 +142,13 @@ def claim_oldest() -> ReturningUpdate[Any]:
         other.c.state.in_(sorted(STATEMENT.in_flight)),
     )
     nothing_in_flight = ~exists().where(*in_flight)
-    runs_alone = or_(statements.c.is_query.is_(False), statements.c.attempts > 0)
     nothing_alone_in_flight = ~exists().where(*in_flight, is_running_alone(other))
     count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
     # The statements of a pool session do not share a Spark session.
     beside_others = and_(
         or_(
             bindparam("is_pool", type_=Boolean()),
-            and_(~runs_alone, nothing_alone_in_flight),
+            and_(~will_run_alone(statements), nothing_alone_in_flight),
         ),
         count < bindparam("max_in_flight"),
     )
