@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -282,8 +282,12 @@ class Database:
     def count_staged(self) -> list[object]:
         """Return the number of rows in each table of a batch."""
         query = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'headrace_batch_%'"
-        names = [name for (name,) in self.execute(query)]
-        return [self.execute(f"SELECT count(*) FROM {name}")[0][0] for name in names]
+        counts = []
+        for (name,) in self.execute(query):
+            # The query may drop the table in between.
+            with suppress(psycopg.errors.UndefinedTable):
+                counts.append(self.execute(f"SELECT count(*) FROM {name}")[0][0])
+        return counts
 
     def count(self) -> tuple[object, ...]:
         """Return the number of rows, and the number of different ones."""
