@@ -60,8 +60,15 @@ class DeployedJob:
         return self._wait(response.json()["id"], {"planned", "rejected"})
 
     def apply(self, planned: Json) -> Json:
+        self.begin_apply(planned)
+        return self.await_end(planned)
+
+    def begin_apply(self, planned: Json) -> None:
         response = self.node.http.post(f"/api/v1/deployments/{planned['id']}/apply")
         assert response.status_code == 202, response.text
+
+    def await_end(self, planned: Json) -> Json:
+        """Wait until a deployment has ended, and return its job."""
         [job] = self._wait(planned["id"], {"applied", "failed"})["jobs"]
         return dict(job)
 

@@ -60,6 +60,8 @@ class SimulatedJobs(AutoReplyLauncher):
         """Kinds of tasks that fail."""
         self.fail: Callable[[DesiredQuery], Failure | None] = lambda _query: None
         """Returns why a query fails after its first batch; None: it runs."""
+        self.stops_in_batches = False
+        """Whether the savepoint of a job plans one batch more than it has committed."""
         self.holds_batches = False
         """Whether queries that start commit no batch."""
         self.reports_batches = True
@@ -226,13 +228,15 @@ class SimulatedJobs(AutoReplyLauncher):
         }
         if batches:
             self.savepoints[task.savepoint] = batches
+        planned = {query: batch + self.stops_in_batches for query, batch in batches.items()}
         return SavepointContent(
             files=len(batches),
             bytes=len(batches),
             checksum="c",
             spark_version="4.1.3",
-            is_clean=True,
+            is_clean=not self.stops_in_batches,
             last_batches=batches,
+            planned_batches=planned,
         )
 
 

@@ -196,7 +196,9 @@ class ChangeRecord(BaseModel):
     task_attempts: int = 0
     new_query_ids: list[str] = []
     base_batches: dict[str, int | None] = {}
-    """Last batch of each new query when it was inserted, by id."""
+    """Last committed batch of each new query when it was inserted, by id."""
+    planned_batches: dict[str, int] = {}
+    """Last batch with offsets in the savepoint from which each new query continues, by id."""
     written: list[WrittenOutput] = []
     """What a version that failed has already written."""
 

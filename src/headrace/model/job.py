@@ -105,3 +105,5 @@ class SavepointContent(BaseModel):
     """Whether every batch with offsets has its commit."""
     last_batches: Annotated[dict[Name, Count], Field(max_length=1000)] = {}
     """Number of the last committed batch of each query, by name; "" for a job of one query."""
+    planned_batches: Annotated[dict[Name, Count], Field(max_length=1000)] = {}
+    """Number of the last batch with offsets of each query: one more if its commit is missing."""

@@ -58,6 +58,47 @@ def test_the_old_version_continues_in_the_run_of_a_version_that_has_written(
     assert job.show()["last_batch"] == 5
 
 
+def test_a_batch_that_the_old_version_has_planned_proves_nothing(
+    deployed_job: DeployedJob,
+) -> None:
+    job = deployed_job
+    job.deploy(**{"on-query-change": "keep-compatible"})
+    before = job.show()["last_batch"]
+    job.drivers.stops_in_batches = True
+    planned = job.plan_change(sql="SELECT value FROM numbers WHERE value > 7")
+    job.begin_apply(planned)
+    # The sink has the rows of this batch, and skips it, so that the new query does not run.
+    wait_until(lambda: job.show()["last_batch"] == before + 1, what="the batch is repeated")
+    job.drivers.break_query("job", BROKEN)
+    failed = job.await_end(planned)
+
+    assert (failed["step"], failed["failure"]["code"]) == ("failed", BROKEN.code)
+    job.advance(1)
+    assert (job.show()["state"], job.show()["version"]) == ("running", 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"trigger": "7 seconds"}, id="configuration"),
+        pytest.param({"sql": "SELECT value FROM numbers WHERE value > 7"}, id="query"),
+    ],
+)
+def test_a_second_batch_proves_a_version_whose_first_was_planned(
+    deployed_job: DeployedJob, change: dict[str, str]
+) -> None:
+    job = deployed_job
+    job.deploy(**{"on-query-change": "keep-compatible"})
+    before = job.show()["last_batch"]
+    job.drivers.stops_in_batches = True
+    planned = job.plan_change(**change)
+    job.begin_apply(planned)
+    wait_until(lambda: job.show()["last_batch"] == before + 1, what="the batch is repeated")
+    job.advance(1)
+
+    assert job.await_end(planned)["step"] == "applied"
+
+
 def test_the_old_version_continues_in_its_own_run_after_a_clean_start(
     deployed_job: DeployedJob,
 ) -> None:

@@ -42,10 +42,15 @@ def checked(names: tuple[str, ...] = ("a", "b"), **of_last: Any) -> CheckedJobs:
     return CheckedJobs(jobs=[*jobs[:-1], CheckedJob(name=names[-1], **of_last)])
 
 
-def taken(*directories: str) -> SavepointTaken:
-    batches = dict.fromkeys(directories, 3)
+def taken(*directories: str, planned: tuple[str, ...] = ()) -> SavepointTaken:
     content = SavepointContent(
-        files=1, bytes=1, checksum="c", spark_version="4", is_clean=True, last_batches=batches
+        files=1,
+        bytes=1,
+        checksum="c",
+        spark_version="4",
+        is_clean=True,
+        last_batches=dict.fromkeys(directories, 3),
+        planned_batches=dict.fromkeys(planned, 4),
     )
     return SavepointTaken(content=content)
 
@@ -56,7 +61,7 @@ def test_the_outcome_of_each_task_is_accepted() -> None:
     last = CheckedJob(name="b", problems=[problem])
 
     assert answers(CHECK, CheckedJobs(jobs=[first, last]))
-    assert answers(TAKE, taken("x"))
+    assert answers(TAKE, taken("x", planned=("x", "y")))
     for task in (RESTORE, WriteManifests(), DeleteStates(directories=["/s/1"])):
         assert answers(task, TaskDone())
 
@@ -82,4 +87,5 @@ def test_a_forged_outcome_of_a_check_is_refused(outcome: Any) -> None:
 def test_forged_outcomes_of_other_tasks_are_refused() -> None:
     assert not answers(TAKE, TaskDone())
     assert not answers(TAKE, taken("x", "z"))
+    assert not answers(TAKE, taken("x", planned=("z",)))
     assert not answers(RESTORE, taken())

@@ -212,7 +212,7 @@ def test_a_savepoint_tells_whether_the_last_batch_was_committed(
 
     content = take_savepoint(spark, _take(tmp_path))
     assert not content.is_clean
-    assert content.last_batches == {}
+    assert (content.last_batches, content.planned_batches) == ({}, {"": 0})
 
 
 def test_a_checkpoint_is_found_where_spark_could_continue(

@@ -368,7 +368,16 @@ class ChangeSteps(StepEffects):
             )
         except HeadraceError as error:
             return self.undo(tx, change, Failure.of(error))
-        update = {"new_query_ids": started.ids, "base_batches": started.base_batches}
+        planned = self._planned_batches(tx, change)
+        update = {
+            "new_query_ids": started.ids,
+            "base_batches": started.base_batches,
+            "planned_batches": {
+                query_id: planned[query.directory]
+                for query_id, query in zip(started.ids, version.spec.queries, strict=True)
+                if query.directory in planned
+            },
+        }
         return self.go_on(tx, change, ChangeStep.STARTED, record.model_copy(update=update))
 
     def has_news(self, tx: Tx, change: JobChange) -> bool:
@@ -453,8 +462,7 @@ class ChangeSteps(StepEffects):
     def _judge(self, tx: Tx, change: JobChange) -> Verdict:
         return judge_queries(
             tx,
-            change.record.new_query_ids,
-            change.record.base_batches,
+            change.record,
             self.settings.jobs,
             waited_seconds=job_changes.seconds_in_step(tx, change.id),
         )
@@ -467,12 +475,21 @@ class ChangeSteps(StepEffects):
             last = self._find_last_batches(tx, change, version)
             directories = {query.name: query.directory for query in version.spec.queries}
             return {directories[name]: last[name] for name in last if name in directories}
-        source = record.restore_id or record.savepoint_id
-        if record.restores and source is not None:
-            savepoint = savepoints.get(tx, source)
-            content = None if savepoint is None else savepoint.content
-            return {} if content is None else dict(content.last_batches)
-        return {}
+        content = self._find_content(tx, change) if record.restores else None
+        return {} if content is None else dict(content.last_batches)
+
+    def _planned_batches(self, tx: Tx, change: JobChange) -> dict[str, int]:
+        """Return the last batch with offsets in each directory that was copied."""
+        record = change.record
+        continues = record.restores or record.new_run == record.old_run
+        content = self._find_content(tx, change) if continues else None
+        return {} if content is None else dict(content.planned_batches)
+
+    def _find_content(self, tx: Tx, change: JobChange) -> SavepointContent | None:
+        """Return the content of the savepoint that a change restores or takes, or None."""
+        source = change.record.restore_id or change.record.savepoint_id
+        savepoint = None if source is None else savepoints.get(tx, source)
+        return None if savepoint is None else savepoint.content
 
 
 def _is_needed(record: ChangeRecord) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.config.sections import JobSettings
 from headrace.control.jobs.places import JobPlaces, identity_of
-from headrace.model.deployment import Job, JobQuery, JobVersion, WrittenOutput
+from headrace.model.deployment import ChangeRecord, Job, JobQuery, JobVersion, WrittenOutput
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
@@ -139,25 +139,20 @@ class Verdict:
 
 def judge_queries(
     tx: Tx,
-    query_ids: Collection[str],
-    base_batches: Mapping[str, int | None],
+    record: ChangeRecord,
     settings: JobSettings,
     *,
     waited_seconds: float,
 ) -> Verdict:
     """Judge the queries of a new version by their first batch, their health and their failures."""
-    queries = stream_queries.list_by_id(tx, query_ids)
+    queries = stream_queries.list_by_id(tx, record.new_query_ids)
     failed = next((query for query in queries if _has_failed(query, settings)), None)
     if failed is not None:
         return Verdict(False, _describe_failure(failed))
     stopped = next((query for query in queries if _was_stopped(query)), None)
     if stopped is not None:
         return Verdict(False, _describe_stop(stopped))
-    unproven = [
-        query
-        for query in queries
-        if not _is_proven(tx, query, base_batches.get(query.id), settings)
-    ]
+    unproven = [query for query in queries if not _is_proven(tx, query, record, settings)]
     if unproven and waited_seconds > settings.proof_timeout.total_seconds():
         return Verdict(False, _describe_timeout(unproven[0]))
     return Verdict(not unproven)
@@ -186,10 +181,12 @@ def _was_stopped(query: StreamQuery) -> bool:
     return query.state is StreamState.STOPPED and query.wanted is not Wanted.RUNNING
 
 
-def _is_proven(tx: Tx, query: StreamQuery, base: int | None, settings: JobSettings) -> bool:
+def _is_proven(tx: Tx, query: StreamQuery, record: ChangeRecord, settings: JobSettings) -> bool:
     if query.state is StreamState.STOPPED:
         # Its sources have ended.
         return True
+    # Proof is a batch of its own: a sink may have what the old version planned, and skip it.
+    base = record.planned_batches.get(query.id, record.base_batches.get(query.id))
     if query.last_batch is not None and (base is None or query.last_batch > base):
         return True
     healthy_seconds = settings.healthy_period.total_seconds()

@@ -35,7 +35,8 @@ def answers(task: JobTask, outcome: JobOutcome) -> bool:
     if isinstance(task, TakeSavepoint):
         if not isinstance(outcome, SavepointTaken):
             return False
-        return set(outcome.content.last_batches) <= set(task.queries)
+        content = outcome.content
+        return {*content.last_batches, *content.planned_batches} <= set(task.queries)
     if isinstance(task, CheckJobs):
         return isinstance(outcome, CheckedJobs) and _answers_check(task, outcome)
     return isinstance(outcome, TaskDone)

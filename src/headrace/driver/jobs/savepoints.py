@@ -187,6 +187,9 @@ def take_savepoint(session: SparkSession, task: TakeSavepoint) -> SavepointConte
         last_batches={
             query: log.last_commit for query, log in logs.items() if log.last_commit is not None
         },
+        planned_batches={
+            query: log.last_offsets for query, log in logs.items() if log.last_offsets is not None
+        },
     )
     if copied:
         metadata = SavepointMetadata(files=copied, logs=logs, content=content)
