@@ -37,6 +37,14 @@ def test_a_stopped_application_counts_as_a_lost_driver(
         driver_spark.count_streams()
 
 
+def test_an_application_that_pyspark_has_forgotten_has_stopped(
+    driver_spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not driver_spark.has_stopped()
+    monkeypatch.setattr(driver_spark.context, "_jsc", None)
+    assert driver_spark.has_stopped()
+
+
 def test_progress_sums_up_the_jobs_with_the_tag_and_no_others(
     driver_spark: Spark, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pytest
 from tests.support.clusters import (
     ODD,
@@ -124,6 +125,31 @@ def test_a_session_with_isolated_artifacts_writes_on_a_cluster(
     inserted = node.run(written, session)
     assert inserted["state"] == "success", inserted["error"]
     node.http.delete(f"/api/v1/sessions/{session}")
+
+
+def test_a_result_is_whole_although_an_executor_is_killed_while_it_writes(
+    node: NodeProcess, standalone: StandaloneCluster, killed_sessions: dict[str, str]
+) -> None:
+    session = killed_sessions["standalone"]
+    node.wait_running(session, seconds=240)
+    sleep = "reflect('java.lang.Thread', 'sleep', IF(id % 10000 = 0, 1000L, 0L)) IS NOT NULL"
+    text = f"SELECT id, sha2(string(id), 256) FROM range(0, 80000, 1, 8) WHERE {sleep}"
+    statement = node.submit(text, session)["id"]
+
+    def has_parts() -> bool:
+        progress = node.statement(statement)["progress"] or {}
+        return bool(progress.get("tasks_done", 0) >= 2)
+
+    wait_until(has_parts, seconds=60, what="tasks have written parts")
+    for executor in standalone.executors_of(f"headrace-{session}-1"):
+        executor.kill()
+    ended = node.statement(statement, wait_timeout="60s")
+    assert ended["state"] == "success", ended["error"]
+    assert ended["attempts"] == 1
+    assert ended["result"]["disposition"] == "stored"
+    path = f"/api/v1/statements/{statement}/result"
+    content = node.http.get(path, params={"format": "arrow"}).content
+    assert pa.ipc.open_stream(content).read_all()["id"].to_pylist() == list(range(80_000))
 
 
 @pytest.mark.parametrize("profile", KILLED_PROFILES)

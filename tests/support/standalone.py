@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 from tests.support.jvm import JvmServices
 from tests.support.ports import free_ports
 from tests.support.shared_services import Address
@@ -23,6 +24,15 @@ class StandaloneCluster:
     def applications(self) -> list[str]:
         """Names of those that have not ended."""
         return [one["name"] for one in self._state()["activeapps"]]
+
+    def executors_of(self, application: str) -> list[psutil.Process]:
+        """Return the processes of the executors of an application, by its name."""
+        [app_id] = [one["id"] for one in self._state()["activeapps"] if one["name"] == application]
+        return [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if app_id in (process.info["cmdline"] or []) and "java" in process.name()
+        ]
 
     def _state(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.url}/json/", timeout=10).json())

@@ -170,6 +170,17 @@ def test_what_the_jvm_prints_is_shown_only_if_there_is_no_archive(
     assert JVM_OUTPUT in log.with_suffix(".log").read_text()
 
 
+def test_the_command_fails_where_it_cannot_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HEADRACE_CLASS_ARCHIVES", str(tmp_path / "file" / "classes"))
+    monkeypatch.setattr(class_archive, "find_java", lambda: JAVA)
+    monkeypatch.setattr(sys, "argv", ["class_archive"])
+    assert class_archive.main() == 1
+    assert "The archive cannot be created" in capsys.readouterr().err
+
+
 def test_without_a_folder_there_are_no_archives() -> None:
     archives = ClassArchives(None)
     archives.create(JAVA)

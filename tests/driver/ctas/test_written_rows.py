@@ -68,3 +68,4 @@ def test_files_are_counted_and_statements_that_write_no_rows_are_not(spark: Spar
     assert count_rows(spark, "INSERT INTO t SELECT * FROM t WHERE false") == 0
     assert count_rows(spark, "CREATE TABLE empty (a INT) USING json") is None
     assert count_rows(spark, "SELECT count(*) FROM t") is None
+    assert count_rows(spark, "ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS") is None

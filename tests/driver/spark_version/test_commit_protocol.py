@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from tests.support.ctas import database_directory, fetch_rows
 from tests.support.waiting import wait_until
 
+from headrace.driver.spark_version import commit_protocol
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, isolates_appends
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.finding("B21")]
 
+SPARKS_PROTOCOL = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 _COUNT = "SELECT count(*), sum(id) FROM t"
 
 
@@ -148,3 +150,12 @@ def test_a_reset_does_not_deselect_the_protocol(session: SparkSession) -> None:
     assert not isolates_appends(session)
     protocol.activate()
     assert isolates_appends(session)
+
+
+def test_the_protocol_of_spark_stays_where_the_class_cannot_be_loaded(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = spark.newSession()
+    monkeypatch.setattr(commit_protocol, "_CLASS", "headrace.NoSuchProtocol")
+    CommitProtocol(session).activate()
+    assert session.conf.get("spark.sql.sources.commitProtocolClass") == SPARKS_PROTOCOL

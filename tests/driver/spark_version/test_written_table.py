@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-from headrace.driver.spark_version.written_table import StagedFiles
+from headrace.driver.spark_version.written_table import StagedFiles, WrittenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,3 +53,24 @@ def test_a_location_is_completed_as_hadoop_does(
     spark: SparkSession, location: str, expected: str
 ) -> None:
     assert HadoopFiles(spark).qualify(location) == expected
+
+
+def test_only_a_table_with_files_has_a_state(spark: SparkSession) -> None:
+    files = HadoopFiles(spark)
+    spark.sql("CREATE OR REPLACE VIEW a_view AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE a_table (id INT) USING parquet")
+    try:
+        states = {
+            name: WrittenTable(
+                spark, TablePath("spark_catalog", ("default",), name), files
+            ).read_state()
+            for name in ("a_table", "a_view", "no_table")
+        }
+    finally:
+        spark.sql("DROP VIEW a_view")
+        spark.sql("DROP TABLE a_table")
+    assert {name: state is None for name, state in states.items()} == {
+        "a_table": False,
+        "a_view": True,
+        "no_table": True,
+    }
