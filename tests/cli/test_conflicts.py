@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,30 @@ def run_command(served: InProcessNode, home: Path, words: list[str]) -> tuple[in
         check=False,
     )
     return done.returncode, done.stderr
+
+
+def count_reads(node: InProcessNode) -> int:
+    """Return how often the node has been asked for a session."""
+    count = 'duration_seconds_count{method="GET",route="/api/v1/sessions/{session}"'
+    lines = node.http.get("/metrics").text.splitlines()
+    return sum(int(float(line.split()[-1])) for line in lines if count in line)
+
+
+def test_create_waits_for_the_end_of_a_session_of_the_same_name(
+    served: InProcessNode, tmp_path: Path
+) -> None:
+    first, driver = served.start_session(name="etl")
+    served.http.delete("/api/v1/sessions/etl")
+    assert served.session_state(first) == "closing"
+    words = ["sql", "SELECT 1", "--session", "etl", "--create", "--detach"]
+    before = count_reads(served)
+    with ThreadPoolExecutor(1) as executor:
+        submitted = executor.submit(run_command, served, tmp_path / "home", words)
+        wait_until(lambda: count_reads(served) > before + 1, what="the command waits")
+        driver.goodbye()
+        assert submitted.result() == (0, "")
+    second = served.http.get("/api/v1/sessions/etl").json()["id"]
+    assert second != first
 
 
 @pytest.mark.parametrize("words", [["sql", "SELECT 1"], ["load", "t.csv", "--into", "t"]])

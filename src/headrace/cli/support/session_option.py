@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,11 @@ from headrace.cli.support.references import resolve_session
 from headrace.client.http import Client, Json
 from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists, SessionNotFound
 from headrace.grammar.masking import mask_value
+from headrace.model.lifecycle import SessionState
+
+_CLOSING_SECONDS = 60.0
+"""Longest wait for the end of a session: twice the default of `lease.close_grace`."""
+_POLL_SECONDS = 0.1
 
 
 @contextmanager
@@ -58,10 +64,9 @@ class SessionOption:
             return str(client.create_session(self._request())["id"])
         if not self._create:
             return resolve_session(client, self._name)
-        try:
-            return self._check_existing(client.session(self._name))
-        except NotFound:
-            pass
+        existing = _find_open(client, self._name)
+        if existing is not None:
+            return self._check_existing(existing)
         try:
             return str(client.create_session(self._request())["id"])
         except SessionNameExists:
@@ -92,3 +97,19 @@ class SessionOption:
     def _request(self) -> dict[str, Any]:
         fields = {"name": self._name, "profile": self._profile, "conf": self._conf}
         return {key: value for key, value in fields.items() if value}
+
+
+def _find_open(client: Client, name: str) -> Json | None:
+    """Return the session with a name, or None. Wait for the end of one that closes.
+
+    A session that closes keeps its name until its driver has ended.
+    """
+    deadline = time.monotonic() + _CLOSING_SECONDS
+    while True:
+        try:
+            session = client.session(name)
+        except NotFound:
+            return None
+        if session["state"] != SessionState.CLOSING or time.monotonic() > deadline:
+            return session
+        time.sleep(_POLL_SECONDS)
