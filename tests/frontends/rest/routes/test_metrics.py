@@ -148,17 +148,28 @@ def test_a_statement_whose_end_is_not_committed_is_not_counted(start_node: Start
     assert read_labelled(node, "headrace_statements_ended_total") == {}
 
 
-def test_the_duration_is_the_time_between_start_and_end(start_node: StartNode) -> None:
+def test_the_times_of_a_statement_are_those_between_its_submit_claim_start_and_end(
+    start_node: StartNode,
+) -> None:
     node = start_node()
     session_id, driver = node.start_session()
     statement = node.submit(session=session_id)["id"]
     driver.claim()
+    driver.report_start(statement)
+    seconds = {"created_at": -1000, "waiting_since": -100, "launched_at": -60, "started_at": -10}
+    with node.database.write("test") as tx:
+        tx.execute(update(statements).values({name: clock(at) for name, at in seconds.items()}))
     driver.succeed(statement)
     shown = node.statement(statement)
     start, end = (datetime.fromisoformat(shown[name]) for name in ("started_at", "ended_at"))
-    name = "headrace_statement_duration_seconds_sum"
-    total = read_labelled(node, name)[("interactive", "success")]
-    assert total == pytest.approx((end - start).total_seconds(), abs=1e-5)
+
+    def read_sum(name: str, *labels: str) -> float:
+        return read_labelled(node, f"headrace_statement_{name}_seconds_sum")["interactive", *labels]
+
+    expected = pytest.approx((end - start).total_seconds(), abs=1e-5)
+    assert read_sum("duration", "success") == expected
+    assert read_sum("queue") == pytest.approx(40, abs=0.1)
+    assert read_sum("start") == pytest.approx(990, abs=0.1)
 
 
 def test_the_start_of_a_driver_is_observed_by_profile(start_node: StartNode) -> None:
