@@ -222,18 +222,24 @@ def test_the_end_of_a_session_marks_committing_statements_as_in_doubt(store: Dat
         assert "It was closed." in statement.failure.message
 
 
+@pytest.mark.parametrize(("waiting", "expected"), [("waiting", "waiting"), (None, "lost")])
 def test_the_end_of_a_session_fails_a_statement_that_waits_with_a_table_as_a_waiting_one(
-    store: Database,
+    store: Database, waiting: str | None, expected: str
 ) -> None:
     creation = Creation(store)
     creation.bring_to(TransactionState.BEGUN)
     assert creation.lose_driver() is StatementState.WAITING
-    lost, waiting = (Failure(code=code, message=code) for code in ("lost", "waiting"))
     with store.write("test") as tx:
         statement_transitions.end_all_statements(
-            tx, creation.lease.session_id, actor="ada", failure=lost, waiting=waiting
+            tx,
+            creation.lease.session_id,
+            actor="ada",
+            failure=Failure(code="lost", message="No."),
+            waiting=None if waiting is None else Failure(code=waiting, message="No."),
         )
-    assert creation.get_statement().failure == waiting
+    failure = creation.get_statement().failure
+    assert failure is not None
+    assert failure.code == expected
 
 
 def test_outcome_notes_are_stored(store: Database) -> None:
