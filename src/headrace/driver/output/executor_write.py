@@ -32,7 +32,7 @@ from headrace.driver.output.task import (
     make_task,
 )
 from headrace.driver.spark_version.collect import collect_rdd, open_message_rdd
-from headrace.driver.spark_version.result_task import ReportedTasks
+from headrace.driver.spark_version.result_task import ReportedTasks, find_limit
 from headrace.driver.spark_version.sql_execution import run_as_sql_execution
 from headrace.model.result import FinishedParts, ResultPart
 from headrace.results import batches
@@ -227,46 +227,67 @@ _LARGE_OFFSETS = "spark.sql.execution.arrow.useLargeVarTypes"
 _NO_COLUMNS = pa.schema([("_0", pa.int32())])
 
 
+def find_task_location(session: SparkSession, schema: Schema, options: TaskOptions) -> str | None:
+    """Return the location as tasks in the JVM write it, or None if Python has to write."""
+    if not schema.columns or _has_large_offsets(session):
+        return None
+    return find_jvm_location(session, options)
+
+
+def _has_large_offsets(session: SparkSession) -> bool:
+    # Spark reads the value in any case.
+    return str(session.conf.get(_LARGE_OFFSETS)).strip().lower() == "true"
+
+
 def write_parts(
-    frame: DataFrame, schema: Schema, options: TaskOptions, *, lists_finished: bool = False
-) -> list[TaskOutput]:
+    frame: DataFrame,
+    schema: Schema,
+    options: TaskOptions,
+    location: str | None,
+    *,
+    lists_finished: bool = False,
+) -> tuple[list[TaskOutput], int | None]:
     """Run the query once. Each task writes its rows as one part or returns them.
 
     Args:
+        location: What `find_task_location` has returned.
         lists_finished: Whether to list the finished parts in the location while the query runs.
 
-    Returns the outputs of the tasks in the order of the partitions. Raises LocationNotWritable if
-    a task could not write its part, and what Spark raises.
+    Returns:
+        The outputs of the tasks in the order of the partitions, and the number of their first rows
+        that belong to the result; None: all.
+
+    Raises LocationNotWritable if a task could not write its part, and what Spark raises.
     """
     session = frame.sparkSession
-    # Spark reads the value in any case.
-    has_large_offsets = str(session.conf.get(_LARGE_OFFSETS)).strip().lower() == "true"
-    location = None
-    if schema.columns and not has_large_offsets:
-        location = find_jvm_location(session, options)
+    limit = None
     if location is not None:
+        limit = find_limit(frame)
+        # A task may write rows beyond the limit.
+        lists_finished = lists_finished and limit is None
         in_jvm = _FinishedInJvm(session) if lists_finished else None
         reported = None if in_jvm is None else in_jvm.reported
         with _list_parts(schema, options, in_jvm):
             reports = run_as_sql_execution(
-                frame, lambda: run_tasks(frame, options, location, reported)
+                frame, lambda: run_tasks(frame, options, location, reported, limit)
             )
     else:
         in_python = _FinishedInPython(session) if lists_finished else None
         # Arrow readers lose rows that have no columns.
         rows = frame if schema.columns else frame.select(lit(0))
         message_schema = options.schema if schema.columns else _NO_COLUMNS
-        if has_large_offsets:
+        if _has_large_offsets(session):
             message_schema = enlarge_offsets(message_schema)
         with _list_parts(schema, options, in_python):
             reports = _run_python_tasks(rows, options, message_schema, in_python)
     for report in reports:
         if report["failure"] is not None:
             raise LocationNotWritable(report["failure"])
-    return [
+    outputs = [
         TaskOutput(report["rows"], report["sizes"], part=report["name"], data=report["data"])
         for report in reports
     ]
+    return outputs, limit
 
 
 def _list_parts(

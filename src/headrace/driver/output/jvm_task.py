@@ -46,13 +46,18 @@ def find_jvm_location(session: SparkSession, options: TaskOptions) -> str | None
 
 
 def run_tasks(
-    rows: DataFrame, options: TaskOptions, location: str, reported: ReportedTasks | None
+    rows: DataFrame,
+    options: TaskOptions,
+    location: str,
+    reported: ReportedTasks | None,
+    limit: int | None = None,
 ) -> list[Report]:
     """Run the query of a DataFrame, and return the reports of its tasks, as those of `make_task`.
 
     Args:
         location: What `find_jvm_location` has returned.
         reported: Receives the tasks as they finish.
+        limit: What `find_limit` has returned.
 
     Raises what Spark raises.
     """
@@ -66,7 +71,13 @@ def run_tasks(
         bytes=-1 if options.byte_limit is None else options.byte_limit,
     )
     contents = run_result_tasks(
-        rows, schema, location, is_local=options.local, limits=limits, reported=reported
+        rows,
+        schema,
+        location,
+        is_local=options.local,
+        limits=limits,
+        reported=reported,
+        limit=limit,
     )
     reports = []
     for content in contents:

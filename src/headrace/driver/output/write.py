@@ -11,7 +11,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.driver.output.encode import encode_frame
-from headrace.driver.output.executor_write import TaskOutput, apply_limits, write_parts
+from headrace.driver.output.executor_write import (
+    TaskOutput,
+    apply_limits,
+    find_task_location,
+    write_parts,
+)
 from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.output.task import (
@@ -149,21 +154,33 @@ class _ResultWriter:
         if options.row_limit is not None and options.row_limit < _MAX_SPARK_LIMIT:
             # One more row than the limit shows whether the result is truncated.
             frame = frame.limit(options.row_limit + 1)
-        batches = collect_if_small(frame, self._schema, self._stored_schema)
-        if batches is None:
-            self._create_location()
-            lists_finished = has_certain_parts(
-                options.disposition, options.row_limit, options.byte_limit
-            )
-            outputs = write_parts(
-                frame, self._schema, self._task_options, lists_finished=lists_finished
-            )
-        else:
-            outputs = [self._write_collected(batches)]
+        outputs = self._collect(frame)
+        if outputs is None:
+            outputs = self._run_tasks(frame)
         outputs, truncated = apply_limits(
             outputs, options.row_limit, options.byte_limit, self._read_batch
         )
         return self._finish(outputs, truncated=truncated)
+
+    def _collect(self, frame: DataFrame) -> list[TaskOutput] | None:
+        """Return the rows of a small or local result, or None if tasks have to write them."""
+        batches = collect_if_small(frame, self._schema, self._stored_schema)
+        return None if batches is None else [self._write_collected(batches)]
+
+    def _run_tasks(self, frame: DataFrame) -> list[TaskOutput]:
+        options = self._options
+        location = find_task_location(frame.sparkSession, self._schema, self._task_options)
+        if location is None:
+            # For a few rows, a Python worker takes longer than the query.
+            batches = collect_if_small(frame, self._schema, self._stored_schema, any_size=True)
+            if batches is not None:
+                return [self._write_collected(batches)]
+        self._create_location()
+        lists = has_certain_parts(options.disposition, options.row_limit, options.byte_limit)
+        outputs, limit = write_parts(
+            frame, self._schema, self._task_options, location, lists_finished=lists
+        )
+        return apply_limits(outputs, limit, None, self._read_batch)[0]
 
     def discard(self) -> None:
         """Delete everything that was written to the location. Errors are ignored."""

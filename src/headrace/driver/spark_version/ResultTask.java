@@ -13,6 +13,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.Channels;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
@@ -37,18 +38,27 @@ import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.SerializableConfiguration;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Runs on each partition of a query: writes the rows as an Arrow file, or returns a few of them.
  *
- * <p>The rows arrive as the record batches of `Dataset.toArrowBatchRdd`, each an encapsulated IPC
- * message (https://arrow.apache.org/docs/format/Columnar.html). A file contains the same messages.
+ * <p>Spark converts the rows to record batches, each an encapsulated IPC message
+ * (https://arrow.apache.org/docs/format/Columnar.html). A file contains the same messages. A batch
+ * ends when its rows have about `batchLimit` bytes, so that wide rows do not fill the memory.
  */
 public class ResultTask implements Function2 {
+    private static final int BATCH_ROWS = 10000;
+
+    private final StructType rowType;
+    private final long takenRows;
     private final byte[] schemaMessage;
     private final String location;
     private final SerializableConfiguration hadoop;
@@ -63,6 +73,8 @@ public class ResultTask implements Function2 {
     /**
      * Make the task of all partitions.
      *
+     * @param rowType Spark's schema of the rows.
+     * @param takenRows Number of rows to take from each partition; -1: all.
      * @param schemaMessage The stored schema as an IPC message.
      * @param location Directory of the result: a path, or a URI if there is a configuration.
      * @param hadoop Configuration of the file system, or null for a local path.
@@ -74,9 +86,11 @@ public class ResultTask implements Function2 {
      * @param finished Receives the report of each task, without rows, or null.
      */
     public ResultTask(
-            byte[] schemaMessage, String location, SerializableConfiguration hadoop,
+            StructType rowType, long takenRows, byte[] schemaMessage, String location, SerializableConfiguration hadoop,
             long bufferBytes, int fullBuffers, long minBufferBytes, long batchLimit,
             long rowLimit, long byteLimit, CollectionAccumulator finished) {
+        this.rowType = rowType;
+        this.takenRows = takenRows;
         this.schemaMessage = schemaMessage;
         this.location = location;
         this.hadoop = hadoop;
@@ -89,8 +103,34 @@ public class ResultTask implements Function2 {
         this.finished = finished;
     }
 
+    /**
+     * Run the task on one partition after another, until they have enough rows, and return the
+     * reports. As Spark does for a LIMIT, the number of partitions grows fourfold from job to job.
+     */
+    public static List collectFirst(JavaRDD reports, int enough, int partitions) {
+        List collected = new ArrayList();
+        long rows = 0L;
+        int count = 1;
+        for (int start = 0; start < partitions && rows < enough; start += count, count *= 4) {
+            count = Math.min(count, partitions - start);
+            int[] numbers = new int[count];
+            for (int i = 0; i < count; i++) {
+                numbers[i] = start + i;
+            }
+            List[] ofPartitions = reports.collectPartitions(numbers);
+            for (int i = 0; i < count; i++) {
+                for (int j = 0; j < ofPartitions[i].size(); j++) {
+                    byte[] report = (byte[]) ofPartitions[i].get(j);
+                    collected.add(report);
+                    rows += ResultTaskFormat.countRows(report);
+                }
+            }
+        }
+        return collected;
+    }
+
     /** Return the report of a partition, or nothing for an empty one. */
-    public Object call(Object partition, Object messages) throws Exception {
+    public Object call(Object partition, Object rows) throws Exception {
         int number = ((Integer) partition).intValue();
         // The id of the attempt keeps retries and speculative tasks from writing the same file.
         String name = String.format("part-%06d-%d.arrow", new Object[] {
@@ -99,9 +139,9 @@ public class ResultTask implements Function2 {
         String failure = null;
         boolean isComplete = false;
         try {
-            Iterator batches = (Iterator) messages;
-            while (!writer.exceedsLimit(rowLimit, byteLimit) && batches.hasNext()) {
-                writer.add((byte[]) batches.next());
+            scala.collection.Iterator streams = toStreams((Iterator) rows);
+            while (!writer.exceedsLimit(rowLimit, byteLimit) && streams.hasNext()) {
+                writer.add(ResultTaskFormat.batchOf((byte[]) streams.next()));
             }
             writer.close();
             // Spark drops the report of a killed task, and nobody would know of its file.
@@ -122,6 +162,17 @@ public class ResultTask implements Function2 {
             return Collections.emptyIterator();
         }
         return Collections.singletonList(writer.report(number, failure, true)).iterator();
+    }
+
+    /** Convert rows to Arrow streams of one batch each. Only this converter limits their bytes. */
+    private scala.collection.Iterator toStreams(Iterator rows) {
+        scala.collection.Iterator taken = CollectionConverters.asScala(rows);
+        if (takenRows >= 0) {
+            taken = taken.take((int) takenRows);
+        }
+        // Values of Arrow's timestamps do not depend on the time zone.
+        return ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
+            taken, rowType, (long) BATCH_ROWS, batchLimit, "UTC", false, false);
     }
 
     Schema schema() throws IOException {
@@ -424,6 +475,34 @@ class BatchSize {
 class ResultTaskFormat {
     /** The magic number, filled up to 8 bytes. */
     static final byte[] HEAD = {'A', 'R', 'R', 'O', 'W', '1', 0, 0};
+
+    /** Return the message with the batch of a stream that has a schema, one batch, and an end. */
+    static byte[] batchOf(byte[] stream) {
+        ByteBuffer buffer = ByteBuffer.wrap(stream).order(ByteOrder.LITTLE_ENDIAN);
+        return Arrays.copyOfRange(stream, 8 + buffer.getInt(4), stream.length - 8);
+    }
+
+    /** Return the rows of a report, or the largest number if it is one of a failure. */
+    static long countRows(byte[] report) {
+        ByteBuffer buffer = ByteBuffer.wrap(report);
+        buffer.position(4);
+        skipText(buffer);
+        if (skipText(buffer) > 0) {
+            return Integer.MAX_VALUE;
+        }
+        long rows = 0L;
+        for (int left = buffer.getInt(); left > 0; left--) {
+            rows += buffer.getLong();
+            buffer.getLong();
+        }
+        return rows;
+    }
+
+    private static int skipText(ByteBuffer buffer) {
+        int length = buffer.getInt();
+        buffer.position(buffer.position() + length);
+        return length;
+    }
 
     /** Return what follows the last batch: the end of the stream, the footer, and its length. */
     static byte[] tail(byte[] footer) {

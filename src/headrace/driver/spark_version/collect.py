@@ -151,9 +151,13 @@ _MAX_VALUE_BYTES = 16
 
 
 def collect_if_small(
-    frame: DataFrame, schema: Schema, stored_schema: pa.Schema
+    frame: DataFrame, schema: Schema, stored_schema: pa.Schema, *, any_size: bool = False
 ) -> Iterator[pa.RecordBatch] | None:
-    """Return the rows of a DataFrame that is small or local, or None if it may be large."""
+    """Return the rows of a DataFrame that is small or local, or None if it may be large.
+
+    Args:
+        any_size: Whether a few rows are small although their values may have any size.
+    """
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no other way to plans
     optimized = execution.optimizedPlan()
     jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to the JVM
@@ -166,7 +170,7 @@ def collect_if_small(
     if node in {"LocalTableScan", "CommandResult"}:
         return collect_plan_rows(jvm, plan, stored_schema)
     max_rows = optimized.maxRows().toString()
-    if not (max_rows.startswith("Some(") and _is_small(schema, int(max_rows[5:-1]))):
+    if not (max_rows.startswith("Some(") and _is_small(schema, int(max_rows[5:-1]), any_size)):
         return None
     if node == "CollectLimit":
         return collect_limit_rows(frame, plan, stored_schema)
@@ -184,13 +188,13 @@ def returns_nothing(frame: DataFrame, schema: Schema) -> bool:
     return bool(result.nodeName() == "CommandResult" and result.rows().isEmpty())
 
 
-def _is_small(schema: Schema, rows: int) -> bool:
+def _is_small(schema: Schema, rows: int, any_size: bool) -> bool:
     """Return whether this many rows of a schema may be collected on the driver."""
-    if rows <= _SMALL_ROWS:
-        return True
     types = [column.type for column in schema.columns]
     if any(spark_type.contains(*_VARIABLE_SIZE_KINDS) for spark_type in types):
-        return False
+        return any_size and rows <= _SMALL_ROWS
+    if rows <= _SMALL_ROWS:
+        return True
     return rows * _MAX_VALUE_BYTES * max(1, sum(map(_count_values, types))) <= _SMALL_BYTES
 
 

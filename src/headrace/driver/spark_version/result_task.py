@@ -9,8 +9,11 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.spark_version.bridge import Py4JBridge
-from headrace.driver.spark_version.collect import collect_rdd, open_message_rdd
+from headrace.driver.spark_version.collect import collect_rdd
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
+
+MAX_LIMIT = 1_000
+"""Largest LIMIT of rows that one job after another reads. Spark reads more rows in one job."""
 
 
 class ReportedTasks:
@@ -53,6 +56,7 @@ def run_result_tasks(
     is_local: bool,
     limits: TaskLimits,
     reported: ReportedTasks | None,
+    limit: int | None,
 ) -> list[bytes]:
     """Run the query of a DataFrame, and return the reports of its tasks in order.
 
@@ -61,6 +65,7 @@ def run_result_tasks(
         location: Directory of the result, as Hadoop reads it.
         is_local: Whether `location` is a plain path.
         reported: Receives the reports, without rows, while the query runs.
+        limit: What `find_limit` has returned.
 
     Raises what Spark raises.
     """
@@ -72,10 +77,29 @@ def run_result_tasks(
         conf = bridge.context.hadoopConfiguration()
         hadoop = bridge.type("org.apache.spark.util.SerializableConfiguration")(conf)
     accumulator = None if reported is None else reported.accumulator
-    task = bridge.type("headrace.ResultTask")(schema, location, hadoop, *limits, accumulator)
-    messages = open_message_rdd(rows)
-    reports = messages._jrdd.mapPartitionsWithIndex(task, False)  # noqa: SLF001 - see Py4JBridge
-    return collect_rdd(RDD(reports, session.sparkContext, NoOpSerializer()))
+    task_class = bridge.type("headrace.ResultTask")
+    taken_rows = -1 if limit is None else limit
+    row_type = rows._jdf.schema()  # noqa: SLF001 - see Py4JBridge
+    task = task_class(row_type, taken_rows, schema, location, hadoop, *limits, accumulator)
+    query = rows._jdf.queryExecution()  # noqa: SLF001 - see Py4JBridge
+    if limit is None:
+        reports = query.toRdd().toJavaRDD().mapPartitionsWithIndex(task, False)
+        return collect_rdd(RDD(reports, session.sparkContext, NoOpSerializer()))
+    partitions = query.executedPlan().child().execute().toJavaRDD()
+    reports = partitions.mapPartitionsWithIndex(task, False)
+    return list(task_class.collectFirst(reports, limit, reports.getNumPartitions()))
+
+
+def find_limit(rows: DataFrame) -> int | None:
+    """Return the LIMIT of a query that reads one partition after another, or None.
+
+    Tasks together may return more rows.
+    """
+    plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 - see Py4JBridge
+    if plan.nodeName() != "CollectLimit" or plan.offset() != 0:
+        return None
+    limit: int = plan.limit()
+    return limit if 0 <= limit <= MAX_LIMIT else None
 
 
 def find_hadoop_location(session: SparkSession, location: str) -> str | None:
