@@ -134,7 +134,8 @@ def _open_connection(port: int, secret: str) -> Iterator[Any]:
 
 
 _BATCH_ROWS = 10_000
-_SMALL_ROWS = 1_000
+SMALL_ROWS = 1_000
+"""Largest number of rows that are few: a LIMIT of as many reads one partition after another."""
 _SMALL_BYTES = 16 * 1024 * 1024
 
 _VARIABLE_SIZE_KINDS = (
@@ -192,8 +193,8 @@ def _is_small(schema: Schema, rows: int, any_size: bool) -> bool:
     """Return whether this many rows of a schema may be collected on the driver."""
     types = [column.type for column in schema.columns]
     if any(spark_type.contains(*_VARIABLE_SIZE_KINDS) for spark_type in types):
-        return any_size and rows <= _SMALL_ROWS
-    if rows <= _SMALL_ROWS:
+        return any_size and rows <= SMALL_ROWS
+    if rows <= SMALL_ROWS:
         return True
     return rows * _MAX_VALUE_BYTES * max(1, sum(map(_count_values, types))) <= _SMALL_BYTES
 

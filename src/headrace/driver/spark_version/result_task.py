@@ -9,11 +9,8 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.spark_version.bridge import Py4JBridge
-from headrace.driver.spark_version.collect import collect_rdd
+from headrace.driver.spark_version.collect import SMALL_ROWS, collect_rdd
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-
-MAX_LIMIT = 1_000
-"""Largest LIMIT of rows that one job after another reads. Spark reads more rows in one job."""
 
 
 class ReportedTasks:
@@ -99,7 +96,7 @@ def find_limit(rows: DataFrame) -> int | None:
     if plan.nodeName() != "CollectLimit" or plan.offset() != 0:
         return None
     limit: int = plan.limit()
-    return limit if 0 <= limit <= MAX_LIMIT else None
+    return limit if 0 <= limit <= SMALL_ROWS else None
 
 
 def find_hadoop_location(session: SparkSession, location: str) -> str | None:
