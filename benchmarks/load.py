@@ -71,10 +71,14 @@ def run_statements(node: NodeClient) -> list[str]:
 
 
 def occupy_session(node: NodeClient) -> None:
-    """Let the driver of the session sleep, so that a measurement of submits has only the node."""
+    """Fill the session with queries that sleep, so that a measurement of submits has only the node.
+
+    The driver would otherwise run the submitted statements.
+    """
     milliseconds = 1000 * WINDOW_SECONDS * (MEDIAN_OF + 30)
     sleep = f"SELECT java_method('java.lang.Thread', 'sleep', {milliseconds}L + id) FROM range(1)"
-    node.call("POST", "/api/v1/statements", {"statement": sleep, "session": SESSION})
+    for _ in range(node.call("GET", f"/api/v1/sessions/{SESSION}")["parallelism"]):
+        node.call("POST", "/api/v1/statements", {"statement": sleep, "session": SESSION})
 
 
 def _measure_rates(window: Callable[[], float]) -> Sample:
