@@ -31,6 +31,9 @@ def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
         InvalidSetting: For a key that does not exist, or an invalid value of an option.
         SettingDenied: For a key that the policy reserves for the operator.
     """
+    if not conf:
+        # Most statements have none, and the rules take a tenth of the time of a submit.
+        return
     rules = list_rules(policy)
     for key, value in conf.items():
         if is_own_key(key):

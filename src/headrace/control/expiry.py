@@ -16,7 +16,7 @@ from headrace.store import transactions
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.statements import statement_transitions
-from headrace.store.statements.limits import timed_out
+from headrace.store.statements.time_limits import timed_out
 from headrace.text.readable import describe_duration
 
 _LOG = logging.getLogger("headrace.expiry")

@@ -6,7 +6,7 @@ import re
 
 import uuid_utils
 
-_PATTERN = re.compile(r"(st|se|tx|no|sq|de|mv|ci|jb|jv|jc|dp|sp|op)_[0-9a-f]{32}")
+_PATTERN = re.compile(r"[a-z]{2}_[0-9a-f]{32}")
 
 
 def new_id(prefix: str) -> str:

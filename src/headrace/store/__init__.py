@@ -1,6 +1,6 @@
 """The store: the single database that holds every state. No other package writes SQL.
 
-Read in this order: `tables`, `database`, `clock`, `locks`, `events`, then one module per entity.
+Read in this order: `tables`, `database`, `clock`, `events`, then the folder of an entity.
 
 Rules:
 - Every function of an entity takes a transaction (`Tx`) first.

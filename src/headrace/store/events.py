@@ -39,17 +39,14 @@ from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
 from headrace.store.notifications import EVENTS
 from headrace.store.tables import (
-    catalog_intents,
-    definitions,
     deployments,
     events,
     id_type,
     job_changes,
     jobs,
-    materialized_views,
+    metadata,
     operations,
     savepoints,
-    sessions,
     statements,
     stream_queries,
     transactions,
@@ -119,19 +116,15 @@ _APPEND = insert(events).values(
 
 
 _ENTITY_ID = bindparam("of_entity", type_=id_type())
+_OWNED_TABLES = {EntityKind.STREAM: stream_queries} | {
+    kind: metadata.tables[f"{kind}s"]
+    for kind in EntityKind
+    if f"{kind}s" in metadata.tables and "owner" in metadata.tables[f"{kind}s"].c
+}
+"""The tables of entities with an owner. A table has the name of its entity in the plural."""
 _OWNERS: dict[str, ColumnElement[str]] = {
-    entity: select(table.c.owner).where(table.c.id == _ENTITY_ID).scalar_subquery()
-    for entity, table in {
-        EntityKind.STATEMENT: statements,
-        EntityKind.SESSION: sessions,
-        EntityKind.STREAM: stream_queries,
-        EntityKind.DEFINITION: definitions,
-        EntityKind.MATERIALIZED_VIEW: materialized_views,
-        EntityKind.CATALOG_INTENT: catalog_intents,
-        EntityKind.JOB: jobs,
-        EntityKind.JOB_CHANGE: job_changes,
-        EntityKind.DEPLOYMENT: deployments,
-    }.items()
+    kind: select(table.c.owner).where(table.c.id == _ENTITY_ID).scalar_subquery()
+    for kind, table in _OWNED_TABLES.items()
 } | {
     EntityKind.TRANSACTION: select(statements.c.owner)
     .join(transactions, transactions.c.statement_id == statements.c.id)

@@ -32,7 +32,6 @@ GONE_SECONDS = 15.0
 """Time that a driver process has to exit after its session has ended."""
 _MAX_PER_EPOCH = 100
 """Largest number of transactions that one driver begins for one statement."""
-"""States in which a statement can begin a table."""
 _TRANSITIONS = Transitions(TRANSACTION, transactions)
 _NO_EPOCH = 0
 """Epoch of no driver: the transaction belongs to a session, and none of its drivers owns it."""

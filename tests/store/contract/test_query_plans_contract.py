@@ -18,10 +18,10 @@ from headrace.store.database import Database, Tx
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
     idempotency,
-    limits,
     results,
     statement_transitions,
     statements,
+    time_limits,
     wait_view,
 )
 from headrace.store.streams import stream_progress, stream_queries
@@ -86,9 +86,9 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         lambda tx, lease: statements.live_ids(tx, lease.session_id),
         lambda tx, lease: lease_renewals.load_driver_view(tx, lease.session_id),
         lambda tx, lease: statements.active_count(tx),
-        lambda tx, lease: limits.timed_out(tx, 10),
-        lambda tx, lease: limits.unanswered_cancels(tx, 5, 10),
-        lambda tx, lease: limits.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: time_limits.timed_out(tx, 10),
+        lambda tx, lease: time_limits.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: time_limits.has_other_work(tx, lease.session_id, "st_x"),
         lambda tx, lease: statements.get(tx, "st_x"),
         lambda tx, lease: statements.page(tx, limit=10),
         lambda tx, lease: statements.page(tx, owner="ada", before="st_9", limit=10),
@@ -362,8 +362,8 @@ def _plans_beside_many(store: Database, copy: str, act: Any, *, with_statistics:
     [
         statement_transitions.claim_next,
         lambda tx, lease: lease_renewals.load_driver_view(tx, lease.session_id),
-        lambda tx, lease: limits.has_other_work(tx, lease.session_id, "st_x"),
-        lambda tx, lease: limits.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: time_limits.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: time_limits.unanswered_cancels(tx, 5, 10),
         lambda tx, lease: statements.in_flight_ids(tx, lease.session_id),
     ],
     ids=["claim_next", "driver view", "other work", "unanswered cancels", "in_flight_ids"],

@@ -16,7 +16,7 @@ from headrace.store import tables
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.sessions import lease_renewals, sessions
-from headrace.store.statements import limits, statement_transitions, statements
+from headrace.store.statements import statement_transitions, statements, time_limits
 
 MINUTE = 60.0
 ENDLESS = 999_999_999 * 86_400.0
@@ -124,7 +124,7 @@ def test_the_queue_timeout_counts_from_the_wait_and_the_timeout_from_the_start(
 
     def find_timed_out() -> list[tuple[str, StatementState]]:
         with store.read() as tx:
-            return limits.timed_out(tx, 10)
+            return time_limits.timed_out(tx, 10)
 
     assert find_timed_out() == []
     _backdate(store, tables.statements, running, "started_at", 2 * MINUTE)
@@ -162,7 +162,7 @@ def test_a_row_with_an_endless_time_limit_does_not_stop_the_checks_of_other_rows
     with store.read() as tx:
         assert [session.id for session in sessions.aged(tx, 10)] == [ordinary.session_id]
         assert sessions.idle(tx, 10) == []
-        [(late, state)] = limits.timed_out(tx, 10)
+        [(late, state)] = time_limits.timed_out(tx, 10)
         statement = statements.get(tx, late)
     assert statement is not None
     assert (statement.session_id, state) == (ordinary.session_id, StatementState.RUNNING)
@@ -172,9 +172,9 @@ def test_a_cancel_is_unanswered_after_the_grace_period(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(store, lease.session_id, StatementState.CANCELLING, lease=lease)
 
-    def find_unanswered() -> list[limits.UnansweredCancel]:
+    def find_unanswered() -> list[time_limits.UnansweredCancel]:
         with store.read() as tx:
-            return limits.unanswered_cancels(tx, MINUTE, 10)
+            return time_limits.unanswered_cancels(tx, MINUTE, 10)
 
     assert find_unanswered() == []
     _backdate(store, tables.statements, statement_id, "cancel_requested_at", 2 * MINUTE)
@@ -183,7 +183,7 @@ def test_a_cancel_is_unanswered_after_the_grace_period(store: Database) -> None:
     assert (cancel.alone, cancel.forced, cancel.noted) == (True, False, False)
     other = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     with store.write("test") as tx:
-        limits.set_cancel_note(tx, statement_id, "because")
+        time_limits.set_cancel_note(tx, statement_id, "because")
     (cancel,) = find_unanswered()
     assert (cancel.alone, cancel.noted) == (False, True)
     with store.write("test") as tx:

@@ -24,13 +24,14 @@ from headrace.control.driver_link.statements import (
     save_report,
 )
 from headrace.control.driver_link.streams import CheckpointMarks, find_streams, store_definition
-from headrace.control.driver_link.table_journal import TableJournal, WriteLocks
+from headrace.control.driver_link.table_journal import TableJournal
 from headrace.control.driver_link.views import (
     ViewWrites,
     check_written,
     release_query,
 )
 from headrace.control.driver_link.waiting_polls import WaitingPolls
+from headrace.control.driver_link.write_locks import WriteLocks
 from headrace.control.limits import running_limit
 from headrace.control.long_polls import AwaitedEnds
 from headrace.control.sessions.launch_request import hash_token

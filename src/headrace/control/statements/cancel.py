@@ -14,7 +14,11 @@ from headrace.model.statement import Statement
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.statements import statement_transitions
-from headrace.store.statements.limits import UnansweredCancel, set_cancel_note, unanswered_cancels
+from headrace.store.statements.time_limits import (
+    UnansweredCancel,
+    set_cancel_note,
+    unanswered_cancels,
+)
 from headrace.store.streams import stream_queries
 
 

@@ -24,7 +24,7 @@ from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
 from headrace.control.statements.lookup import check_permitted, get_permitted, get_statement
 from headrace.control.statements.node_statements import NodeStatements
-from headrace.control.statements.waiting import WaitReasons, can_wait
+from headrace.control.statements.wait_reasons import WaitReasons, can_wait
 from headrace.control.streams import submission
 from headrace.control.streams.service import find_query
 from headrace.control.views import submission as view_submission

@@ -92,7 +92,6 @@ _INTERNAL = {
     *("link_process", "flight_host", "flight_secret"),
 }
 _LIVE = sessions.c.ended_at.is_(None)
-"""States in which a session can have a lease."""
 _REASONS = {
     SessionState.DEAD: GoneReason.SESSION_CLOSED,
     SessionState.FAILED: GoneReason.SESSION_FAILED,

@@ -31,13 +31,13 @@ from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.sessions.sessions import add_hook_calls, fetch, select_leased
 from headrace.store.statements import results
-from headrace.store.statements.limits import has_other_work
 from headrace.store.statements.statement_transitions import (
     change_state,
     commit_in_doubt,
     outcome_of_cancel,
     record,
 )
+from headrace.store.statements.time_limits import has_other_work
 from headrace.store.streams import stream_queries
 from headrace.store.tables import sessions, statements, transactions
 from headrace.store.transactions import live as find_live_transaction

@@ -12,7 +12,12 @@ from headrace.frontends.http.api_route import ApiRoute, Numbers, StatementIdPath
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.early_read import EarlyRead
 from headrace.frontends.rest.problems import problems
-from headrace.frontends.rest.result_responses import ResultFormat, choose_format, result_response
+from headrace.frontends.rest.result_responses import (
+    MEDIA_TYPES,
+    ResultFormat,
+    choose_format,
+    result_response,
+)
 from headrace.frontends.rest.schemas import MAX_INTEGER, RowsBody, WaitTimeout
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Selection
@@ -29,10 +34,9 @@ _PAGE_ROWS = 1000
     responses={
         200: {
             "content": {
-                "application/vnd.apache.arrow.stream": {},
-                "application/vnd.apache.arrow.file": {},
-                "text/csv": {},
-                "application/vnd.apache.parquet": {},
+                media_type: {}
+                for format_, media_type in MEDIA_TYPES.items()
+                if format_ is not ResultFormat.JSON
             },
             "description": "The rows: a chunk, a range of rows, or all of them.",
         },

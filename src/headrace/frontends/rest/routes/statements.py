@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Caller
 from headrace.control.statements.service import RepeatableRequest
-from headrace.control.statements.waiting import can_wait
+from headrace.control.statements.wait_reasons import can_wait
 from headrace.frontends.http.allowed_hosts import is_loopback
 from headrace.frontends.http.api_route import (
     ApiRoute,
