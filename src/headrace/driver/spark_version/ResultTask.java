@@ -105,10 +105,13 @@ public class ResultTask implements Function2 {
 
     /**
      * Run the task on one partition after another, until they have enough rows, and return the
-     * reports. As Spark does for a LIMIT, the number of partitions grows fourfold from job to job.
+     * reports, each after its length: Python would read a list in several round trips. As Spark does
+     * for a LIMIT, the number of partitions grows fourfold from job to job.
      */
-    public static List collectFirst(JavaRDD reports, int enough, int partitions) {
-        List collected = new ArrayList();
+    public static byte[] collectFirst(JavaRDD reports, int enough) throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        DataOutputStream collected = new DataOutputStream(bytes);
+        int partitions = reports.getNumPartitions();
         long rows = 0L;
         int count = 1;
         for (int start = 0; start < partitions && rows < enough; start += count, count *= 4) {
@@ -121,12 +124,13 @@ public class ResultTask implements Function2 {
             for (int i = 0; i < count; i++) {
                 for (int j = 0; j < ofPartitions[i].size(); j++) {
                     byte[] report = (byte[]) ofPartitions[i].get(j);
-                    collected.add(report);
+                    collected.writeInt(report.length);
+                    collected.write(report);
                     rows += ResultTaskFormat.countRows(report);
                 }
             }
         }
-        return collected;
+        return bytes.toByteArray();
     }
 
     /** Return the report of a partition, or nothing for an empty one. */
