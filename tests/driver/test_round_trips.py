@@ -70,6 +70,7 @@ def database(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     spark.sql(f"CREATE DATABASE trips LOCATION '{tmp_path_factory.mktemp('trips')}'")
     spark.sql("CREATE TABLE trips.t (id BIGINT) USING parquet")
     spark.sql("CREATE TABLE trips.p (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")
+    spark.sql("CREATE TABLE trips.s USING parquet AS SELECT 'a' AS s FROM range(10)")
     yield "trips"
     spark.sql("DROP DATABASE trips CASCADE")
 
@@ -86,6 +87,8 @@ def database(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         ("EXPLAIN SELECT * FROM trips.t", 26, 0),
         ("SHOW TABLES IN trips", 26, 0),
         ("SELECT * FROM trips.t LIMIT 1000", 35, 0),
+        ("SELECT * FROM trips.s LIMIT 1000", 50, 0),
+        ("SELECT * FROM trips.s", 50, 0),
     ],
 )
 @pytest.mark.usefixtures("database")
