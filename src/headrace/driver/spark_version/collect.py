@@ -136,6 +136,8 @@ def _open_connection(port: int, secret: str) -> Iterator[Any]:
 _BATCH_ROWS = 10_000
 SMALL_ROWS = 1_000
 """Largest number of rows that are few: a LIMIT of as many reads one partition after another."""
+_FEW_ROWS = 20
+"""Rows that are collected whatever their size: the first ones of an order, or an aggregate."""
 _SMALL_BYTES = 16 * 1024 * 1024
 
 _VARIABLE_SIZE_KINDS = (
@@ -157,7 +159,7 @@ def collect_if_small(
     """Return the rows of a DataFrame that is small or local, or None if it may be large.
 
     Args:
-        any_size: Whether a few rows are small although their values may have any size.
+        any_size: Whether SMALL_ROWS are small although their values may have any size.
     """
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no other way to plans
     optimized = execution.optimizedPlan()
@@ -193,7 +195,7 @@ def _is_small(schema: Schema, rows: int, any_size: bool) -> bool:
     """Return whether this many rows of a schema may be collected on the driver."""
     types = [column.type for column in schema.columns]
     if any(spark_type.contains(*_VARIABLE_SIZE_KINDS) for spark_type in types):
-        return any_size and rows <= SMALL_ROWS
+        return rows <= (SMALL_ROWS if any_size else _FEW_ROWS)
     if rows <= SMALL_ROWS:
         return True
     return rows * _MAX_VALUE_BYTES * max(1, sum(map(_count_values, types))) <= _SMALL_BYTES
