@@ -86,7 +86,7 @@ def submitted(**fields: str) -> dict[str, Any]:
         (profiles(deploy_mode="cluster"), "'profiles.x'.*only the backend spark-submit"),
         (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*only the backend spark-submit"),
         (profiles(region="eu-west-1"), "'profiles.x'.*only the backend emr-serverless takes appl"),
-        (profiles(backend="yarn"), "'profiles.x.backend'.*'spark-submit' or 'emr-serverless'"),
+        (profiles(backend="yarn"), "'profiles.x.backend'.*'spark-submit'"),
         (submitted(master="yarn"), "'profiles.x'.*needs cluster_url"),
         (
             submitted(master="spark://m:7077"),

@@ -194,6 +194,11 @@ class StatementLifecycle(Lifecycle[StatementState]):
         """States in which a driver owns the statement."""
         return self.executing | {StatementState.CANCELLING}
 
+    @cached_property
+    def queued(self) -> frozenset[StatementState]:
+        """States in which no driver owns the statement yet."""
+        return self.live - self.in_flight
+
 
 @dataclass(frozen=True)
 class SessionLifecycle(Lifecycle[SessionState]):

@@ -205,7 +205,7 @@ metadata = MetaData(
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 _NULLABLE_JSON = JSON(none_as_null=True)
 
-_FIELD_TYPES = {FieldKind.DURATION: Float, FieldKind.COUNT: Integer, FieldKind.TEXT: Text}
+_FIELD_TYPES = {FieldKind.DURATION: Float, FieldKind.COUNT: BigInteger, FieldKind.TEXT: Text}
 
 
 def _columns_of(description: type[Any]) -> list[Column[Any]]:

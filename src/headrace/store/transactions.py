@@ -314,7 +314,7 @@ def is_past_cancelling(tx: Tx, statement_id: str, state: StatementState) -> bool
     transaction = live(tx, statement_id)
     if transaction is None:
         return False
-    if state is StatementState.WAITING:
+    if state in STATEMENT.queued:
         return transaction.in_doubt
     return transaction.state is TransactionState.COMMITTING
 

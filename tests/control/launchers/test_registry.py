@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.launches import make_host
 
-from headrace.config.profiles import Profile
+from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.sections import CatalogSettings
 from headrace.config.settings import Settings
 from headrace.control.host.process_identity import this_host
@@ -25,6 +25,7 @@ EMR_PROFILE = {
     "execution_role_arn": "arn:x",
 }
 S3_RESULTS = {"location": "s3://bucket/results"}
+BUILT_IN = [name for name, profile in BACKENDS.items() if profile.library is None]
 
 
 def backends(tmp_path: Path, **changes: Any) -> list[str]:
@@ -36,20 +37,17 @@ def backends(tmp_path: Path, **changes: Any) -> list[str]:
 
 
 def test_a_node_has_the_built_in_backends_and_those_of_its_profiles(tmp_path: Path) -> None:
-    assert backends(tmp_path) == ["local", "spark-submit"]
+    assert backends(tmp_path) == BUILT_IN
     profiles = {"big": EMR_PROFILE, "bigger": EMR_PROFILE, "small": {}}
-    assert backends(tmp_path, profiles=profiles, results=S3_RESULTS) == [
-        "local",
-        "spark-submit",
-        "emr-serverless",
-    ]
+    found = backends(tmp_path, profiles=profiles, results=S3_RESULTS)
+    assert found == [*BUILT_IN, "emr-serverless"]
 
 
 def test_an_emr_profile_needs_boto3_on_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    assert backends(tmp_path) == ["local", "spark-submit"]
+    assert backends(tmp_path) == BUILT_IN
     with pytest.raises(InvalidSetting, match=r"'profiles\.big\.backend'.*pip install .*\[emr\]"):
         backends(tmp_path, profiles={"big": EMR_PROFILE}, results=S3_RESULTS)
 

@@ -17,7 +17,7 @@ from tests.support.store import (
 
 from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionSpec
 from headrace.store import events
 from headrace.store.database import Database
@@ -70,9 +70,9 @@ def test_active_counts_the_live_statements_of_a_session(store: Database) -> None
     session_id = new_session(store)
     for state in StatementState:
         new_statement(store, session_id, state)
-    assert get_session(store, session_id).active == 4
+    assert get_session(store, session_id).active == len(STATEMENT.live)
     with store.read() as tx:
-        assert statements.active_count(tx) == 4
+        assert statements.active_count(tx) == len(STATEMENT.live)
 
 
 def test_a_name_is_unique_among_the_live_sessions_of_an_owner(store: Database) -> None:

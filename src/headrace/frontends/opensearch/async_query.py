@@ -34,7 +34,7 @@ from headrace.frontends.http.errors import RequestError
 from headrace.frontends.http.strict_json import StrictRoute, UnsupportedMediaType
 from headrace.frontends.rest.result_responses import stream_response
 from headrace.frontends.rest.schemas import RequestModel, ResponseModel
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.formats.json import write_rows
@@ -166,7 +166,8 @@ _DEFAULT_CATALOG = "spark_catalog"
 
 # OpenSearch's API writes SUCCESS and FAILED in capitals. It has no state between waiting and
 # running, and none for a cancel that is in progress.
-_STATUS = {
+_STATUS: dict[str, str] = {
+    **dict.fromkeys(STATEMENT.queued, "waiting"),
     StatementState.LAUNCHED: "waiting",
     StatementState.CANCELLING: "running",
     StatementState.SUCCESS: "SUCCESS",

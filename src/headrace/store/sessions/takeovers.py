@@ -365,7 +365,7 @@ _IS_CLOSING = sessions.c.state == SessionState.CLOSING
 _HAS_WAITING = exists().where(
     statements.c.session_id == sessions.c.id,
     statements.c.ended_at.is_(None),
-    statements.c.state == StatementState.WAITING,
+    statements.c.state.in_(sorted(STATEMENT.queued)),
     # A statement whose table is being published ends with its session.
     ~exists().where(
         transactions.c.statement_id == statements.c.id, transactions.c.ended_at.is_(None)

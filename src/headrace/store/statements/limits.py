@@ -74,9 +74,14 @@ _WAITING = (
     statements.c.state == StatementState.WAITING,
     statements.c.kind != SessionKind.LOCAL,
 )
+_QUEUED = (
+    statements.c.ended_at.is_(None),
+    statements.c.state.in_(sorted(STATEMENT.queued)),
+    statements.c.kind != SessionKind.LOCAL,
+)
 _ROWS: Mapping[Counted, tuple[Table, tuple[ColumnElement[bool], ...]]] = {
     Counted.SESSIONS: (sessions, _SESSIONS),
-    Counted.WAITING: (statements, _WAITING),
+    Counted.WAITING: (statements, _QUEUED),
 }
 _IN_FLIGHT = (
     select(statements.c.owner, func.count().label("number"))

@@ -27,13 +27,17 @@ CHUNK = 200
 _WAITING = (
     statements.c.session_id == bindparam("session"),
     statements.c.ended_at.is_(None),
-    statements.c.state == StatementState.WAITING,
+    statements.c.state.in_(sorted(STATEMENT.queued)),
 )
 # The table of such a statement may be visible already: each of these statements ends alone.
 _HAS_TABLE = exists().where(
     transactions.c.statement_id == statements.c.id, transactions.c.ended_at.is_(None)
 )
-_QUEUED = select(statements.c.id).where(*_WAITING, ~_HAS_TABLE).order_by(statements.c.ordinal)
+_QUEUED = (
+    select(statements.c.id, statements.c.state)
+    .where(*_WAITING, ~_HAS_TABLE)
+    .order_by(statements.c.ordinal)
+)
 _FIRST = _QUEUED.limit(1)
 _CHUNK = _QUEUED.limit(CHUNK).with_for_update(of=statements)
 _OLDEST = select(func.min(statements.c.ordinal)).where(*_WAITING)
@@ -93,18 +97,27 @@ def _end_chunk(
     failure: Failure | None = None,
 ) -> int:
     """End the oldest waiting statements of a session that have no table transaction."""
-    ids = list(tx.execute(_CHUNK, {"session": session_id}).scalars())
-    if not ids:
+    rows = tx.execute(_CHUNK, {"session": session_id}).all()
+    if not rows:
         return 0
-    source = StatementState.WAITING
-    change = update(statements).where(statements.c.id.in_(ids), statements.c.state == source)
+    ids = [row.id for row in rows]
+    change = update(statements).where(statements.c.id.in_(ids))
     change = change.values(state=target, ended_at=clock(), **values)
     code = None if failure is None else failure.code
     ended = tx.execute(change.returning(*END_COLUMNS)).mappings()
     tx.ends.extend(StatementEnd(outcome=target, code=code, **row) for row in ended)
-    events.append_all(
-        tx, STATEMENT.entity, ids, source, target, actor=actor, detail=detail, failure=failure
-    )
+    for source in {row.state for row in rows}:
+        with_source = [row.id for row in rows if row.state is source]
+        events.append_all(
+            tx,
+            STATEMENT.entity,
+            with_source,
+            source,
+            target,
+            actor=actor,
+            detail=detail,
+            failure=failure,
+        )
     for statement_id in stream_queries.starting_statements(tx, ids):
         stream_transitions.end_with_statement(
             tx, statement_id, target, actor=actor, failure=failure

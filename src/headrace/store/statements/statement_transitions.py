@@ -237,8 +237,8 @@ def request_cancel(
         raise Committing(
             f"Statement {statement_id} is publishing its table and can no longer be cancelled."
         )
-    waiting = source is StatementState.WAITING
-    target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
+    is_queued = source in STATEMENT.queued
+    target = StatementState.CANCELLED if is_queued else StatementState.CANCELLING
     request = update(statements).where(statements.c.id == statement_id)
     if source is StatementState.CANCELLING and force:
         tx.execute(request.values(cancel_forced=True))
@@ -307,7 +307,7 @@ def end_all_statements(
         reason: Failure | None = failure
         if transactions.in_doubt(tx, row.id):
             reason = commit_in_doubt(failure)
-        elif row.state is StatementState.WAITING:
+        elif row.state in STATEMENT.queued:
             reason = waiting or failure
         elif row.state is StatementState.CANCELLING:
             target, reason = outcome_of_cancel(row.cancel_reason)
