@@ -7,6 +7,7 @@ calls more. Raise one only for a reason.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 class CountingLink(JournalLink):
     """Answers the calls of statements that write, and counts them."""
 
-    def __init__(self) -> None:
+    def __init__(self, results: Path) -> None:
         super().__init__()
+        self.bootstrap = self.bootstrap.model_copy(update={"results": str(results)})
         self.calls = 0
 
     def transact(self, message: Transact) -> Any:
@@ -95,11 +97,12 @@ def database(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 def test_a_statement_takes_few_round_trips(
     driver_spark: Spark,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     text: str,
     jvm_calls: int,
     link_calls: int,
 ) -> None:
-    link = CountingLink()
+    link = CountingLink(tmp_path)
     # The first statement of a kind compiles classes and looks them up.
     run(driver_spark, link.as_link(), text.format(1))
     link.calls = 0

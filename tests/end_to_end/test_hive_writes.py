@@ -130,7 +130,7 @@ def test_no_file_is_loaded_into_a_table_of_another_format(
     ("text", "message"),
     [
         (
-            "LOAD DATA LOCAL INPATH '/nowhere' INTO TABLE load_refused PARTITION (k = 1)",
+            "LOAD DATA LOCAL INPATH '{file}.missing' INTO TABLE load_refused PARTITION (k = 1)",
             "does not exist",
         ),
         ("LOAD DATA LOCAL INPATH '{file}' INTO TABLE load_refused", "no partition spec"),
