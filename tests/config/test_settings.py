@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from headrace.config.profiles import Profile
+from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.settings import load
 from headrace.errors import InvalidSetting
 from headrace.model.result import ResultHolder
@@ -86,7 +86,7 @@ def submitted(**fields: str) -> dict[str, Any]:
         (profiles(deploy_mode="cluster"), "'profiles.x'.*only the backend spark-submit"),
         (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*only the backend spark-submit"),
         (profiles(region="eu-west-1"), "'profiles.x'.*only the backend emr-serverless takes appl"),
-        (profiles(backend="yarn"), "'profiles.x.backend'.*'spark-submit'"),
+        (profiles(backend="yarn"), "'profiles.x.backend'.*" + ".*".join(map(repr, BACKENDS))),
         (submitted(master="yarn"), "'profiles.x'.*needs cluster_url"),
         (
             submitted(master="spark://m:7077"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
-from headrace.config.conf_policy import ConfPolicy, find_refusal, list_rules
+from headrace.config.conf_policy import ConfPolicy, find_refusal
 from headrace.control.node import Node
 from headrace.control.policy import ANONYMOUS, Caller
 from headrace.errors import InvalidSetting
@@ -172,7 +172,7 @@ def test_a_driver_gets_the_rules_for_set_that_requests_have(start_node: StartNod
     st.text("spark.hdox", max_size=9),
 )
 def test_only_a_star_is_special_in_a_pattern(patterns: list[str], key: str) -> None:
-    rules = list_rules(ConfPolicy(deny=patterns))
+    rules = ConfPolicy(deny=patterns).rules
     names = [pattern.replace("[", "[[]").replace("?", "[?]") for pattern in patterns]
     expected = any(fnmatchcase(key, name) for name in names)
     short = any(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import chain
 
 from pydantic import BaseModel, ConfigDict
@@ -80,6 +81,11 @@ class ConfPolicy(BaseModel):
     force: dict[str, str] = {}
     """Values for every session. They override those of profiles, and callers cannot change them."""
 
+    @cached_property
+    def rules(self) -> list[ConfRule]:
+        """The rules of the policy. For each key, the first rule that matches it applies."""
+        return _list_rules(self)
+
 
 NO_CONF_POLICY = ConfPolicy(deny=[])
 """Every key is allowed."""
@@ -106,8 +112,7 @@ class ConfRule(BaseModel):
         return self.message.replace("{key}", key)
 
 
-def list_rules(policy: ConfPolicy) -> list[ConfRule]:
-    """Return the rules of a policy. For each key, the first rule that matches it applies."""
+def _list_rules(policy: ConfPolicy) -> list[ConfRule]:
     forced = [
         ConfRule(
             pattern=_to_regex(key),

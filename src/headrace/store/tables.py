@@ -205,13 +205,13 @@ metadata = MetaData(
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 _NULLABLE_JSON = JSON(none_as_null=True)
 
-_FIELD_TYPES = {FieldKind.DURATION: Float, FieldKind.COUNT: BigInteger, FieldKind.TEXT: Text}
+FIELD_TYPES = {FieldKind.DURATION: Float, FieldKind.COUNT: BigInteger, FieldKind.TEXT: Text}
 
 
 def _columns_of(description: type[Any]) -> list[Column[Any]]:
     """Return the columns of fields of a request. See `headrace.model.request_fields`."""
     fields = describe_fields(description)
-    return [Column(name, _FIELD_TYPES[field.kind]) for name, field in fields.items()]
+    return [Column(name, FIELD_TYPES[field.kind]) for name, field in fields.items()]
 
 
 nodes = Table(

@@ -37,6 +37,7 @@ def backends(tmp_path: Path, **changes: Any) -> list[str]:
 
 
 def test_a_node_has_the_built_in_backends_and_those_of_its_profiles(tmp_path: Path) -> None:
+    assert BUILT_IN[:2] == ["local", "spark-submit"]
     assert backends(tmp_path) == BUILT_IN
     profiles = {"big": EMR_PROFILE, "bigger": EMR_PROFILE, "small": {}}
     found = backends(tmp_path, profiles=profiles, results=S3_RESULTS)

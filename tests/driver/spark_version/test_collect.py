@@ -69,12 +69,14 @@ def test_a_row_limit_below_the_limit_of_a_query_truncates_it(
     assert report.truncated
 
 
+@pytest.mark.parametrize(("limit", "rows_of_parts"), [(30, [20, 10]), (20, [20])])
 def test_wide_rows_of_a_limit_are_written_in_small_batches(
-    spark: SparkSession, writer: Writer
+    spark: SparkSession, writer: Writer, limit: int, rows_of_parts: list[int]
 ) -> None:
-    text = "SELECT id, repeat('x', 1000000) AS s FROM range(0, 40, 1, 2) LIMIT 30"
+    text = f"SELECT id, repeat('x', 1000000) AS s FROM range(0, 40, 1, 2) LIMIT {limit}"
     _report, rows = writer.write(spark.sql(text), inline_limit=1000, chunk_limit=3_000_000)
-    assert [row["_0"] for batch in rows.batches() for row in batch.to_pylist()] == list(range(30))
+    ids = [row["_0"] for batch in rows.batches() for row in batch.to_pylist()]
+    assert ids == list(range(limit))
     parts = read_manifest(writer.location).parts
-    assert [sum(part.rows) for part in parts] == [20, 10]
+    assert [sum(part.rows) for part in parts] == rows_of_parts
     assert {count for part in parts for count in part.rows} <= {1, 2, 3}

@@ -105,12 +105,10 @@ public class ResultTask implements Function2 {
 
     /**
      * Run the task on one partition after another, until they have enough rows, and return the
-     * reports, each after its length: Python would read a list in several round trips. As Spark does
-     * for a LIMIT, the number of partitions grows fourfold from job to job.
+     * reports. As Spark does for a LIMIT, the number of partitions grows fourfold from job to job.
      */
-    public static byte[] collectFirst(JavaRDD reports, int enough) throws IOException {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        DataOutputStream collected = new DataOutputStream(bytes);
+    public static List collectFirst(JavaRDD reports, int enough) {
+        List collected = new ArrayList();
         int partitions = reports.getNumPartitions();
         long rows = 0L;
         int count = 1;
@@ -124,13 +122,12 @@ public class ResultTask implements Function2 {
             for (int i = 0; i < count; i++) {
                 for (int j = 0; j < ofPartitions[i].size(); j++) {
                     byte[] report = (byte[]) ofPartitions[i].get(j);
-                    collected.writeInt(report.length);
-                    collected.write(report);
+                    collected.add(report);
                     rows += ResultTaskFormat.countRows(report);
                 }
             }
         }
-        return bytes.toByteArray();
+        return collected;
     }
 
     /** Return the report of a partition, or nothing for an empty one. */

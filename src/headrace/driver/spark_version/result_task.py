@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyspark import RDD
@@ -13,8 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.driver.spark_version.collect import SMALL_ROWS, collect_rdd
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
-
-_LENGTH = struct.Struct(">i")
 
 
 class ReportedTasks:
@@ -88,17 +84,9 @@ def run_result_tasks(
         return collect_rdd(RDD(reports, session.sparkContext, NoOpSerializer()))
     partitions = query.executedPlan().child().execute().toJavaRDD()
     reports = partitions.mapPartitionsWithIndex(task, False)
-    return list(_split(task_class.collectFirst(reports, limit)))
-
-
-def _split(content: bytes) -> Iterator[bytes]:
-    """Yield the reports of a text in which each one follows its length."""
-    position = 0
-    while position < len(content):
-        (length,) = _LENGTH.unpack_from(content, position)
-        position += _LENGTH.size
-        yield content[position : position + length]
-        position += length
+    collected = task_class.collectFirst(reports, limit)
+    # Py4J reads the end of a Java iterator as an exception, which PySpark converts in 60 calls.
+    return [bytes(collected.get(index)) for index in range(collected.size())]
 
 
 def find_limit(rows: DataFrame) -> int | None:

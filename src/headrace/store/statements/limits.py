@@ -69,16 +69,9 @@ _SESSIONS = (
     sessions.c.kind != SessionKind.LOCAL,
     sessions.c.warm.is_(false()),
 )
-_WAITING = (
-    statements.c.ended_at.is_(None),
-    statements.c.state == StatementState.WAITING,
-    statements.c.kind != SessionKind.LOCAL,
-)
-_QUEUED = (
-    statements.c.ended_at.is_(None),
-    statements.c.state.in_(sorted(STATEMENT.queued)),
-    statements.c.kind != SessionKind.LOCAL,
-)
+_OF_DRIVERS = (statements.c.ended_at.is_(None), statements.c.kind != SessionKind.LOCAL)
+_WAITING = (*_OF_DRIVERS, statements.c.state == StatementState.WAITING)
+_QUEUED = (*_OF_DRIVERS, statements.c.state.in_(sorted(STATEMENT.queued)))
 _ROWS: Mapping[Counted, tuple[Table, tuple[ColumnElement[bool], ...]]] = {
     Counted.SESSIONS: (sessions, _SESSIONS),
     Counted.WAITING: (statements, _QUEUED),

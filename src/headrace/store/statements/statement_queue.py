@@ -24,7 +24,7 @@ from headrace.store.tables import statements, transactions
 CHUNK = 200
 """Largest number of statements that one update ends."""
 
-_WAITING = (
+_IN_QUEUE = (
     statements.c.session_id == bindparam("session"),
     statements.c.ended_at.is_(None),
     statements.c.state.in_(sorted(STATEMENT.queued)),
@@ -35,13 +35,13 @@ _HAS_TABLE = exists().where(
 )
 _QUEUED = (
     select(statements.c.id, statements.c.state)
-    .where(*_WAITING, ~_HAS_TABLE)
+    .where(*_IN_QUEUE, ~_HAS_TABLE)
     .order_by(statements.c.ordinal)
 )
 _FIRST = _QUEUED.limit(1)
 _CHUNK = _QUEUED.limit(CHUNK).with_for_update(of=statements)
-_OLDEST = select(func.min(statements.c.ordinal)).where(*_WAITING)
-_COUNT = select(func.count()).select_from(statements).where(*_WAITING)
+_OLDEST = select(func.min(statements.c.ordinal)).where(*_IN_QUEUE)
+_COUNT = select(func.count()).select_from(statements).where(*_IN_QUEUE)
 
 
 def is_full(tx: Tx, session_id: str, *, next_ordinal: int, limit: int) -> bool:
@@ -101,12 +101,13 @@ def _end_chunk(
     if not rows:
         return 0
     ids = [row.id for row in rows]
-    change = update(statements).where(statements.c.id.in_(ids))
+    is_queued = statements.c.state.in_(sorted(STATEMENT.queued))
+    change = update(statements).where(statements.c.id.in_(ids), is_queued)
     change = change.values(state=target, ended_at=clock(), **values)
     code = None if failure is None else failure.code
     ended = tx.execute(change.returning(*END_COLUMNS)).mappings()
     tx.ends.extend(StatementEnd(outcome=target, code=code, **row) for row in ended)
-    for source in {row.state for row in rows}:
+    for source in sorted({row.state for row in rows}):
         with_source = [row.id for row in rows if row.state is source]
         events.append_all(
             tx,
