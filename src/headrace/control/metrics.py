@@ -18,8 +18,8 @@ from headrace.model.lifecycle import StreamState
 from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
-from headrace.store import live_counts, transactions
-from headrace.store.database import Database, Tx
+from headrace.store.database import Database
+from headrace.store.live_counts import MEASUREMENTS, count_live
 from headrace.store.streams import stream_progress
 
 MAX_QUERIES = 500
@@ -192,54 +192,6 @@ class NodeMetrics:
         self._late_renewals.inc()
 
 
-class _Number(NamedTuple):
-    name: str
-    documentation: str
-    read: Callable[[Tx], float]
-
-
-_NUMBERS = (
-    _Number(
-        "headrace_oldest_waiting_seconds",
-        "Time for which the statement that waits longest has waited; 0 if none waits.",
-        live_counts.oldest_waiting_seconds,
-    ),
-    _Number(
-        "headrace_overdue_sessions",
-        "Sessions whose driver has an expired lease. A node resolves them soon, unless the backend"
-        " or the host of the driver does not answer.",
-        live_counts.overdue_sessions,
-    ),
-    _Number(
-        "headrace_expired_nodes",
-        "Nodes that have not ended and whose lease has expired.",
-        live_counts.expired_nodes,
-    ),
-    _Number(
-        "headrace_recently_failed_streams",
-        "Streaming queries that have failed, and are not retried, within the last hour.",
-        live_counts.recently_failed_streams,
-    ),
-    _Number(
-        "headrace_expired_results",
-        "Results that expired more than 10 minutes ago and are not deleted.",
-        live_counts.expired_results,
-    ),
-    _Number(
-        "headrace_oldest_operation_seconds",
-        "Age of the oldest operation of a node that has not ended, such as a deployment; 0 if there"
-        " is none.",
-        live_counts.oldest_operation_seconds,
-    ),
-    _Number(
-        "headrace_unresolved_transactions",
-        "Table transactions of lost drivers that other drivers could not complete or roll back"
-        f" in {transactions.REPORTED_ATTEMPTS} attempts. They are retried every 5 minutes.",
-        transactions.count_unresolved,
-    ),
-)
-
-
 class StoreMetrics(Collector):
     """Live rows of the store by state, what needs an operator, and the writes of this node.
 
@@ -283,15 +235,9 @@ class StoreMetrics(Collector):
     def _read_store(self) -> Iterator[Metric]:
         """Yield the metrics of the store. Raise StoreUnavailable."""
         with self._database.read() as tx:
-            live = {
-                "sessions": live_counts.live_sessions(tx),
-                "statements": live_counts.live_statements(tx),
-                "streams": live_counts.live_streams(tx),
-                "jobs": live_counts.live_jobs(tx),
-                "nodes": live_counts.live_nodes(tx),
-            }
+            live = count_live(tx)
             queries = stream_progress.read_live(tx, MAX_QUERIES)
-            numbers = [(number, number.read(tx)) for number in _NUMBERS]
+            measured = [(each, each.read(tx)) for each in MEASUREMENTS]
         for entity, by_state in live.items():
             gauge = GaugeMetricFamily(
                 f"headrace_live_{entity}",
@@ -301,8 +247,8 @@ class StoreMetrics(Collector):
             for state, count in by_state.items():
                 gauge.add_metric([state], count)
             yield gauge
-        for number, value in numbers:
-            yield GaugeMetricFamily(number.name, number.documentation, value=value)
+        for measurement, value in measured:
+            yield GaugeMetricFamily(measurement.name, measurement.documentation, value=value)
         yield from make_stream_metrics(queries, live=sum(live["streams"].values()))
 
 

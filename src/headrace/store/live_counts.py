@@ -1,8 +1,9 @@
-"""Numbers of live rows by state, and of rows that need the attention of an operator."""
+"""Metrics of the store: live rows by state, and what needs the attention of an operator."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Table, func, literal_column, select
 
@@ -12,9 +13,11 @@ from headrace.model.lifecycle import (
     SESSION,
     STATEMENT,
     STREAM,
+    Lifecycle,
     StatementState,
     StreamState,
 )
+from headrace.store import transactions
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import (
@@ -31,37 +34,30 @@ _FAILED_SECONDS = 3600.0
 _DELETION_SECONDS = 600.0
 
 
-def live_statements(tx: Tx) -> dict[str, int]:
-    """Count the statements that have not ended. Every live state is a key."""
-    return dict.fromkeys(sorted(STATEMENT.live), 0) | _count_by_state(tx, statements)
+_LIVE: Mapping[str, tuple[Lifecycle[Any], Table]] = {
+    "sessions": (SESSION, sessions),
+    "statements": (STATEMENT, statements),
+    "streams": (STREAM, stream_queries),
+    "jobs": (JOB, jobs),
+    "nodes": (NODE, nodes),
+}
+"""Objects whose live rows are counted by state."""
 
 
-def live_sessions(tx: Tx) -> dict[str, int]:
-    """Count the sessions that have not ended. Every live state is a key."""
-    return dict.fromkeys(sorted(SESSION.live), 0) | _count_by_state(tx, sessions)
+def count_live(tx: Tx) -> dict[str, dict[str, int]]:
+    """Count the live objects of each kind by state. Every live state is a key."""
+    return {
+        kind: dict.fromkeys(sorted(lifecycle.live), 0) | _count_by_state(tx, table)
+        for kind, (lifecycle, table) in _LIVE.items()
+    }
 
 
-def live_streams(tx: Tx) -> dict[str, int]:
-    """Count the streaming queries that have not ended. Every live state is a key."""
-    return dict.fromkeys(sorted(STREAM.live), 0) | _count_by_state(tx, stream_queries)
-
-
-def live_jobs(tx: Tx) -> dict[str, int]:
-    """Count the jobs that are deployed, by state. Every state is a key."""
-    return dict.fromkeys(sorted(JOB.live), 0) | _count_by_state(tx, jobs)
-
-
-def live_nodes(tx: Tx) -> dict[str, int]:
-    """Count the nodes that have not ended, by state. Every live state is a key."""
-    return dict.fromkeys(sorted(NODE.live), 0) | _count_by_state(tx, nodes)
-
-
-def expired_nodes(tx: Tx) -> int:
+def _expired_nodes(tx: Tx) -> int:
     """Count the nodes that have not ended and whose lease has expired."""
     return _count(tx, nodes, nodes.c.ended_at.is_(None), nodes.c.lease_until < clock())
 
 
-def overdue_sessions(tx: Tx) -> int:
+def _overdue_sessions(tx: Tx) -> int:
     """Count the live sessions whose driver has not renewed its lease in time."""
     return _count(
         tx,
@@ -72,7 +68,7 @@ def overdue_sessions(tx: Tx) -> int:
     )
 
 
-def recently_failed_streams(tx: Tx) -> int:
+def _recently_failed_streams(tx: Tx) -> int:
     """Count the streaming queries that have failed within the last hour."""
     return _count(
         tx,
@@ -83,14 +79,14 @@ def recently_failed_streams(tx: Tx) -> int:
     )
 
 
-def expired_results(tx: Tx) -> int:
+def _expired_results(tx: Tx) -> int:
     """Count the results that expired more than 10 minutes ago and are not deleted."""
     return _count(
         tx, results, results.c.gone_at.is_(None), results.c.expires_at < clock(-_DELETION_SECONDS)
     )
 
 
-def oldest_waiting_seconds(tx: Tx) -> float:
+def _oldest_waiting_seconds(tx: Tx) -> float:
     """Return for how long the statement that waits longest has waited; 0 if none waits."""
     query = select(seconds_since(statements.c.waiting_since)).where(
         statements.c.ended_at.is_(None),
@@ -100,7 +96,7 @@ def oldest_waiting_seconds(tx: Tx) -> float:
     return _first(tx, query.order_by(statements.c.waiting_since))
 
 
-def oldest_operation_seconds(tx: Tx) -> float:
+def _oldest_operation_seconds(tx: Tx) -> float:
     """Return the age of the oldest operation that has not ended; 0 if there is none."""
     query = select(seconds_since(operations.c.created_at)).where(operations.c.ended_at.is_(None))
     return _first(tx, query.order_by(operations.c.created_at))
@@ -122,3 +118,54 @@ def _count_by_state(tx: Tx, table: Table) -> dict[Any, int]:
     count = func.count().label("live")
     query = select(state, count).where(table.c.ended_at.is_(None)).group_by(state)
     return {row.state: row.live for row in tx.execute(query)}
+
+
+class Measurement(NamedTuple):
+    """A number that an operator watches: a metric without labels."""
+
+    name: str
+    documentation: str
+    read: Callable[[Tx], float]
+
+
+MEASUREMENTS = (
+    Measurement(
+        "headrace_oldest_waiting_seconds",
+        "Time for which the statement that waits longest has waited; 0 if none waits.",
+        _oldest_waiting_seconds,
+    ),
+    Measurement(
+        "headrace_overdue_sessions",
+        "Sessions whose driver has an expired lease. A node resolves them soon, unless the backend"
+        " or the host of the driver does not answer.",
+        _overdue_sessions,
+    ),
+    Measurement(
+        "headrace_expired_nodes",
+        "Nodes that have not ended and whose lease has expired.",
+        _expired_nodes,
+    ),
+    Measurement(
+        "headrace_recently_failed_streams",
+        "Streaming queries that have failed, and are not retried, within the last hour.",
+        _recently_failed_streams,
+    ),
+    Measurement(
+        "headrace_expired_results",
+        "Results that expired more than 10 minutes ago and are not deleted.",
+        _expired_results,
+    ),
+    Measurement(
+        "headrace_oldest_operation_seconds",
+        "Age of the oldest operation of a node that has not ended, such as a deployment; 0 if there"
+        " is none.",
+        _oldest_operation_seconds,
+    ),
+    Measurement(
+        "headrace_unresolved_transactions",
+        "Table transactions of lost drivers that other drivers could not complete or roll back"
+        f" in {transactions.REPORTED_ATTEMPTS} attempts. They are retried every 5 minutes.",
+        transactions.count_unresolved,
+    ),
+)
+"""The metrics of the store without labels."""
