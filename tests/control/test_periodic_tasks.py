@@ -80,7 +80,7 @@ def test_an_error_of_one_time_limit_does_not_stop_the_others(
         reached.set()
         return []
 
-    monkeypatch.setattr("headrace.control.expiry.sessions.idle", fail)
+    monkeypatch.setattr("headrace.control.expiry.sessions.list_to_close", fail)
     monkeypatch.setattr("headrace.control.expiry.timed_out", read_late)
     Expiry(context).run()
     assert reached.is_set()

@@ -15,9 +15,9 @@ from headrace.model.statement import CancelReason
 from headrace.store import transactions
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
+from headrace.store.sessions.sessions import CloseRule
 from headrace.store.statements import statement_transitions
 from headrace.store.statements.time_limits import timed_out
-from headrace.text.readable import describe_duration
 
 _LOG = logging.getLogger("headrace.expiry")
 _BATCH = 100
@@ -32,35 +32,19 @@ class Expiry:
 
     def run(self) -> None:
         """Close sessions and time out statements. Only the clock of the database decides."""
-        for name, apply in (
-            ("idle timeouts", self._close_idle),
-            ("ttl of sessions", self._close_aged),
-            ("timeouts of statements", self._time_out_late),
-        ):
+        for name, rule in sessions.CLOSE_RULES.items():
             with isolate_errors(f"the {name} could not be checked"):
-                apply()
+                self._close_all(rule)
+        with isolate_errors("the timeouts of statements could not be checked"):
+            self._time_out_late()
 
-    def _close_idle(self) -> None:
+    def _close_all(self, rule: CloseRule) -> None:
         with self._database.read() as tx:
-            idle = sessions.idle(tx, _BATCH)
-        for session in idle:
-            with isolate_errors(f"session {session.id} is idle and could not be closed"):
-                self._close(
-                    session,
-                    f"idle for {describe_duration(session.idle_seconds or 0)}",
-                    if_idle=True,
-                )
-
-    def _close_aged(self) -> None:
-        with self._database.read() as tx:
-            aged = sessions.aged(tx, _BATCH)
-        for session in aged:
-            with isolate_errors(f"session {session.id} exceeds its ttl and could not be closed"):
-                self._close(
-                    session,
-                    f"older than {describe_duration(session.ttl_seconds or 0)}",
-                    if_idle=False,
-                )
+            found = sessions.list_to_close(tx, rule, _BATCH)
+        for session in found:
+            reason = rule.describe(session)
+            with isolate_errors(f"session {session.id} is {reason} and could not be closed"):
+                self._close(session, rule, reason)
 
     def _time_out_late(self) -> None:
         with self._database.read() as tx:
@@ -69,14 +53,11 @@ class Expiry:
             with isolate_errors(f"statement {statement_id} could not be timed out"):
                 self._time_out(statement_id, state)
 
-    def _close(self, session: Session, reason: str, *, if_idle: bool) -> None:
+    def _close(self, session: Session, rule: CloseRule, reason: str) -> None:
         with self._database.write("session.expire") as tx:
             # With the lock, a concurrent submit either commits before the close or is refused.
             sessions.lock(tx, session.id)
-            if if_idle and not sessions.is_idle(tx, session.id):
-                return
-            current = sessions.get(tx, session.id)
-            if current is None or current.state is not session.state:
+            if not sessions.must_close(tx, rule, session.id):
                 return
             close_session(tx, session.id, actor=self._node_id, reason=reason)
         _LOG.info("session %s: closed: %s", session.id, reason)

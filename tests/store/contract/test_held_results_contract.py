@@ -228,10 +228,12 @@ def test_a_session_that_holds_a_result_is_not_idle(store: Database) -> None:
     with store.write("test") as tx:
         values = {"last_used_at": clock(-120), "started_at": clock(-120), "idle_seconds": 60.0}
         tx.execute(update(tables.sessions).values(**values))
-        assert sessions.idle(tx, 10) == []
-        assert not sessions.is_idle(tx, lease.session_id)
+        assert sessions.list_to_close(tx, sessions.IDLE, 10) == []
+        assert not sessions.must_close(tx, sessions.IDLE, lease.session_id)
         results.mark_gone(tx, statement_id)
-        assert [session.id for session in sessions.idle(tx, 10)] == [lease.session_id]
+        assert [session.id for session in sessions.list_to_close(tx, sessions.IDLE, 10)] == [
+            lease.session_id
+        ]
 
 
 def test_a_driver_releases_what_it_need_not_hold(store: Database) -> None:

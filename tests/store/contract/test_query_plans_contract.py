@@ -218,7 +218,7 @@ _ENDED_QUERY = """
         lambda tx, session: stream_queries.of_statement(tx, "st_1"),
         lambda tx, session: stream_queries.starting_statements(tx, ["st_1", "st_2"]),
         lambda tx, session: sessions.find_open_pool(tx, "ada", "default"),
-        lambda tx, session: sessions.idle(tx, 10),
+        lambda tx, session: sessions.list_to_close(tx, sessions.IDLE, 10),
         lambda tx, session: sessions.launchable(tx, 10),
         lambda tx, session: stream_progress.read_live(tx, 10),
     ],

@@ -34,7 +34,7 @@ def _backdate(store: Database, table: Any, row: str, column: str, seconds: float
 
 def _idle_ids(store: Database) -> list[str]:
     with store.read() as tx:
-        return [session.id for session in sessions.idle(tx, 10)]
+        return [session.id for session in sessions.list_to_close(tx, sessions.IDLE, 10)]
 
 
 def test_a_session_is_idle_after_idle_seconds_without_use(store: Database) -> None:
@@ -54,7 +54,7 @@ def test_a_session_is_idle_after_idle_seconds_without_use(store: Database) -> No
         )
     assert _idle_ids(store) == [lease.session_id]
     with store.read() as tx:
-        assert sessions.is_idle(tx, lease.session_id)
+        assert sessions.must_close(tx, sessions.IDLE, lease.session_id)
 
 
 def test_a_renewal_counts_a_live_statement_as_use(store: Database) -> None:
@@ -100,7 +100,7 @@ def test_a_session_is_aged_after_its_ttl_even_if_it_is_busy(store: Database) -> 
 
     def aged_ids() -> list[str]:
         with store.read() as tx:
-            return [session.id for session in sessions.aged(tx, 10)]
+            return [session.id for session in sessions.list_to_close(tx, sessions.AGED, 10)]
 
     assert aged_ids() == []
     _set(store, tables.sessions, lease.session_id, ttl_seconds=3 * MINUTE)
@@ -160,8 +160,10 @@ def test_a_row_with_an_endless_time_limit_does_not_stop_the_checks_of_other_rows
         waiting = new_statement(store, session_id)
         _set(store, tables.statements, waiting, queue_timeout_seconds=seconds)
     with store.read() as tx:
-        assert [session.id for session in sessions.aged(tx, 10)] == [ordinary.session_id]
-        assert sessions.idle(tx, 10) == []
+        assert [session.id for session in sessions.list_to_close(tx, sessions.AGED, 10)] == [
+            ordinary.session_id
+        ]
+        assert sessions.list_to_close(tx, sessions.IDLE, 10) == []
         [(late, state)] = time_limits.timed_out(tx, 10)
         statement = statements.get(tx, late)
     assert statement is not None

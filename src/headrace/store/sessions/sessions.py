@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import SessionNameExists
@@ -23,6 +34,7 @@ from headrace.store.statements import results
 from headrace.store.streams.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
 from headrace.store.tables import OPEN_POOL, pending_hook_calls, sessions, snapshots, statements
 from headrace.store.transitions import Transitions
+from headrace.text.readable import describe_duration
 
 
 def add_hook_calls(tx: Tx, session_id: str, statement_ids: Sequence[str]) -> None:
@@ -119,17 +131,40 @@ _drivers = (
     .group_by(sessions.c.owner)
     .subquery()
 )
-_IDLE = _SELECT.where(
-    _LIVE,
-    sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
-    sessions.c.streams == 0,
-    ~HAS_LIVE,
-    ~HAS_LIVE_QUERY,
-    ~results.HAS_HELD_RESULT,
-    # A session that was never used is idle from the moment its driver is up.
-    seconds_since(func.coalesce(sessions.c.last_used_at, sessions.c.started_at))
-    > sessions.c.idle_seconds,
+
+
+class CloseRule(NamedTuple):
+    """When the nodes close a session on their own."""
+
+    conditions: tuple[ColumnElement[bool], ...]
+    """Conditions on a live session."""
+    describe: Callable[[Session], str]
+    """Returns the reason for the event of a session that meets them."""
+
+
+IDLE = CloseRule(
+    (
+        # A session with a live statement, a streaming query or a held result is never idle.
+        sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
+        sessions.c.streams == 0,
+        ~HAS_LIVE,
+        ~HAS_LIVE_QUERY,
+        ~results.HAS_HELD_RESULT,
+        # A session that was never used is idle from the moment its driver is up.
+        seconds_since(func.coalesce(sessions.c.last_used_at, sessions.c.started_at))
+        > sessions.c.idle_seconds,
+    ),
+    lambda session: f"idle for {describe_duration(session.idle_seconds or 0)}",
 )
+AGED = CloseRule(
+    (
+        sessions.c.state != SessionState.CLOSING,
+        seconds_since(sessions.c.created_at) > sessions.c.ttl_seconds,
+    ),
+    lambda session: f"older than {describe_duration(session.ttl_seconds or 0)}",
+)
+CLOSE_RULES: Mapping[str, CloseRule] = {"idle timeouts": IDLE, "ttl of sessions": AGED}
+"""All rules, by what they enforce."""
 
 
 def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
@@ -359,17 +394,16 @@ def move_link(tx: Tx, lease: DriverLease, process: str) -> None:
     )
 
 
-def idle(tx: Tx, limit: int) -> list[Session]:
-    """Return at most `limit` sessions that have been idle for longer than `idle_seconds`.
-
-    A session with a live statement, a streaming query or a held result is never idle.
-    """
-    return fetch(tx, _IDLE.order_by(sessions.c.id).limit(limit))
+def list_to_close(tx: Tx, rule: CloseRule, limit: int) -> list[Session]:
+    """Return at most `limit` sessions that a rule closes."""
+    query = _SELECT.where(_LIVE, *rule.conditions)
+    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
-def is_idle(tx: Tx, session_id: str) -> bool:
-    """Return whether the session has been idle for longer than its `idle_seconds`."""
-    return tx.execute(_IDLE.where(sessions.c.id == session_id)).first() is not None
+def must_close(tx: Tx, rule: CloseRule, session_id: str) -> bool:
+    """Return whether a rule closes a session."""
+    query = select(sessions.c.id).where(_LIVE, *rule.conditions, sessions.c.id == session_id)
+    return tx.execute(query).first() is not None
 
 
 def lock(tx: Tx, session_id: str) -> None:
@@ -384,16 +418,6 @@ def lock_all(tx: Tx, session_ids: Collection[str]) -> None:
     """
     query = select(sessions.c.id).where(sessions.c.id.in_(session_ids))
     tx.execute(query.order_by(sessions.c.id).with_for_update())
-
-
-def aged(tx: Tx, limit: int) -> list[Session]:
-    """Return at most `limit` sessions that are older than `ttl_seconds` and not closing yet."""
-    query = _SELECT.where(
-        _LIVE,
-        sessions.c.state != SessionState.CLOSING,
-        seconds_since(sessions.c.created_at) > sessions.c.ttl_seconds,
-    )
-    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
 def token_hash(tx: Tx, lease: DriverLease) -> str | None:
