@@ -1,4 +1,4 @@
-"""The OpenAPI document describes everything, has examples that are valid, and stable ids."""
+"""The OpenAPI document describes everything, and has examples that are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.finding("U11")
 
 Json = dict[str, Any]
 
-"""Ids of all operations. Programs are generated from them: never change one without need."""
 BINARY = {
     "application/vnd.apache.arrow.file",
     "application/vnd.apache.arrow.stream",
