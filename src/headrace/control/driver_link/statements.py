@@ -37,7 +37,7 @@ def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | No
 def claim_next_assignment(
     tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
 ) -> tuple[Statement, Assignment] | None:
-    """Claim the oldest waiting statement for a poll; see `claim_next`."""
+    """Claim the first statement in the queue for a poll; see `claim_next`."""
     claim = claim_next(
         tx,
         lease,

@@ -42,7 +42,7 @@ class WaitingPolls:
         return WaitingPoll(self._open, self._lock, lease, message, wake)
 
     def claim(self, tx: Tx, session_id: str) -> Statement | None:
-        """Claim the oldest waiting statement of a session for an open poll of its driver.
+        """Claim the first statement in the queue of a session for an open poll of its driver.
 
         The poll receives the statement after the commit. If its request has ended by then, the
         driver receives the statement with its next poll, as after any lost response.

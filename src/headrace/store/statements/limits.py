@@ -30,7 +30,11 @@ from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.statements.statement_queries import is_running_alone, will_run_alone
+from headrace.store.statements.statement_queries import (
+    is_running_alone,
+    queue_order,
+    will_run_alone,
+)
 from headrace.store.tables import limit_locks, sessions, statements
 
 
@@ -99,17 +103,17 @@ _runs_alone_in_flight = (
     .where(*_in_session, _other.c.state.in_(sorted(STATEMENT.in_flight)), is_running_alone(_other))
     .correlate(sessions)
 )
-_oldest_will_run_alone = (
+_first_will_run_alone = (
     select(will_run_alone(_other))
     .where(*_in_session, _other.c.state == StatementState.WAITING)
-    .order_by(_other.c.ordinal)
+    .order_by(*queue_order(_other))
     .limit(1)
     .correlate(sessions)
     .scalar_subquery()
 )
 _places = case(
     (sessions.c.pool, sessions.c.parallelism),
-    (and_(~_runs_alone_in_flight, ~_oldest_will_run_alone), sessions.c.parallelism),
+    (and_(~_runs_alone_in_flight, ~_first_will_run_alone), sessions.c.parallelism),
     else_=1,
 )
 # The drivers of these sessions are idle or have a free place. They could claim a statement at once.

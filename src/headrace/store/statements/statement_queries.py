@@ -125,14 +125,25 @@ def will_run_alone(table: Any) -> ColumnElement[bool]:
     return or_(table.c.is_query.is_(False), table.c.attempts > 0)
 
 
+def queue_order(table: Any) -> tuple[ColumnElement[Any], ...]:
+    """Return the order in which a driver claims the waiting statements of a session."""
+    return (table.c.ordinal,)
+
+
+def is_before(first: Any, second: Any) -> ColumnElement[bool]:
+    """Return whether a waiting statement comes before another one in that order."""
+    condition: ColumnElement[bool] = first.c.ordinal < second.c.ordinal
+    return condition
+
+
 @cache
-def claim_oldest() -> ReturningUpdate[Any]:
-    """Return the update that claims the oldest waiting statement of a session, if it may run."""
+def claim_first() -> ReturningUpdate[Any]:
+    """Return the update that claims the first statement in a session's queue, if it may run."""
     in_session = (statements.c.session_id == bindparam("session"), _LIVE)
-    oldest = (
+    first = (
         select(statements.c.id)
         .where(*in_session, statements.c.state == StatementState.WAITING)
-        .order_by(statements.c.ordinal)
+        .order_by(*queue_order(statements))
         .limit(1)
     )
     other = statements.alias("other")
@@ -153,7 +164,7 @@ def claim_oldest() -> ReturningUpdate[Any]:
         count < bindparam("max_in_flight"),
     )
     claim = update(statements).where(
-        statements.c.id == oldest.scalar_subquery(),
+        statements.c.id == first.scalar_subquery(),
         statements.c.state == StatementState.WAITING,
         # A node executes local statements. Later statements of the session wait for them.
         statements.c.kind != SessionKind.LOCAL,

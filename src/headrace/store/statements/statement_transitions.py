@@ -26,7 +26,7 @@ from headrace.store.statements.limits import Limit, may_claim
 from headrace.store.statements.locks import LockedStatement, lock_owned_statement, lock_statement
 from headrace.store.statements.statement_queries import (
     LOCK_CLAIMING_SESSION,
-    claim_oldest,
+    claim_first,
     update_state,
 )
 from headrace.store.streams import stream_transitions, views
@@ -68,7 +68,7 @@ def claim_next(
     may_have_effects: bool = True,
     at_once: bool = True,
 ) -> Claim | None:
-    """Claim the oldest waiting statement of a session for its driver.
+    """Claim the first statement in the queue of a session for its driver.
 
     Queries run beside other queries, up to the session's parallelism. Any other statement runs
     alone, and no statement overtakes it. So does a query whose driver was lost: it may have been
@@ -94,7 +94,7 @@ def claim_next(
         "is_pool": session.pool,
         "has_effects": may_have_effects,
     }
-    claim = tx.execute(claim_oldest(), names | values)
+    claim = tx.execute(claim_first(), names | values)
     row = claim.mappings().one_or_none()
     if row is None:
         return None

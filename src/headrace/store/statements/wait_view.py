@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or
 
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState, TransactionState
 from headrace.store.database import Tx
-from headrace.store.statements.statement_queries import is_running_alone
+from headrace.store.statements.statement_queries import is_before, is_running_alone
 from headrace.store.table_writes import IS_HELD
 from headrace.store.tables import sessions, statements, table_writes, transactions
 
@@ -109,7 +109,7 @@ def _select_queues(*, counts_users: bool) -> Select[Any]:
     return (
         select(
             statements.c.id,
-            _count(*before, _other.c.ordinal < statements.c.ordinal).label("before"),
+            _count(*before, is_before(_other, statements)).label("before"),
             sessions.c.state.label("session_state"),
             sessions.c.created_at,
             sessions.c.last_update_time,
