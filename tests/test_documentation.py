@@ -85,14 +85,6 @@ def test_the_tasks_of_the_first_hour_have_a_page(page: str, commands: list[str])
     assert [command for command in commands if command not in text] == []
 
 
-def test_the_map_of_the_code_lists_every_package() -> None:
-    tree = (ROOT / "ARCHITECTURE.md").read_text()
-    packages = {file.parent for file in (ROOT / "src" / "headrace").rglob("__init__.py")}
-
-    missing = [str(folder) for folder in packages if f"{folder.name}/" not in tree]
-    assert missing == []
-
-
 def test_the_pages_that_the_code_names_exist() -> None:
     sources = sorted((ROOT / "src").rglob("*.py"))
     names = {

@@ -299,7 +299,7 @@ def _check_lifecycle(
     """
     reached: dict[str, S] = {}
     for event in events:
-        if event["entity"] == lifecycle.name.replace(" ", "_"):
+        if event["entity"] == lifecycle.entity:
             source = None if event["source"] is None else states(event["source"])
             target = states(event["target"])
             previous = reached.get(event["entity_id"])

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
 from headrace import __version__
-from headrace.cli.deploy import deploy
-from headrace.cli.doctor import doctor
-from headrace.cli.history import history
-from headrace.cli.job import job
 from headrace.cli.load.command import load
-from headrace.cli.node import node
-from headrace.cli.recover import recover
-from headrace.cli.serve import serve
-from headrace.cli.session import session
 from headrace.cli.shell.command import shell
-from headrace.cli.sql import sql
-from headrace.cli.statement import statement
-from headrace.cli.status import status
-from headrace.cli.stop import stop
-from headrace.cli.stream import stream
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,11 +22,14 @@ def headrace() -> None:
     """Run SQL on Apache Spark; every statement and its state are durable."""
 
 
-_COMMANDS = (
-    *(serve, stop, status, sql, shell, load, session, statement, stream, deploy, job),
-    *(node, history, recover, doctor),
-)
-for _command in _COMMANDS:
+def _import_commands() -> Iterator[click.Command]:
+    """Yield the commands of this package: each module holds the one with its name."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if not module.ispkg and module.name not in {"main", "__main__"}:
+            yield getattr(importlib.import_module(f"{__package__}.{module.name}"), module.name)
+
+
+for _command in (*_import_commands(), load, shell):
     headrace.add_command(_command)
 
 

@@ -5,30 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from headrace.errors import InvalidRequest
 
 _CURSOR = re.compile(r"([0-9]{1,10})\.([0-9]{1,19})\.([0-9]{1,19})")
-
-
-class EntityKind(StrEnum):
-    """What an event is about."""
-
-    STATEMENT = "statement"
-    SESSION = "session"
-    TRANSACTION = "transaction"
-    STREAM = "stream"
-    DEFINITION = "definition"
-    MATERIALIZED_VIEW = "materialized_view"
-    CATALOG_INTENT = "catalog_intent"
-    JOB = "job"
-    JOB_CHANGE = "job_change"
-    DEPLOYMENT = "deployment"
-    SAVEPOINT = "savepoint"
-    OPERATION = "operation"
-    NODE = "node"
 
 
 class EventPosition(NamedTuple):

@@ -1,32 +1,53 @@
 """Every lifecycle as data. No other code decides which state may follow which.
 
-docs/explanation/lifecycles.md draws them. The store makes each change of state as one
-compare-and-set.
+scripts/generate_reference.py draws them in docs/explanation/lifecycles.md. The store makes each
+change of state as one compare-and-set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 S = TypeVar("S", bound=StrEnum)
+
+
+class EntityKind(StrEnum):
+    """What an event is about."""
+
+    STATEMENT = "statement"
+    SESSION = "session"
+    TRANSACTION = "transaction"
+    STREAM = "stream"
+    DEFINITION = "definition"
+    MATERIALIZED_VIEW = "materialized_view"
+    CATALOG_INTENT = "catalog_intent"
+    JOB = "job"
+    JOB_CHANGE = "job_change"
+    DEPLOYMENT = "deployment"
+    SAVEPOINT = "savepoint"
+    OPERATION = "operation"
+    NODE = "node"
 
 
 @dataclass(frozen=True)
 class Lifecycle(Generic[S]):
     """States of an entity: the initial state, and the states that may follow each state."""
 
-    name: str
+    entity: EntityKind
     initial: S
-    transitions: Mapping[S, frozenset[S]]
+    beginning: str
+    """How an entity comes to its initial state, in a few words."""
+    transitions: Mapping[S, Mapping[S, str]]
+    """For each state the states that may follow, each with the reason in a few words."""
 
     @property
-    def entity(self) -> str:
-        """Name of the entity in events."""
-        return self.name.replace(" ", "_")
+    def name(self) -> str:
+        """Name of the entity for readers."""
+        return self.entity.replace("_", " ")
 
     @cached_property
     def terminal(self) -> frozenset[S]:
@@ -241,37 +262,77 @@ _SE = SessionState
 _TX = TransactionState
 
 STATEMENT = StatementLifecycle(
-    "statement",
+    EntityKind.STATEMENT,
     _ST.WAITING,
+    "submitted and durable",
     {
-        # A statement that a node executes goes from waiting to success or failed in one step.
-        _ST.WAITING: frozenset({_ST.LAUNCHED, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT, _ST.CANCELLED}),
-        # Back to waiting: the driver was lost and the statement is safe to retry.
-        _ST.LAUNCHED: frozenset(
-            {_ST.RUNNING, _ST.WAITING, _ST.CANCELLING, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT}
-        ),
-        _ST.RUNNING: frozenset({_ST.WAITING, _ST.CANCELLING, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT}),
-        # The actual outcome wins: work published before the cancel arrived is a success.
-        _ST.CANCELLING: frozenset({_ST.CANCELLED, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT}),
-        _ST.SUCCESS: frozenset(),
-        _ST.FAILED: frozenset(),
-        _ST.TIMEOUT: frozenset(),
-        _ST.CANCELLED: frozenset(),
+        _ST.WAITING: {
+            _ST.LAUNCHED: "claimed by a driver",
+            _ST.SUCCESS: "executed by a node",
+            _ST.FAILED: "its session failed or was closed",
+            _ST.TIMEOUT: "waited too long",
+            _ST.CANCELLED: "cancelled before it was claimed",
+        },
+        _ST.LAUNCHED: {
+            _ST.RUNNING: "execution started",
+            _ST.WAITING: "its driver was lost, and it is safe to run again",
+            _ST.CANCELLING: "a cancel was requested",
+            _ST.SUCCESS: "ended before its start was reported",
+            _ST.FAILED: "refused before it ran, or its driver was lost",
+            _ST.TIMEOUT: "claimed, but out of time",
+        },
+        _ST.RUNNING: {
+            _ST.WAITING: "its driver was lost, and it is safe to run again",
+            _ST.CANCELLING: "a cancel was requested",
+            _ST.SUCCESS: "any node can read its result",
+            _ST.FAILED: "an error, or its driver was lost",
+            _ST.TIMEOUT: "ran too long",
+        },
+        _ST.CANCELLING: {
+            _ST.CANCELLED: "stopped by the cancel",
+            _ST.SUCCESS: "had ended before the cancel arrived",
+            _ST.FAILED: "had failed before the cancel arrived",
+            _ST.TIMEOUT: "its time ran out first",
+        },
+        _ST.SUCCESS: {},
+        _ST.FAILED: {},
+        _ST.TIMEOUT: {},
+        _ST.CANCELLED: {},
     },
     executing=frozenset({_ST.LAUNCHED, _ST.RUNNING}),
 )
 
 SESSION = SessionLifecycle(
-    "session",
+    EntityKind.SESSION,
     _SE.NOT_STARTED,
+    "created, by a request or by a submit",
     {
-        _SE.NOT_STARTED: frozenset({_SE.STARTING, _SE.CLOSING, _SE.FAILED}),
-        _SE.STARTING: frozenset({_SE.RUNNING, _SE.CLOSING, _SE.FAILED}),
-        _SE.RUNNING: frozenset({_SE.RECOVERING, _SE.CLOSING, _SE.DEAD, _SE.FAILED}),
-        _SE.RECOVERING: frozenset({_SE.RUNNING, _SE.CLOSING, _SE.FAILED}),
-        _SE.CLOSING: frozenset({_SE.DEAD}),
-        _SE.DEAD: frozenset(),
-        _SE.FAILED: frozenset(),
+        _SE.NOT_STARTED: {
+            _SE.STARTING: "a node claimed the launch",
+            _SE.CLOSING: "closed before its driver started",
+            _SE.FAILED: "cannot be launched",
+        },
+        _SE.STARTING: {
+            _SE.RUNNING: "its driver reported for work",
+            _SE.CLOSING: "closed while its driver started",
+            _SE.FAILED: "its driver did not start, or not in time",
+        },
+        _SE.RUNNING: {
+            _SE.RECOVERING: "its driver was lost",
+            _SE.CLOSING: "closed by a user",
+            _SE.DEAD: "its driver ended in order",
+            _SE.FAILED: "its driver was lost and cannot be replaced",
+        },
+        _SE.RECOVERING: {
+            _SE.RUNNING: "the new driver reported for work",
+            _SE.CLOSING: "closed during the recovery",
+            _SE.FAILED: "no new driver can be started",
+        },
+        _SE.CLOSING: {
+            _SE.DEAD: "its driver is gone",
+        },
+        _SE.DEAD: {},
+        _SE.FAILED: {},
     },
     launching=frozenset({_SE.STARTING, _SE.RECOVERING}),
     assignable=(_SE.RUNNING, _SE.STARTING, _SE.NOT_STARTED),
@@ -279,34 +340,63 @@ SESSION = SessionLifecycle(
 )
 
 TRANSACTION: Lifecycle[TransactionState] = Lifecycle(
-    "transaction",
+    EntityKind.TRANSACTION,
     _TX.PREPARED,
+    "journalled before anything is created",
     {
-        _TX.PREPARED: frozenset({_TX.BEGUN, _TX.ABORTING}),
-        _TX.BEGUN: frozenset({_TX.COMMITTING, _TX.ABORTING}),
-        # Aborted only if the catalog refused to publish, for example because the table exists.
-        _TX.COMMITTING: frozenset({_TX.COMMITTED, _TX.ABORTING}),
-        _TX.ABORTING: frozenset({_TX.ABORTED}),
-        _TX.COMMITTED: frozenset(),
-        _TX.ABORTED: frozenset(),
+        _TX.PREPARED: {
+            _TX.BEGUN: "rows are written where no reader sees them",
+            _TX.ABORTING: "it cannot begin, or its driver was lost",
+        },
+        _TX.BEGUN: {
+            _TX.COMMITTING: "all rows are written, and no cancel has arrived",
+            _TX.ABORTING: "failed, cancelled, or its driver was lost",
+        },
+        _TX.COMMITTING: {
+            _TX.COMMITTED: "the table is published",
+            _TX.ABORTING: "the catalog refuses to publish it",
+        },
+        _TX.ABORTING: {
+            _TX.ABORTED: "everything staged is removed",
+        },
+        _TX.COMMITTED: {},
+        _TX.ABORTED: {},
     },
 )
 
 STREAM = StreamLifecycle(
-    "stream",
+    EntityKind.STREAM,
     _SQ.STARTING,
+    "accepted by SAVE STREAM",
     {
-        # A query can also end before its first report: its start has failed, or a user stops it.
-        _SQ.STARTING: frozenset({_SQ.RUNNING, _SQ.BACKING_OFF, _SQ.FAILED, _SQ.STOPPING}),
-        # Stopped: its sources have ended. Starting: its driver was lost.
-        _SQ.RUNNING: frozenset(
-            {_SQ.STOPPED, _SQ.BACKING_OFF, _SQ.STARTING, _SQ.STOPPING, _SQ.FAILED}
-        ),
-        _SQ.BACKING_OFF: frozenset({_SQ.STARTING, _SQ.STOPPING, _SQ.FAILED}),
-        _SQ.STOPPING: frozenset({_SQ.STOPPED, _SQ.PAUSED}),
-        _SQ.PAUSED: frozenset({_SQ.STARTING, _SQ.STOPPED}),
-        _SQ.STOPPED: frozenset(),
-        _SQ.FAILED: frozenset(),
+        _SQ.STARTING: {
+            _SQ.RUNNING: "Spark runs it",
+            _SQ.BACKING_OFF: "a start has failed",
+            _SQ.FAILED: "it cannot be started",
+            _SQ.STOPPING: "a stop or a pause is requested",
+        },
+        _SQ.RUNNING: {
+            _SQ.STOPPED: "its sources have ended",
+            _SQ.BACKING_OFF: "a run has failed",
+            _SQ.STARTING: "its driver was lost",
+            _SQ.STOPPING: "a stop or a pause is requested",
+            _SQ.FAILED: "it failed for good",
+        },
+        _SQ.BACKING_OFF: {
+            _SQ.STARTING: "the backoff has ended, or a user ends it",
+            _SQ.STOPPING: "a stop or a pause is requested",
+            _SQ.FAILED: "its session has failed",
+        },
+        _SQ.STOPPING: {
+            _SQ.STOPPED: "it has stopped",
+            _SQ.PAUSED: "it has stopped for a pause",
+        },
+        _SQ.PAUSED: {
+            _SQ.STARTING: "resumed",
+            _SQ.STOPPED: "stopped, or its session has ended",
+        },
+        _SQ.STOPPED: {},
+        _SQ.FAILED: {},
     },
     started=frozenset({_SQ.STARTING, _SQ.RUNNING, _SQ.BACKING_OFF}),
 )
@@ -314,113 +404,202 @@ STREAM = StreamLifecycle(
 _MV = MaterializedViewState
 
 MATERIALIZED_VIEW: Lifecycle[MaterializedViewState] = Lifecycle(
-    "materialized view",
+    EntityKind.MATERIALIZED_VIEW,
     _MV.CREATING,
+    "its first rows are to be written",
     {
-        _MV.CREATING: frozenset({_MV.ACTIVE, _MV.FAILED}),
-        # Active again: a refresh has committed the next generation.
-        _MV.ACTIVE: frozenset({_MV.ACTIVE, _MV.DROPPED}),
-        _MV.DROPPED: frozenset(),
-        _MV.FAILED: frozenset(),
+        _MV.CREATING: {
+            _MV.ACTIVE: "its first rows are published",
+            _MV.FAILED: "its statement has ended without them",
+        },
+        _MV.ACTIVE: {
+            _MV.ACTIVE: "a refresh has published new rows",
+            _MV.DROPPED: "a user drops it",
+        },
+        _MV.DROPPED: {},
+        _MV.FAILED: {},
     },
 )
 
 CATALOG_INTENT: Lifecycle[IntentState] = Lifecycle(
-    "catalog intent",
+    EntityKind.CATALOG_INTENT,
     IntentState.PENDING,
+    "a table or view is to be removed from a catalog, or staged rows from a sink",
     {
-        IntentState.PENDING: frozenset({IntentState.CLAIMED}),
-        # Back to pending: the driver has reported an error. Claimed again: it was lost.
-        IntentState.CLAIMED: frozenset(
-            {IntentState.CLAIMED, IntentState.PENDING, IntentState.DONE, IntentState.FAILED}
-        ),
-        IntentState.DONE: frozenset(),
-        IntentState.FAILED: frozenset(),
+        IntentState.PENDING: {
+            IntentState.CLAIMED: "a driver carries it out",
+        },
+        IntentState.CLAIMED: {
+            IntentState.CLAIMED: "that driver was lost, and another one carries it out",
+            IntentState.PENDING: "it has failed, and is tried again a minute later",
+            IntentState.DONE: "the driver has removed what there was",
+            IntentState.FAILED: "the tenth attempt has failed",
+        },
+        IntentState.DONE: {},
+        IntentState.FAILED: {},
     },
 )
 
 _JO = JobState
 
 JOB: Lifecycle[JobState] = Lifecycle(
-    "job",
+    EntityKind.JOB,
     _JO.DEPLOYING,
+    "its first deployment was applied",
     {
-        _JO.DEPLOYING: frozenset({_JO.RUNNING, _JO.STOPPED, _JO.FAILED}),
-        # Stopped: its sources have ended. Failed: one of its queries has.
-        _JO.RUNNING: frozenset({_JO.DEPLOYING, _JO.STOPPING, _JO.STOPPED, _JO.FAILED}),
-        _JO.STOPPING: frozenset({_JO.STOPPED, _JO.FAILED, _JO.DELETED}),
-        _JO.STOPPED: frozenset({_JO.DEPLOYING, _JO.STOPPING}),
-        _JO.FAILED: frozenset({_JO.DEPLOYING, _JO.STOPPING}),
-        _JO.DELETED: frozenset(),
+        _JO.DEPLOYING: {
+            _JO.RUNNING: "its queries run, or the old version continues",
+            _JO.STOPPED: "its sources have ended",
+            _JO.FAILED: "the new version failed, and no old one ran",
+        },
+        _JO.RUNNING: {
+            _JO.DEPLOYING: "a deployment changes it",
+            _JO.STOPPING: "a user stops or deletes it",
+            _JO.STOPPED: "its sources have ended",
+            _JO.FAILED: "one of its queries failed",
+        },
+        _JO.STOPPING: {
+            _JO.STOPPED: "stopped with a savepoint",
+            _JO.FAILED: "it had failed before",
+            _JO.DELETED: "its manifest was removed",
+        },
+        _JO.STOPPED: {
+            _JO.DEPLOYING: "deployed or started again",
+            _JO.STOPPING: "a user deletes it",
+        },
+        _JO.FAILED: {
+            _JO.DEPLOYING: "deployed or started again",
+            _JO.STOPPING: "a user deletes it",
+        },
+        _JO.DELETED: {},
     },
 )
 
 _CH = ChangeStep
 
 CHANGE: Lifecycle[ChangeStep] = Lifecycle(
-    "job change",
+    EntityKind.JOB_CHANGE,
     _CH.PLANNED,
+    "applied with its deployment",
     {
-        # Stopped: no query of the job runs.
-        # Undoing: a step has failed again and again.
-        _CH.PLANNED: frozenset({_CH.STOP_WANTED, _CH.STOPPED, _CH.UNDOING}),
-        _CH.STOP_WANTED: frozenset({_CH.STOPPED, _CH.UNDOING}),
-        _CH.STOPPED: frozenset({_CH.VERIFIED, _CH.UNDOING}),
-        # Applied: the job was to stop.
-        _CH.VERIFIED: frozenset({_CH.RESTORED, _CH.UNDOING, _CH.PROVEN, _CH.APPLIED}),
-        _CH.RESTORED: frozenset({_CH.STARTED, _CH.UNDOING}),
-        _CH.STARTED: frozenset({_CH.PROVEN, _CH.UNDOING}),
-        _CH.PROVEN: frozenset({_CH.APPLIED, _CH.FAILED}),
-        _CH.UNDOING: frozenset({_CH.FAILED}),
-        _CH.APPLIED: frozenset(),
-        _CH.FAILED: frozenset(),
+        _CH.PLANNED: {
+            _CH.STOP_WANTED: "its queries must stop first",
+            _CH.STOPPED: "none of its queries runs",
+            _CH.UNDOING: "the step has failed again and again",
+        },
+        _CH.STOP_WANTED: {
+            _CH.STOPPED: "its queries have ended",
+            _CH.UNDOING: "the step has failed again and again",
+        },
+        _CH.STOPPED: {
+            _CH.VERIFIED: "the savepoint is verified, or none is needed",
+            _CH.UNDOING: "no savepoint could be copied",
+        },
+        _CH.VERIFIED: {
+            _CH.RESTORED: "the checkpoint of the new run is complete, or none is needed",
+            _CH.UNDOING: "the savepoint could not be restored",
+            _CH.PROVEN: "the job is to be deleted",
+            _CH.APPLIED: "the job was to stop",
+        },
+        _CH.RESTORED: {
+            _CH.STARTED: "the queries of the new version were started",
+            _CH.UNDOING: "the queries could not be started",
+        },
+        _CH.STARTED: {
+            _CH.PROVEN: "each query has committed a batch, or is healthy",
+            _CH.UNDOING: "a query of the new version failed",
+        },
+        _CH.PROVEN: {
+            _CH.APPLIED: "the manifest was written",
+            _CH.FAILED: "the new version runs, but its manifest could not be written",
+        },
+        _CH.UNDOING: {
+            _CH.FAILED: "the old version continues, if it ran before",
+        },
+        _CH.APPLIED: {},
+        _CH.FAILED: {},
     },
 )
 
 _DP = DeploymentState
 
 DEPLOYMENT: Lifecycle[DeploymentState] = Lifecycle(
-    "deployment",
+    EntityKind.DEPLOYMENT,
     _DP.CHECKING,
+    "planned by a user",
     {
-        _DP.CHECKING: frozenset({_DP.PLANNED, _DP.REJECTED}),
-        _DP.PLANNED: frozenset({_DP.APPLYING, _DP.EXPIRED}),
-        _DP.APPLYING: frozenset({_DP.APPLIED, _DP.FAILED}),
-        _DP.REJECTED: frozenset(),
-        _DP.APPLIED: frozenset(),
-        _DP.FAILED: frozenset(),
-        _DP.EXPIRED: frozenset(),
+        _DP.CHECKING: {
+            _DP.PLANNED: "drivers have checked the jobs",
+            _DP.REJECTED: "the manifests have errors",
+        },
+        _DP.PLANNED: {
+            _DP.APPLYING: "applied by a user",
+            _DP.EXPIRED: "not applied in time",
+        },
+        _DP.APPLYING: {
+            _DP.APPLIED: "all its changes are applied",
+            _DP.FAILED: "the change of a job failed",
+        },
+        _DP.REJECTED: {},
+        _DP.APPLIED: {},
+        _DP.FAILED: {},
+        _DP.EXPIRED: {},
     },
 )
 
 OPERATION: Lifecycle[OperationState] = Lifecycle(
-    "operation",
+    EntityKind.OPERATION,
     OperationState.PENDING,
+    "written with its plan or change",
     {
-        OperationState.PENDING: frozenset({OperationState.CLAIMED}),
-        # Claimed again: the node was lost.
-        OperationState.CLAIMED: frozenset({OperationState.CLAIMED, OperationState.DONE}),
-        OperationState.DONE: frozenset(),
+        OperationState.PENDING: {
+            OperationState.CLAIMED: "claimed by a node",
+        },
+        OperationState.CLAIMED: {
+            OperationState.CLAIMED: "adopted by another node",
+            OperationState.DONE: "its last step is made",
+        },
+        OperationState.DONE: {},
     },
 )
 
 SAVEPOINT: Lifecycle[SavepointState] = Lifecycle(
-    "savepoint",
+    EntityKind.SAVEPOINT,
     SavepointState.COPYING,
+    "a driver copies the checkpoint of a stopped job",
     {
-        SavepointState.COPYING: frozenset({SavepointState.VERIFIED, SavepointState.BROKEN}),
-        SavepointState.VERIFIED: frozenset({SavepointState.BROKEN, SavepointState.PRUNED}),
-        SavepointState.BROKEN: frozenset({SavepointState.PRUNED}),
-        SavepointState.PRUNED: frozenset(),
+        SavepointState.COPYING: {
+            SavepointState.VERIFIED: "every copy was read back",
+            SavepointState.BROKEN: "the copy failed, or there was nothing to copy",
+        },
+        SavepointState.VERIFIED: {
+            SavepointState.BROKEN: "a file was missing or altered when it was restored",
+            SavepointState.PRUNED: "older than the retention",
+        },
+        SavepointState.BROKEN: {
+            SavepointState.PRUNED: "older than the retention",
+        },
+        SavepointState.PRUNED: {},
     },
 )
 
 NODE: Lifecycle[NodeState] = Lifecycle(
-    "node",
+    EntityKind.NODE,
     NodeState.UP,
+    "registered in the store",
     {
-        NodeState.UP: frozenset({NodeState.DRAINING, NodeState.GONE}),
-        NodeState.DRAINING: frozenset({NodeState.GONE}),
-        NodeState.GONE: frozenset(),
+        NodeState.UP: {
+            NodeState.DRAINING: "drained by an operator, or by SIGTERM",
+            NodeState.GONE: "it ended, or its lease expired ten minutes ago",
+        },
+        NodeState.DRAINING: {
+            NodeState.GONE: "it has left, or its lease expired ten minutes ago",
+        },
+        NodeState.GONE: {},
     },
 )
+
+LIFECYCLES: Sequence[Lifecycle[Any]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Lifecycle)
+)
+"""Every lifecycle."""

@@ -32,9 +32,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from headrace.model.event import EntityKind, Event, EventPosition
+from headrace.model.event import Event, EventPosition
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import Lifecycle
+from headrace.model.lifecycle import EntityKind, Lifecycle
 from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
 from headrace.store.notifications import EVENTS

@@ -71,9 +71,9 @@ class Transitions(Generic[S]):
         change = update(self.table).where(self.table.c.id == row_id, has_source, *conditions)
         is_allowed = self.lifecycle.allows(source, target)
         if is_allowed and tx.execute(change.values(columns)).rowcount:
-            name = self.lifecycle.entity
+            kind = self.lifecycle.entity
             events.append(
-                tx, name, row_id, source, target, actor=actor, detail=detail, failure=failure
+                tx, kind, row_id, source, target, actor=actor, detail=detail, failure=failure
             )
             return True
         if is_locked:

@@ -19,8 +19,8 @@ from tests.support.store import new_session, new_statement
 from tests.support.waiting import wait_until
 
 from headrace.errors import InvalidRequest
-from headrace.model.event import EntityKind, Event
-from headrace.model.lifecycle import SessionState
+from headrace.model.event import Event
+from headrace.model.lifecycle import EntityKind, SessionState
 from headrace.model.session import DriverLease
 from headrace.store import events, nodes
 from headrace.store.database import Database

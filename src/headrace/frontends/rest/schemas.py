@@ -22,6 +22,7 @@ from pydantic import (
 from headrace.grammar.masking import mask_urls
 from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.lifecycle import (
+    EntityKind,
     SessionState,
     StatementState,
 )
@@ -493,14 +494,18 @@ class RowsBody(ResponseModel):
     """`offset` of the rows that follow; null at the end, absent for a chunk."""
 
 
+def _list_kinds() -> str:
+    """Return the kinds of entities as a list in words."""
+    *kinds, last = [f"`{kind}`" for kind in EntityKind]
+    return f"{', '.join(kinds)} or {last}"
+
+
 class EventBody(ResponseModel):
     """A change of state."""
 
     cursor: str
     """Position in the log, for `after`."""
-    entity: str
-    """`statement`, `session`, `transaction`, `stream`, `definition`, `materialized_view`,
-    `catalog_intent`, `job`, `job_change`, `deployment`, `savepoint`, `operation` or `node`."""
+    entity: str = Field(description=f"{_list_kinds()}.")
     entity_id: str
     """Id of the entity."""
     source: str | None = Field(serialization_alias="from")

@@ -14,7 +14,7 @@ from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
 from headrace.frontends.rest.schemas import EventPage
 from headrace.frontends.rest.serializers import event_body
-from headrace.model.event import EntityKind
+from headrace.model.lifecycle import EntityKind
 
 router = APIRouter(prefix="/events", tags=["events"], route_class=ApiRoute)
 
