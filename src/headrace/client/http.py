@@ -135,6 +135,14 @@ class Client:
         """Return an object, by its id, or by its name if objects of this kind have names."""
         return self._call("GET", f"/api/v1/{kind}/{quote_name(reference)}")
 
+    def create(self, kind: str, body: Mapping[str, Any]) -> Json:
+        """Create an object of a kind that the node names itself, and return it."""
+        return self._call("POST", f"/api/v1/{kind}", body=body, idempotent=False)
+
+    def remove(self, kind: str, reference: str) -> Json:
+        """End an object, and return it."""
+        return self._call("DELETE", f"/api/v1/{kind}/{quote_name(reference)}")
+
     def act(
         self,
         kind: str,
@@ -300,7 +308,7 @@ class Client:
 
     def create_session(self, body: Mapping[str, Any]) -> Json:
         """Create a session; `body` is the request body of `POST /api/v1/sessions`."""
-        return self._call("POST", "/api/v1/sessions", body=body, idempotent=False)
+        return self.create("sessions", body)
 
     def session(self, session: str) -> Json:
         """Return a session by id or name."""
@@ -331,7 +339,7 @@ class Client:
 
     def close_session(self, session: str) -> Json:
         """Close a session and return it."""
-        return self._call("DELETE", f"/api/v1/sessions/{quote_name(session)}")
+        return self.remove("sessions", session)
 
     # Streaming queries.
 

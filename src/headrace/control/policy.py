@@ -35,7 +35,6 @@ class Caller:
 class Action(StrEnum):
     """What a caller does with an object."""
 
-    CREATE = "create"
     READ = "read"
     CHANGE = "change"
 
@@ -44,8 +43,6 @@ class Shared(Enum):
     """What belongs to the whole store, and not to one owner."""
 
     STATEMENTS = auto()
-    SESSIONS = auto()
-    JOBS = auto()
     EVENTS = auto()
     NODES = auto()
     METRICS = auto()
@@ -73,13 +70,9 @@ class NotPermitted(Unauthorized):
 
 
 _EVERYBODY = frozenset(Role)
-_USERS = frozenset({Role.USER})
 _ADMINS = frozenset({Role.ADMIN})
 
 _ROLES: dict[tuple[Action, Shared], frozenset[Role]] = {
-    (Action.CREATE, Shared.STATEMENTS): _USERS,
-    (Action.CREATE, Shared.SESSIONS): _USERS,
-    (Action.CREATE, Shared.JOBS): _USERS,
     (Action.READ, Shared.STATEMENTS): _ADMINS,
     (Action.READ, Shared.EVENTS): _ADMINS,
     (Action.READ, Shared.NODES): _EVERYBODY,
@@ -107,6 +100,16 @@ def require(caller: Caller, action: Action, target: Shared) -> None:
         raise NotPermitted(
             f"{caller.owner} may not {action} {target.name.lower()}: this needs another role."
         )
+
+
+def require_creator(caller: Caller, kind: str) -> None:
+    """Raise NotPermitted if a caller may not create objects of its own, of whatever kind.
+
+    Args:
+        kind: What the caller wants to create, in the plural.
+    """
+    if Role.USER not in caller.roles:
+        raise NotPermitted(f"{caller.owner} may not create {kind}: this needs another role.")
 
 
 def visible_owner(caller: Caller, kind: Shared) -> str | None:

@@ -10,7 +10,7 @@ from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
 from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.policy import Action, Caller, Shared, may, require
+from headrace.control.policy import Action, Caller, may, require_creator
 from headrace.errors import DeploymentNotFound, JobNotFound
 from headrace.model.deployment import (
     Deployment,
@@ -62,7 +62,7 @@ class Jobs:
             InvalidManifests: With every error that the files alone show.
             InvalidSetting: The profile does not exist.
         """
-        require(caller, Action.CREATE, Shared.JOBS)
+        require_creator(caller, "jobs")
         return self.get_deployment(caller, self._planner.begin(caller.owner, request))
 
     def apply(self, caller: Caller, deployment_id: str) -> DeploymentStatus:

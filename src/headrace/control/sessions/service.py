@@ -8,7 +8,7 @@ from dataclasses import asdict
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions
-from headrace.control.policy import Action, Caller, Shared, require
+from headrace.control.policy import Action, Caller, require_creator
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
@@ -61,7 +61,7 @@ class Sessions:
             SessionNameExists: If a live session of the caller has the name.
             TooManySessions: If a limit on live sessions is reached.
         """
-        require(caller, Action.CREATE, Shared.SESSIONS)
+        require_creator(caller, "sessions")
         if like is not None:
             spec = self._copy_spec(caller, spec, like)
         self._settings.profile(spec.profile)

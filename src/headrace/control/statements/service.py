@@ -13,7 +13,14 @@ from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting, running_limit
 from headrace.control.long_polls import LongPolls, Rereads, WakeUps
-from headrace.control.policy import Action, Caller, Shared, may, require, visible_owner
+from headrace.control.policy import (
+    Action,
+    Caller,
+    Shared,
+    may,
+    require_creator,
+    visible_owner,
+)
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -238,7 +245,7 @@ class Statements:
             TooManySessions: If the statement needs a new session and a limit is reached.
             IdempotencyConflict: If the key was used for a different request.
         """
-        require(caller, Action.CREATE, Shared.STATEMENTS)
+        require_creator(caller, "statements")
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
         check_conf(spec.conf, self._settings.conf_policy)
         check_parameters(spec.parameters)
