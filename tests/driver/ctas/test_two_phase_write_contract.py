@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -13,6 +15,7 @@ from tests.support.ctas import (
     Crash,
     CtasRun,
     crash_before,
+    fetch_frame_rows,
     fetch_rows,
     journal_entry,
     orphan_transaction,
@@ -88,6 +91,18 @@ def rerun(namespace: LakeNamespace, link: JournalLink, text: str) -> tuple[CtasR
     next_link.steps = link.steps
     run = CtasRun(namespace.spark, text, next_link, earlier=journal_entry(link))
     return run, next_link
+
+
+@contextmanager
+def user_conf(namespace: LakeNamespace, conf: dict[str, str]) -> Iterator[None]:
+    """Set the configuration of the session for the block, as its user does with SET."""
+    for key, value in conf.items():
+        namespace.spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in conf:
+            namespace.spark.conf.unset(key)
 
 
 @for_pairs(lake=EVERY_LAKE, text=INSERTS)
@@ -218,21 +233,67 @@ def test_an_insert_into_an_altered_postgresql_table_changes_nothing(
     assert read_rows(namespace) == OLD_ROWS
 
 
+_OWN_METADATA = {"spark.databricks.delta.commitInfo.userMetadata": "mine"}
+_OWN_TRANSACTION = {
+    "spark.databricks.delta.write.txnAppId": "mine",
+    "spark.databricks.delta.write.txnVersion": "1",
+}
+
+
 @for_lakes("delta")
-def test_a_users_own_transaction_id_of_delta_is_kept(
+@pytest.mark.parametrize(
+    ("own", "is_atomic"),
+    [
+        (_OWN_METADATA, True),
+        (_OWN_TRANSACTION, True),
+        (_OWN_METADATA | _OWN_TRANSACTION, False),
+    ],
+    ids=["metadata", "transaction", "both"],
+)
+def test_what_a_user_writes_into_the_log_of_delta_is_kept(
+    namespace: LakeNamespace, link: JournalLink, own: dict[str, str], *, is_atomic: bool
+) -> None:
+    text = APPEND.format(namespace.table)
+    with user_conf(namespace, own):
+        run = CtasRun(namespace.spark, text, link)
+        if _OWN_TRANSACTION.items() <= own.items():
+            CtasRun(namespace.spark, text, JournalLink())  # Delta skips it
+    assert run.plan.atomic is is_atomic
+    assert link.steps == (WRITTEN if is_atomic else [])
+    assert read_rows(namespace) == RESULTS[APPEND]
+    commits = fetch_rows(namespace.spark, f"DESCRIBE HISTORY {namespace.table} LIMIT 1")
+    assert ("mine" in commits[0]) is (_OWN_METADATA.items() <= own.items())
+
+
+@for_lakes("delta")
+@pytest.mark.parametrize("own", [{}, _OWN_METADATA], ids=["own mark", "metadata of the user"])
+def test_the_commit_of_a_delta_write_is_found_among_later_ones(
+    namespace: LakeNamespace, link: JournalLink, own: dict[str, str]
+) -> None:
+    """The driver is lost after the commit, and other statements commit before the next driver."""
+    text = APPEND.format(namespace.table)
+    crash_before(link, COMMITTING)
+    with user_conf(namespace, own), pytest.raises(Crash):
+        CtasRun(namespace.spark, text, link)
+    for _ in range(11):  # Delta writes a checkpoint after ten commits
+        namespace.spark.sql(f"INSERT INTO {namespace.table} VALUES (1000, 'later', 1)")
+    run, _link = rerun(namespace, link, text)
+    assert run.plan.completed_earlier
+    assert read_rows(namespace) == [*RESULTS[APPEND], *[(1000, "later", 1)] * 11]
+
+
+@for_lakes("delta")
+def test_a_commit_to_delta_has_no_transaction_identifier(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
-    conf = {"txnAppId": "mine", "txnVersion": "1"}
-    for key, value in conf.items():
-        namespace.spark.conf.set(f"spark.databricks.delta.write.{key}", value)
-    try:
-        run = CtasRun(namespace.spark, APPEND.format(namespace.table), link)
-        again = CtasRun(namespace.spark, APPEND.format(namespace.table), JournalLink())
-    finally:
-        for key in conf:
-            namespace.spark.conf.unset(f"spark.databricks.delta.write.{key}")
-    assert (run.plan.atomic, again.plan.atomic, link.steps) == (False, False, [])
-    assert read_rows(namespace) == RESULTS[APPEND]
+    """To look for one, Delta would read the whole state of the table, in a job of 50 tasks."""
+    CtasRun(namespace.spark, APPEND.format(namespace.table), link)
+    properties = namespace.spark.sql(f"DESCRIBE DETAIL {namespace.table}")
+    location = fetch_frame_rows(properties.select("location"))[0][0]
+    log = Path(location.removeprefix("file:")) / "_delta_log"
+    newest = max(log.glob("*.json")).read_text()
+    assert f'"userMetadata":"headrace {link.staged.record["transaction"]}"' in newest
+    assert '"txn":' not in newest
 
 
 @for_lakes("delta", "jdbc")

@@ -26,22 +26,36 @@ from headrace.driver.ctas.native_commit import (
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog, V2Catalog
 
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _WRITER = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
-MARK_KEYS = (_WRITER, _VERSION)
 
 
 class DeltaWrite(NativeWrite):
-    """A two-phase write to a Delta table in the session catalog."""
+    """A two-phase write to a Delta table in the session catalog.
+
+    The mark is a text in the entry of the commit. If the user has set this text, the mark is a
+    transaction identifier of Delta. Before such a commit, Delta reads the whole state of the table,
+    which takes a job of 50 tasks.
+    """
 
     @property
     def mark(self) -> dict[str, str]:
-        return {_WRITER: self.record.writer, _VERSION: str(self.record.version)}
+        if self.record.since_version is None:
+            return {_WRITER: self.record.writer, _VERSION: str(self.record.version)}
+        return {_METADATA: self._text}
+
+    @property
+    def _text(self) -> str:
+        return f"headrace {self.record.transaction}"
 
     def is_published(self) -> bool:
         catalog, target = V1Catalog(self.session), self.record.target
         if catalog.kind_of(target) != "table":
             return False
+        since = self.record.since_version
+        if since is not None:
+            return self._text in catalog.read_delta_metadata(target, after=since)
         # A newer version belongs to a later statement of the session.
         return catalog.find_delta_version(target, self.record.writer) == self.record.version
 
@@ -72,14 +86,25 @@ class DeltaCatalog(SessionCatalog):
     def create_two_phase_write(
         self, path: TablePath, write: WriteDefinition
     ) -> TwoPhaseWrite | None:
-        # A user's own mark stays, and delta.`/path` has no entry in the catalog.
-        is_marked = any(self.session.conf.get(key, None) is not None for key in MARK_KEYS)
-        if is_marked or not self._has_namespace(path.namespace):
+        # delta.`/path` has no entry in the catalog.
+        if not self._has_namespace(path.namespace):
             return None
+        since = None
+        if not self._is_set(_METADATA):
+            since = self._v1_catalog.known_delta_version(path)
+        elif self._is_set(_WRITER) or self._is_set(_VERSION):
+            return None  # the user's own marks stay
         record = NativeWriteRecord(
-            transaction=write.transaction, target=path, writer=write.writer, version=write.version
+            transaction=write.transaction,
+            target=path,
+            writer=write.writer,
+            version=write.version,
+            since_version=since,
         )
         return DeltaWrite(self.session, record, write)
+
+    def _is_set(self, key: str) -> bool:
+        return self.session.conf.get(key, None) is not None
 
     def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
         if "writer" in journalled.record:

@@ -99,6 +99,9 @@ class NativeWriteRecord(BaseModel):
     """See `WriteDefinition.writer`."""
     version: int
     """See `WriteDefinition.version`."""
+    since_version: int | None = None
+    """For Delta: a version before the commit, whose entry has the mark. None: Delta keeps the mark
+    for the writer."""
 
 
 class NativeWrite(TwoPhaseWrite):

@@ -338,14 +338,35 @@ class V1Catalog:
 
     def find_delta_version(self, path: TablePath, writer: str) -> int | None:
         """Return the last version that a writer has committed to an existing table of Delta."""
-        logs = self._jvm.type("org.apache.spark.sql.delta.DeltaLog")
-        log = logs.forTable(
-            self._jvm.session, self.java_catalog.getTableMetadata(self.identifier(path))
-        )
-        may_be_stale = False
-        snapshot = log.update(may_be_stale, self._jvm.none(), self._jvm.none())
-        version = snapshot.transactions().get(writer)
+        version = self._update_delta_log(path)[1].transactions().get(writer)
         return int(version.get()) if version.isDefined() else None
+
+    def known_delta_version(self, path: TablePath) -> int:
+        """Return the version of an existing table of Delta that this application knows.
+
+        The table may have a newer one.
+        """
+        return int(self._delta_log(path).unsafeVolatileSnapshot().version())
+
+    def read_delta_metadata(self, path: TablePath, *, after: int) -> set[str]:
+        """Return the users' metadata of all commits to a table of Delta after a version."""
+        log, snapshot = self._update_delta_log(path)
+        if snapshot.version() <= after:
+            return set()
+        history = log.history().getHistory(after + 1, self._jvm.none(), self._jvm.none())
+        texts = (commit.userMetadata() for commit in list_of(history))
+        return {str(text.get()) for text in texts if text.isDefined()}
+
+    def _delta_log(self, path: TablePath) -> Any:
+        logs = self._jvm.type("org.apache.spark.sql.delta.DeltaLog")
+        table = self.java_catalog.getTableMetadata(self.identifier(path))
+        return logs.forTable(self._jvm.session, table)
+
+    def _update_delta_log(self, path: TablePath) -> tuple[Any, Any]:
+        """Return the log of a table of Delta, and its newest snapshot."""
+        log = self._delta_log(path)
+        may_be_stale = False
+        return log, log.update(may_be_stale, self._jvm.none(), self._jvm.none())
 
     def find_format(self, path: TablePath) -> tuple[str, str]:
         """Return the format, in lower case, and the URI of an existing table with a format."""
