@@ -41,9 +41,9 @@ class DeltaWrite(NativeWrite):
 
     @property
     def mark(self) -> dict[str, str]:
-        if self.record.since_version is None:
-            return {_WRITER: self.record.writer, _VERSION: str(self.record.version)}
-        return {_METADATA: self._text}
+        if self.record.writer is None:
+            return {_METADATA: self._text}
+        return {_WRITER: self.record.writer, _VERSION: str(self.record.version)}
 
     @property
     def _text(self) -> str:
@@ -53,8 +53,8 @@ class DeltaWrite(NativeWrite):
         catalog, target = V1Catalog(self.session), self.record.target
         if catalog.kind_of(target) != "table":
             return False
-        since = self.record.since_version
-        if since is not None:
+        if self.record.writer is None:
+            since = self.record.since_version or 0
             return self._text in catalog.read_delta_metadata(target, after=since)
         # A newer version belongs to a later statement of the session.
         return catalog.find_delta_version(target, self.record.writer) == self.record.version
@@ -89,25 +89,21 @@ class DeltaCatalog(SessionCatalog):
         # delta.`/path` has no entry in the catalog.
         if not self._has_namespace(path.namespace):
             return None
-        since = None
+        record = NativeWriteRecord(transaction=write.transaction, target=path)
         if not self._is_set(_METADATA):
-            since = self._v1_catalog.known_delta_version(path)
+            record.since_version = self._v1_catalog.known_delta_version(path)
         elif self._is_set(_WRITER) or self._is_set(_VERSION):
             return None  # the user's own marks stay
-        record = NativeWriteRecord(
-            transaction=write.transaction,
-            target=path,
-            writer=write.writer,
-            version=write.version,
-            since_version=since,
-        )
+        else:
+            record.writer, record.version = write.writer, write.version
         return DeltaWrite(self.session, record, write)
 
     def _is_set(self, key: str) -> bool:
         return self.session.conf.get(key, None) is not None
 
     def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
-        if "writer" in journalled.record:
+        # Version 0.1.0 knows only records with a writer. It leaves the others to newer drivers.
+        if not {"writer", "since_version"}.isdisjoint(journalled.record):
             return DeltaWrite(self.session, restore_record(journalled, self.catalog))
         # Only the record of a StagedTable names a staged table.
         if "staged" in journalled.record:

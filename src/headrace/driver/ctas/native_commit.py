@@ -95,13 +95,12 @@ class NativeWriteRecord(BaseModel):
 
     transaction: str
     target: TablePath
-    writer: str
-    """See `WriteDefinition.writer`."""
-    version: int
+    writer: str | None = None
+    """See `WriteDefinition.writer`. None: the mark does not contain it."""
+    version: int | None = None
     """See `WriteDefinition.version`."""
     since_version: int | None = None
-    """For Delta: a version before the commit, whose entry has the mark. None: Delta keeps the mark
-    for the writer."""
+    """A version of the table before the commit; None: the mark is found without it."""
 
 
 class NativeWrite(TwoPhaseWrite):
@@ -155,7 +154,7 @@ class NativeWrite(TwoPhaseWrite):
         """Do nothing: files without a commit belong to no version of the table."""
 
     def to_record(self) -> dict[str, Any]:
-        return self.record.model_dump(mode="json")
+        return self.record.model_dump(mode="json", exclude_none=True)
 
 
 def restore_record(journalled: JournalledTable, catalog: str) -> NativeWriteRecord:
