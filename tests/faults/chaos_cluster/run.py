@@ -95,8 +95,12 @@ class ClusterRun:
         self._cluster = HostCluster(folder, stack)
         self._end_phase("start of the cluster")
 
-    def run(self, seconds: float) -> ClusterReport:
-        """Run the load with faults for some seconds, then check everything."""
+    def run(self, seconds: float, min_faults: int) -> ClusterReport:
+        """Run the load with faults for some seconds, then check everything.
+
+        Args:
+            min_faults: Number of faults for which the load continues, on a slow machine.
+        """
         cluster, record = self._cluster, self._record
         with ThreadPoolExecutor(3) as pool:
             analyst, loader, streams = pool.map(
@@ -120,6 +124,11 @@ class ClusterRun:
             part.start()
         try:
             threading.Event().wait(seconds)
+            wait_until(
+                lambda: faults.counts.total() >= min_faults,
+                seconds=_END_SECONDS,
+                what=f"{min_faults} faults",
+            )
             self._end_phase("load")
         finally:
             # Also after an interrupt: a fault must not restart a host that the run has ended.
@@ -324,7 +333,10 @@ def _read_result(download: Callable[[], Iterator[bytes]]) -> str:
     return "\n".join(lines[1:])
 
 
-def run_cluster(folder: Path, seed: str, seconds: float) -> ClusterReport:
-    """Run the load with the faults of a seed on a new cluster, and return the report."""
+def run_cluster(folder: Path, seed: str, seconds: float, *, min_faults: int = 0) -> ClusterReport:
+    """Run the load with the faults of a seed on a new cluster, and return the report.
+
+    See `ClusterRun.run`.
+    """
     with ExitStack() as stack:
-        return ClusterRun(folder, seed, stack).run(seconds)
+        return ClusterRun(folder, seed, stack).run(seconds, min_faults)

@@ -10,6 +10,7 @@ from tests.faults.hosts import missing_for_hosts
 
 _SEED = "17"
 _SECONDS = 30.0
+_FAULTS = 3
 
 
 @pytest.mark.spark
@@ -23,9 +24,9 @@ def test_a_cluster_keeps_its_promises_while_nodes_drivers_and_hosts_fail(tmp_pat
     if missing is not None:
         pytest.skip(missing)
 
-    report = run_cluster(tmp_path, _SEED, _SECONDS)
+    report = run_cluster(tmp_path, _SEED, _SECONDS, min_faults=_FAULTS)
     report.print()
 
     assert report.violations == []
-    assert sum(report.faults.values()) >= 3
+    assert sum(report.faults.values()) >= _FAULTS
     assert report.results > 0
