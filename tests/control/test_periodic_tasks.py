@@ -18,7 +18,11 @@ from headrace.control.context import NodeContext
 from headrace.control.expiry import Expiry
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.errors import NodeNotReady, StoreUnavailable
-from headrace.store.database import Database
+from headrace.store.database import Database, Tx
+from headrace.store.sessions.sessions import CLOSE_RULES, CloseRule
+
+STATEMENTS = "timeouts of statements"
+TIME_LIMITS = [*CLOSE_RULES, STATEMENTS]
 
 
 class FakeClock:
@@ -67,23 +71,26 @@ def test_an_error_of_one_task_does_not_stop_the_other_tasks(database: Database) 
 
 
 @pytest.mark.finding("S5")
+@pytest.mark.parametrize("failing", TIME_LIMITS)
 def test_an_error_of_one_time_limit_does_not_stop_the_others(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     context = NodeContext(database, Settings(), node_id="no_1", address="http://node.invalid")
-    reached = threading.Event()
+    checked: list[str] = []
 
-    def fail(*_arguments: object) -> list[object]:
-        raise ValueError("a bad row")
-
-    def read_late(*_arguments: object) -> list[object]:
-        reached.set()
+    def check(name: str) -> list[object]:
+        checked.append(name)
+        if name == failing:
+            raise ValueError("a bad row")
         return []
 
-    monkeypatch.setattr("headrace.control.expiry.sessions.list_to_close", fail)
-    monkeypatch.setattr("headrace.control.expiry.timed_out", read_late)
+    def list_to_close(_tx: Tx, rule: CloseRule, _limit: int) -> list[object]:
+        return check(next(name for name, each in CLOSE_RULES.items() if each is rule))
+
+    monkeypatch.setattr("headrace.control.expiry.sessions.list_to_close", list_to_close)
+    monkeypatch.setattr("headrace.control.expiry.timed_out", lambda *_arguments: check(STATEMENTS))
     Expiry(context).run()
-    assert reached.is_set()
+    assert checked == TIME_LIMITS
 
 
 @pytest.mark.finding("S5")

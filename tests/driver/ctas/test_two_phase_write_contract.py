@@ -105,6 +105,13 @@ def user_conf(namespace: LakeNamespace, conf: dict[str, str]) -> Iterator[None]:
             namespace.spark.conf.unset(key)
 
 
+def delta_log(namespace: LakeNamespace) -> Path:
+    """Return the directory of the table's log."""
+    detail = namespace.spark.sql(f"DESCRIBE DETAIL {namespace.table}")
+    location = str(fetch_frame_rows(detail.select("location"))[0][0])
+    return Path(location.removeprefix("file:")) / "_delta_log"
+
+
 @for_pairs(lake=EVERY_LAKE, text=INSERTS)
 def test_an_insert_writes_all_rows(namespace: LakeNamespace, link: JournalLink, text: str) -> None:
     run = CtasRun(namespace.spark, text.format(namespace.table), link)
@@ -283,15 +290,38 @@ def test_the_commit_of_a_delta_write_is_found_among_later_ones(
 
 
 @for_lakes("delta")
+@pytest.mark.parametrize("own", [{}, _OWN_METADATA], ids=["own mark", "metadata of the user"])
+def test_a_write_is_not_repeated_after_delta_has_deleted_its_commit_from_the_log(
+    namespace: LakeNamespace, link: JournalLink, own: dict[str, str]
+) -> None:
+    text = APPEND.format(namespace.table)
+    crash_before(link, COMMITTING)
+    with user_conf(namespace, own), pytest.raises(Crash):
+        CtasRun(namespace.spark, text, link)
+    for _ in range(11):
+        namespace.spark.sql(f"INSERT INTO {namespace.table} VALUES (1000, 'later', 1)")
+    log = delta_log(namespace)
+    checkpoint = max(log.glob("*.checkpoint*")).name.partition(".")[0]
+    for file in log.glob("[0-9]*.json"):
+        if file.stem < checkpoint:
+            file.unlink()
+    if own:
+        # Delta keeps a transaction identifier in the state of the table.
+        run, _link = rerun(namespace, link, text)
+        assert run.plan.completed_earlier
+    else:
+        with pytest.raises(CatalogError, match="It is not known whether the statement has changed"):
+            rerun(namespace, link, text)
+    assert read_rows(namespace) == [*RESULTS[APPEND], *[(1000, "later", 1)] * 11]
+
+
+@for_lakes("delta")
 def test_a_commit_to_delta_has_no_transaction_identifier(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
     """To look for one, Delta would read the whole state of the table, in a job of 50 tasks."""
     CtasRun(namespace.spark, APPEND.format(namespace.table), link)
-    properties = namespace.spark.sql(f"DESCRIBE DETAIL {namespace.table}")
-    location = fetch_frame_rows(properties.select("location"))[0][0]
-    log = Path(location.removeprefix("file:")) / "_delta_log"
-    newest = max(log.glob("*.json")).read_text()
+    newest = max(delta_log(namespace).glob("*.json")).read_text()
     assert f'"userMetadata":"headrace {link.staged.record["transaction"]}"' in newest
     assert '"txn":' not in newest
 

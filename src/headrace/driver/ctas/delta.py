@@ -8,6 +8,8 @@ of its rows.
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.driver.ctas.base import (
     JournalledTable,
     TableDefinition,
@@ -26,7 +28,7 @@ from headrace.driver.ctas.native_commit import (
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog, V2Catalog
 
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _WRITER = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 
@@ -34,19 +36,19 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 class DeltaWrite(NativeWrite):
     """A two-phase write to a Delta table in the session catalog.
 
-    The mark is a text in the entry of the commit. If the user has set this text, the mark is a
-    transaction identifier of Delta. Before such a commit, Delta reads the whole state of the table,
-    which takes a job of 50 tasks.
+    The mark is the `userMetadata` of the commit. If the user has set that, the mark is an
+    identifier of Delta's for transactions. Before such a commit, Delta reads the whole state of the
+    table, in a job of 50 tasks.
     """
 
     @property
     def mark(self) -> dict[str, str]:
         if self.record.writer is None:
-            return {_METADATA: self._text}
+            return {_USER_METADATA: self._user_metadata}
         return {_WRITER: self.record.writer, _VERSION: str(self.record.version)}
 
     @property
-    def _text(self) -> str:
+    def _user_metadata(self) -> str:
         return f"headrace {self.record.transaction}"
 
     def is_published(self) -> bool:
@@ -55,7 +57,7 @@ class DeltaWrite(NativeWrite):
             return False
         if self.record.writer is None:
             since = self.record.since_version or 0
-            return self._text in catalog.read_delta_metadata(target, after=since)
+            return catalog.has_delta_commit(target, self._user_metadata, after=since)
         # A newer version belongs to a later statement of the session.
         return catalog.find_delta_version(target, self.record.writer) == self.record.version
 
@@ -89,13 +91,14 @@ class DeltaCatalog(SessionCatalog):
         # delta.`/path` has no entry in the catalog.
         if not self._has_namespace(path.namespace):
             return None
-        record = NativeWriteRecord(transaction=write.transaction, target=path)
-        if not self._is_set(_METADATA):
-            record.since_version = self._v1_catalog.known_delta_version(path)
-        elif self._is_set(_WRITER) or self._is_set(_VERSION):
-            return None  # the user's own marks stay
+        mark: dict[str, Any]
+        if not self._is_set(_USER_METADATA):
+            mark = {"since_version": self._v1_catalog.known_delta_version(path)}
+        elif not (self._is_set(_WRITER) or self._is_set(_VERSION)):
+            mark = {"writer": write.writer, "version": write.version}
         else:
-            record.writer, record.version = write.writer, write.version
+            return None  # what the user has set stays
+        record = NativeWriteRecord(transaction=write.transaction, target=path, **mark)
         return DeltaWrite(self.session, record, write)
 
     def _is_set(self, key: str) -> bool:

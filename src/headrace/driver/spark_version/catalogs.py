@@ -21,7 +21,9 @@ from headrace.driver.spark_version.bridge import (
     class_name,
     compile_java,
     list_of,
+    option_value,
 )
+from headrace.errors import CatalogError
 from headrace.grammar.quoting import quote_name, quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
@@ -338,24 +340,36 @@ class V1Catalog:
 
     def find_delta_version(self, path: TablePath, writer: str) -> int | None:
         """Return the last version that a writer has committed to an existing table of Delta."""
-        version = self._update_delta_log(path)[1].transactions().get(writer)
-        return int(version.get()) if version.isDefined() else None
+        _log, snapshot = self._update_delta_log(path)
+        version = option_value(snapshot.transactions().get(writer))
+        return None if version is None else int(version)
 
     def known_delta_version(self, path: TablePath) -> int:
-        """Return the version of an existing table of Delta that this application knows.
+        """Return the version of an existing table of Delta that this application has read last.
 
-        The table may have a newer one.
+        The analysis of a statement reads the newest version of its tables.
         """
         return int(self._delta_log(path).unsafeVolatileSnapshot().version())
 
-    def read_delta_metadata(self, path: TablePath, *, after: int) -> set[str]:
-        """Return the users' metadata of all commits to a table of Delta after a version."""
+    def has_delta_commit(self, path: TablePath, user_metadata: str, *, after: int) -> bool:
+        """Return whether a table of Delta has a commit with this `userMetadata` after a version.
+
+        Raises CatalogError if Delta has deleted commits since then, of which one may have had it.
+        """
         log, snapshot = self._update_delta_log(path)
-        if snapshot.version() <= after:
-            return set()
+        count = int(snapshot.version()) - after
+        if count <= 0:
+            return False
         history = log.history().getHistory(after + 1, self._jvm.none(), self._jvm.none())
-        texts = (commit.userMetadata() for commit in list_of(history))
-        return {str(text.get()) for text in texts if text.isDefined()}
+        commits = list_of(history)
+        if any(option_value(commit.userMetadata()) == user_metadata for commit in commits):
+            return True
+        if len(commits) < count:
+            raise CatalogError(
+                f"It is not known whether the statement has changed the table {path.sql_name}:"
+                f" Delta has deleted commits after version {after} from its log."
+            )
+        return False
 
     def _delta_log(self, path: TablePath) -> Any:
         logs = self._jvm.type("org.apache.spark.sql.delta.DeltaLog")
