@@ -64,6 +64,9 @@ class Watch:
         path = os.fsdecode(place)
         if event == "open" and _RESULT_FILE.fullmatch(path):
             return True
+        # An import lists each directory of the path that has changed since the last one.
+        if event == "os.listdir" and path in sys.path:
+            return True
         resolved = os.path.normpath(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118
         return any(resolved == base or resolved.startswith(f"{base}/") for base in self._allowed)
 
