@@ -46,6 +46,7 @@ test:
 	@scripts/setup test
 	@scripts/setup-postgres
 	@scripts/setup-nginx
+	@scripts/setup-oidc
 	@scripts/setup-systemd
 	@scripts/setup-prometheus
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector mongodb s3
@@ -78,7 +79,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not promtool" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not oidc and not promtool" $(ARGS)
 
 bench:
 	@scripts/setup bench

@@ -67,17 +67,36 @@ def example_node() -> Iterator[Node]:
 def settings_page(_node: Node) -> str:
     """Return the page of all settings."""
     sections = [f"## General\n{_settings_table('', Settings)}"]
-    for name, field in Settings.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            section = field.annotation
-            sections.append(
-                f"## {name}\n{sentence(section.__doc__)}\n\n{_settings_table(f'{name}.', section)}"
-            )
+    sections += [
+        f"## {name}\n{sentence(section.__doc__)}\n\n{_settings_table(f'{name}.', section)}"
+        for name, section in _find_sections("", Settings)
+    ]
     sections.append(
         f"## profiles\n{sentence(Profile.__doc__)} The keys below belong to each profile, for "
         f"example `profiles.large.master`.\n\n{_settings_table('', *BACKENDS.values())}"
     )
     return "\n\n".join([introductions.SETTINGS.strip(), *sections])
+
+
+def _find_sections(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield the sections below a model with their names; `NAME` is a name that the user chooses."""
+    for name, field in model.model_fields.items():
+        if name == "profiles":
+            continue
+        section = _section_of(field.annotation)
+        if section is not None:
+            is_named = get_origin(field.annotation) is dict
+            path = f"{prefix}{name}{'.NAME' if is_named else ''}"
+            yield path, section
+            yield from _find_sections(f"{path}.", section)
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a setting holds: itself, or under names; None: it holds none."""
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            return each
+    return None
 
 
 def _settings_table(prefix: str, *models: type[BaseModel]) -> str:
@@ -86,9 +105,7 @@ def _settings_table(prefix: str, *models: type[BaseModel]) -> str:
     for model in models:
         docs = attribute_docs(model)
         for name, field in model.model_fields.items():
-            is_section = isinstance(field.annotation, type) and issubclass(
-                field.annotation, BaseModel
-            )
+            is_section = name != "profiles" and _section_of(field.annotation) is not None
             if is_section or name in rows:
                 continue
             rows[name] = [
@@ -129,6 +146,8 @@ def _bounds(field: FieldInfo) -> list[str]:
 
 
 def _default(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
     value = field.get_default()
     if field.default_factory is not None:
         value = getattr(model(), name)
@@ -377,7 +396,7 @@ def _options(provider: StreamSource | StreamSink) -> str:
 
 def metrics_page(node: Node) -> str:
     """Return the page of the metrics of a node."""
-    rows, metrics = [], node.metrics(node.identify(node.token))
+    rows, metrics = [], node.metrics(node.authenticator.local_caller)
     # A metric without samples has the names of its labels only.
     collectors = metrics._collector_to_names.items()  # noqa: SLF001 - there is no other way
     label_names = {

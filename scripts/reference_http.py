@@ -12,6 +12,7 @@ import reference_introductions as introductions
 from pydantic import BaseModel
 from reference_text import NONE, attribute_docs, class_definitions, code, sentence, table
 
+from headrace.frontends.access import OPERATIONS
 from headrace.frontends.openapi import COMMON_ERRORS
 from headrace.frontends.rest.schemas import MAX_INTEGER
 from headrace.text.durations import DURATION_FORMAT, LONGEST_DURATION, format_duration
@@ -36,7 +37,9 @@ def http_page(document: Json) -> str:
 
 def _call_section(title: str, call: Json) -> str:
     text = " ".join(call.get("description", "").split())
-    parts = [f"### {title}\n{text}\n\nOperation {code(call['operationId'])}."]
+    operation = call["operationId"]
+    callers = f"Operation {code(operation)}, for {OPERATIONS[operation]}."
+    parts = [f"### {title}\n{text}\n\n{callers}"]
     parameters = [
         [
             code(one["name"]),

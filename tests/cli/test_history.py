@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import update
 from tests.cli.conftest import RunHeadrace
 from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.store import new_session, new_statement
 from tests.support.waiting import wait_until
 
-from headrace.control.policy import ANONYMOUS
 from headrace.model.lifecycle import StatementState
 from headrace.store.clock import clock
 from headrace.store.tables import statements
@@ -26,12 +26,12 @@ def real_node(start_node: StartNode) -> InProcessNode:
 @pytest.fixture
 def old(real_node: InProcessNode) -> str:
     """Id of a statement that ended 8 days ago, beside a newer and a live one of its session."""
-    session = new_session(real_node.database, owner=ANONYMOUS)
-    old = new_statement(real_node.database, session, StatementState.FAILED, owner=ANONYMOUS)
+    session = new_session(real_node.database, owner=LOCAL_OWNER)
+    old = new_statement(real_node.database, session, StatementState.FAILED, owner=LOCAL_OWNER)
     with real_node.database.write("test") as tx:
         tx.execute(update(statements).values(ended_at=clock(-8 * 24 * 3600.0)))
-    new_statement(real_node.database, session, StatementState.FAILED, owner=ANONYMOUS)
-    new_statement(real_node.database, session, owner=ANONYMOUS)
+    new_statement(real_node.database, session, StatementState.FAILED, owner=LOCAL_OWNER)
+    new_statement(real_node.database, session, owner=LOCAL_OWNER)
     return old
 
 

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
 from headrace.config.conf_policy import ConfPolicy, find_refusal
 from headrace.control.node import Node
-from headrace.control.policy import ANONYMOUS, Caller
 from headrace.errors import InvalidSetting
 from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.session import SessionSpec
@@ -123,7 +123,7 @@ def test_the_owner_of_an_embedded_node_is_not_restricted(tmp_path: Path) -> None
     try:
         conf = dict.fromkeys([*RESERVED, "spark.sql.ansi.enabled"], "x")
         spec = SessionSpec(conf=conf, jars=["/opt/a.jar"])
-        assert node.sessions.open(Caller(ANONYMOUS), spec).spec == spec
+        assert node.sessions.open(LOCAL_CALLER, spec).spec == spec
     finally:
         node.database.close()
 

@@ -47,7 +47,7 @@ from headrace.store.tables import stream_queries as stream_queries_table
 from headrace.store.tables import transactions as transactions_table
 
 DAY = 24 * 3600.0
-CALLER = Caller(OWNER, frozenset({Role.ADMIN}))
+CALLER = Caller(OWNER, roles=frozenset({Role.ADMIN}))
 STAGED = Staged(kind="session", catalog="c", identity="here", target="`d`.`t`", record={})
 
 

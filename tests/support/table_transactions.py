@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.store import LOST, new_statement, running_session
+from tests.support.store import LOST, OWNER, new_statement, running_session
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -29,11 +29,11 @@ _STEPS = {
 class Creation:
     """A running statement that creates a two-phase table, and its driver."""
 
-    def __init__(self, store: Database) -> None:
+    def __init__(self, store: Database, *, owner: str = OWNER) -> None:
         self.store = store
-        self.lease = running_session(store)
+        self.lease = running_session(store, owner=owner)
         self.statement = new_statement(
-            store, self.lease.session_id, StatementState.RUNNING, lease=self.lease
+            store, self.lease.session_id, StatementState.RUNNING, owner=owner, lease=self.lease
         )
         self.id = new_id("tx")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
+from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, with_context
 from headrace.cli.support.deployment_progress import follow, wait_for_plan, write_errors, write_plan
 from headrace.client.http import Client, Json
@@ -139,6 +140,7 @@ EXIT_CHANGES = 10
     metavar="PATH",
     help="Python file, zip or folder for the code of jobs; repeatable.",
 )
+@options.owner
 @click.option("--prune", is_flag=True, help="Stop and remove jobs whose manifests are gone.")
 @with_context
 def deploy(
@@ -155,6 +157,7 @@ def deploy(
     profile: str,
     state_location: str | None,
     py_files: tuple[str, ...],
+    owner: str | None,
     prune: bool,
 ) -> None:
     """Deploy jobs: show what changes, ask, and apply it.
@@ -173,6 +176,7 @@ def deploy(
         "state_location": _find_location(state_location),
         "py_files": [str(Path(path).absolute()) for path in py_files],
         "prune": prune,
+        "owner": owner,
     }
     client = context.connect(new_home=True)
     deployment = _plan(context, client, request)

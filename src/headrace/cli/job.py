@@ -62,11 +62,14 @@ def job() -> None:
 
 
 @job.command("list")
+@options.all_owners
 @options.output
 @with_context
-def list_jobs(context: CommandContext, *, output_format: OutputFormat | None) -> None:
+def list_jobs(
+    context: CommandContext, *, all_owners: bool, output_format: OutputFormat | None
+) -> None:
     """List all jobs by name."""
-    page = context.connect().jobs()
+    page = context.connect().jobs(all_owners=all_owners)
     if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
         page["items"] = [_summarize(item) for item in page["items"]]
     write_page(context.terminal, page, _FIELDS, output_format, _LIST_COLUMNS)

@@ -68,6 +68,7 @@ def session() -> None:
     help="Number of queries that may run at the same time; default: sessions.parallelism.",
 )
 @options.request_fields(SessionFields)
+@options.owner
 @click.option("--catalog", metavar="NAME", help="Current catalog.")
 @click.option("--database", metavar="NAME", help="Current database.")
 @click.option("--jar", "jars", multiple=True, metavar="URI", help="Add a jar; repeatable.")
@@ -87,6 +88,7 @@ def new(context: CommandContext, *, conf: Sequence[str], **fields: Any) -> None:
 
 @session.command("list")
 @click.option("--state", metavar="STATE", help="List only sessions in this state.")
+@options.all_owners
 @options.before
 @options.limit
 @options.output
@@ -95,13 +97,14 @@ def list_sessions(
     context: CommandContext,
     *,
     state: str | None,
+    all_owners: bool,
     before: str | None,
     limit: int,
     output_format: OutputFormat | None,
 ) -> None:
     """List sessions, newest first."""
     client = context.connect()
-    page = client.sessions(state=state, before=before, limit=limit)
+    page = client.sessions(state=state, before=before, limit=limit, all_owners=all_owners)
     write_page(context.terminal, page, _LIST_FIELDS, output_format, _LIST_COLUMNS)
 
 

@@ -87,6 +87,7 @@ def _is_comment(argument: str) -> bool:
     help="batch: run each statement in a driver of its own, which ends after the statement.",
 )
 @options.request_fields(SubmitFields)
+@options.owner
 @click.option(
     "--detach", is_flag=True, help="Print the statement id and end; the statement continues."
 )
@@ -137,6 +138,7 @@ class SqlFlags:
     create: bool
     profile: str | None
     conf: Sequence[str]
+    owner: str | None
     param: Sequence[str]
     row_limit: int | None
     byte_limit: int | None
@@ -169,7 +171,9 @@ class SqlFlags:
 
     def session_option(self) -> SessionOption:
         conf = options.parse_pairs(self.conf, "--conf")
-        return SessionOption(self.session, create=self.create, profile=self.profile, conf=conf)
+        return SessionOption(
+            self.session, create=self.create, profile=self.profile, conf=conf, owner=self.owner
+        )
 
     def run_options(self) -> RunOptions:
         """Return the options of the run, without the session and the choice of results."""
@@ -179,6 +183,7 @@ class SqlFlags:
             "byte_limit": self.byte_limit,
             "result": self.result.value,
             "kind": self.kind,
+            "owner": self.owner,
             **options.check_request_fields(SubmitFields, self.fields),
         }
         return RunOptions(

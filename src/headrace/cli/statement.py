@@ -136,6 +136,7 @@ def statement() -> None:
     help="With --waiting, --running or --slow: list only statements that have waited, or run, for "
     "at least this time. Default for --slow: 1min.",
 )
+@options.all_owners
 @options.before
 @options.limit
 @options.output
@@ -149,6 +150,7 @@ def list_statements(
     running: bool,
     slow: bool,
     over: str | None,
+    all_owners: bool,
     before: str | None,
     limit: int,
     output_format: OutputFormat | None,
@@ -167,6 +169,7 @@ def list_statements(
         limit=limit,
         view=view,
         over=over,
+        all_owners=all_owners,
     )
     columns, fields = (_LIST_COLUMNS, _LIST_FIELDS) if view is None else _VIEWS[view]
     if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:

@@ -77,6 +77,7 @@ def stream() -> None:
 @stream.command("list")
 @click.option("--all", "ended", is_flag=True, help="Also list queries that have ended.")
 @click.option("--watch", is_flag=True, help="Redraw the list every second, until Ctrl-C.")
+@options.all_owners
 @options.before
 @options.limit
 @options.output
@@ -86,6 +87,7 @@ def list_streams(
     *,
     ended: bool,
     watch: bool,
+    all_owners: bool,
     before: str | None,
     limit: int,
     output_format: OutputFormat | None,
@@ -94,7 +96,7 @@ def list_streams(
     client, terminal = context.connect(), context.terminal
 
     def read() -> Json:
-        return client.streams(live=not ended, before=before, limit=limit)
+        return client.streams(live=not ended, before=before, limit=limit, all_owners=all_owners)
 
     def write(page: Json) -> None:
         if output_format in {OutputFormat.JSON, OutputFormat.JSONL}:
@@ -103,7 +105,7 @@ def list_streams(
         page["items"] = [summarize(item) for item in page["items"]]
         write_page(terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
         if not (page["items"] or ended or before):
-            terminal.notice(_describe_ended(client.streams(limit=limit)))
+            terminal.notice(_describe_ended(client.streams(limit=limit, all_owners=all_owners)))
 
     _write_once_or_watch(terminal, read, write, watch=watch)
 

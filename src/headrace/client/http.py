@@ -12,10 +12,18 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 from headrace.client.errors import error_from_response
-from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport, parse_address
+from headrace.client.transport import (
+    Endpoint,
+    HttpRequest,
+    HttpResponse,
+    TokenSource,
+    Transport,
+    parse_address,
+)
 from headrace.errors import NodeUnreachable
 
 Json = dict[str, Any]
+SIGN_IN_PATH = "/api/v1/sign-in"
 
 
 class RequestOptions(TypedDict, total=False):
@@ -53,7 +61,7 @@ class Client:
     def __init__(
         self,
         address: str,
-        token: str | None = None,
+        token: TokenSource = None,
         *,
         retry_seconds: float = 30.0,
         parse_float: Callable[[str], Any] = float,
@@ -66,7 +74,7 @@ class Client:
             address: URL of the node, for example `http://127.0.0.1:8040`. Or the URLs of several
                 nodes of one cluster, separated by commas: while a node does not respond, requests
                 go to the next one.
-            token: Bearer token of the nodes.
+            token: Bearer token of the nodes, or a function that returns it for each request.
             retry_seconds: How long requests are repeated while no node responds.
             parse_float: Converts the text of each JSON number that is not an integer.
             relocate: Called while no node responds. Returns the endpoint of the node to use from
@@ -180,6 +188,14 @@ class Client:
             request = self._request("GET", "/ready", authenticated=False)
             return self._transport.send(request).status == 200
 
+    def sign_in_options(self) -> list[Json]:
+        """Return the issuers at which users sign in. The request carries no token."""
+        return list(self._call("GET", SIGN_IN_PATH, authenticated=False)["issuers"])
+
+    def whoami(self) -> Json:
+        """Return who calls: `{owner, groups, roles, scope, token_id}`."""
+        return self._call("GET", "/api/v1/me")
+
     def nodes(self) -> list[Json]:
         """Return every node that the store has a record of."""
         return list(self.page("nodes")["items"])
@@ -239,6 +255,7 @@ class Client:
         limit: int | None = None,
         view: str | None = None,
         over: str | None = None,
+        all_owners: bool = False,
     ) -> Json:
         """Return a page of statements, newest first: `{items, next}`.
 
@@ -255,6 +272,7 @@ class Client:
             id_prefix=id_prefix,
             view=view,
             over=over,
+            all_owners=_flag(all_owners),
         )
 
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
@@ -321,9 +339,17 @@ class Client:
         before: str | None = None,
         id_prefix: str | None = None,
         limit: int | None = None,
+        all_owners: bool = False,
     ) -> Json:
         """Return a page of sessions, newest first: `{items, next}`."""
-        return self.page("sessions", state=state, before=before, id_prefix=id_prefix, limit=limit)
+        return self.page(
+            "sessions",
+            state=state,
+            before=before,
+            id_prefix=id_prefix,
+            limit=limit,
+            all_owners=_flag(all_owners),
+        )
 
     def session_log(self, session: str, tail: int | None = None, *, forward: bool = True) -> str:
         """Return the log of a session's driver, or the last `tail` bytes of it.
@@ -343,9 +369,18 @@ class Client:
 
     # Streaming queries.
 
-    def streams(self, *, live: bool = False, before: str | None = None, limit: int = 100) -> Json:
+    def streams(
+        self,
+        *,
+        live: bool = False,
+        before: str | None = None,
+        limit: int = 100,
+        all_owners: bool = False,
+    ) -> Json:
         """Return a page of streaming queries, newest first."""
-        return self.page("streams", live="true" if live else None, before=before, limit=limit)
+        return self.page(
+            "streams", live=_flag(live), before=before, limit=limit, all_owners=_flag(all_owners)
+        )
 
     def stream(self, stream: str) -> Json:
         """Return a streaming query, by id, name or `scope.name`."""
@@ -369,9 +404,9 @@ class Client:
         """Return a deployment by id."""
         return self.get("deployments", deployment)
 
-    def jobs(self) -> Json:
+    def jobs(self, *, all_owners: bool = False) -> Json:
         """Return all jobs by name."""
-        return self.page("jobs")
+        return self.page("jobs", all_owners=_flag(all_owners))
 
     def job(self, name: str) -> Json:
         """Return a job with its deployed version and its savepoints."""
@@ -404,8 +439,7 @@ class Client:
 
         With `orphaned`, return only transactions that no driver works on, oldest first.
         """
-        only = "true" if orphaned else None
-        return self.page("transactions", orphaned=only, before=before, limit=limit)
+        return self.page("transactions", orphaned=_flag(orphaned), before=before, limit=limit)
 
     def transaction(self, transaction: str) -> Json:
         """Return a table transaction by id."""
@@ -455,6 +489,11 @@ class Client:
                 hint="check the address of the node",
             )
         return value
+
+
+def _flag(value: bool) -> str | None:
+    """Return the value of a parameter that is only sent if it is set."""
+    return "true" if value else None
 
 
 def _raise_for_status(response: HttpResponse) -> None:

@@ -27,12 +27,20 @@ _REPORT_SECONDS = 1.0
 """Length of an outage after which it is reported."""
 
 
+TokenSource = str | Callable[[], str | None] | None
+"""A token, or a function that returns the one for the next request: tokens of a login expire."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of a node, and the token for this address. No other address receives it."""
 
     address: str
-    token: str | None = field(default=None, repr=False)
+    token: TokenSource = field(default=None, repr=False)
+
+    def find_token(self) -> str | None:
+        """Return the token for the next request."""
+        return self.token() if callable(self.token) else self.token
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +245,9 @@ class Transport:
         if request.query:
             target += "?" + urlencode(request.query)
         headers = dict(request.headers or {})
-        if request.authenticated and self._endpoint.token:
-            headers["Authorization"] = f"Bearer {self._endpoint.token}"
+        token = self._endpoint.find_token() if request.authenticated else None
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         connection.request(request.method, target, body=request.body, headers=headers)
         return connection.getresponse()
 

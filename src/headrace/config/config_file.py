@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-import pwd
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from headrace.errors import InvalidSetting
-from headrace.files.private_files import belongs_to_other_user
+from headrace.files.private_files import belongs_to_other_user, name_of_user
 
 VARIABLE_PREFIX = "HEADRACE_"
 FILE_VARIABLE = "HEADRACE_CONFIG"
@@ -57,8 +56,4 @@ def refuse_foreign_settings(file: Path, keys: Collection[str]) -> None:
 
 
 def _describe_owner(path: Path) -> str:
-    owner = path.stat().st_uid
-    try:
-        return pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return f"uid {owner}"
+    return name_of_user(path.stat().st_uid)

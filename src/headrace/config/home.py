@@ -32,6 +32,11 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "headrace"
 
 
+def logins_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file with the user's logins at servers."""
+    return state_folder(environ) / "logins.json"
+
+
 @dataclass(frozen=True, slots=True)
 class HomeLayout:
     """Paths of everything that Headrace keeps in a home."""

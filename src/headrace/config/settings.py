@@ -23,6 +23,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from headrace.config.auth import AuthSettings
 from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
 from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     """Folder for archives of Spark's classes, with which drivers and metastore start in less time.
     Default: `headrace/classes` in the user's cache folder. `off`: no archives."""
     http: HttpSettings = HttpSettings()
+    auth: AuthSettings = AuthSettings()
     store: StoreSettings = StoreSettings()
     results: ResultsSettings = ResultsSettings()
     history: HistorySettings = HistorySettings()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headrace.control.context import NodeContext
-from headrace.control.policy import Caller, Shared, visible_owner
+from headrace.control.policy import Caller, visible_owners
 from headrace.model.event import Event
 from headrace.model.ids import looks_like_id
 from headrace.store import events
@@ -26,7 +28,7 @@ class SharedEventReads:
         after: str | None,
         entity: str | None,
         entity_id: str | None,
-        owner: str | None,
+        owners: Collection[str] | None,
         limit: int,
     ) -> list[Event]:
         """Return at most `limit` events after a cursor, oldest first.
@@ -34,14 +36,14 @@ class SharedEventReads:
         Without a cursor, start at the first event. Raise InvalidRequest if `after` is no cursor.
 
         Args:
-            owner: Owner of the entities; None: events of all owners and of nodes.
+            owners: Owners of the entities; None: events of all owners and of nodes.
         """
         if entity_id is not None and not looks_like_id(entity_id):
             # No event has such an id, and PostgreSQL refuses some texts.
             entity_id = ""
         with self._database.read() as tx:
             return events.read(
-                tx, after=after, owner=owner, entity=entity, entity_id=entity_id, limit=limit
+                tx, after=after, owners=owners, entity=entity, entity_id=entity_id, limit=limit
             )
 
 
@@ -51,9 +53,9 @@ class EventLog:
     def __init__(self, context: NodeContext) -> None:
         self.shared_reads = SharedEventReads(context)
 
-    def visible_owner(self, caller: Caller) -> str | None:
-        """Return the owner whose events a caller may read; None: events of all owners."""
-        return visible_owner(caller, Shared.EVENTS)
+    def visible_owners(self, caller: Caller) -> frozenset[str] | None:
+        """Return the owners whose events a caller may read; None: events of all owners."""
+        return visible_owners(caller)
 
     def last(self, caller: Caller) -> str:  # noqa: ARG002 - it says nothing about an object
         """Return the cursor of the last event."""
@@ -69,7 +71,7 @@ class EventLog:
         limit: int,
     ) -> list[Event]:
         """Return at most `limit` events that the caller may read, as `SharedEventReads` does."""
-        owner = self.visible_owner(caller)
+        owners = self.visible_owners(caller)
         return self.shared_reads.read(
-            after=after, entity=entity, entity_id=entity_id, owner=owner, limit=limit
+            after=after, entity=entity, entity_id=entity_id, owners=owners, limit=limit
         )

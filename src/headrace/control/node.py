@@ -24,6 +24,8 @@ from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
 from headrace.control.host.process_identity import this_host
+from headrace.control.identity.api_tokens import ApiTokens
+from headrace.control.identity.authenticator import Authenticator
 from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
@@ -42,7 +44,7 @@ from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
-from headrace.control.policy import ANONYMOUS, Action, Caller, Role, Shared, require
+from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
@@ -59,7 +61,7 @@ from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
-from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable, Unauthorized
+from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.files.private_files import write_private
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
@@ -115,6 +117,7 @@ class Node:
         self.context = NodeContext(
             self.database, settings, _load_node_id(settings.layout.node_id_file), address
         )
+        self.tokens = ApiTokens(self.context, Authenticator(self.context, node_token=self.token))
         self._metrics = CollectorRegistry()
         StoreMetrics(self.database, self._metrics)
         self.request_durations = make_request_durations(self._metrics)
@@ -214,6 +217,11 @@ class Node:
         return self.context.node_id
 
     @property
+    def authenticator(self) -> Authenticator:
+        """Finds the callers of requests."""
+        return self.tokens.authenticator
+
+    @property
     def history(self) -> HistoryPurge:
         """Service that deletes old history."""
         return HistoryPurge(self.context, self._retention)
@@ -235,7 +243,7 @@ class Node:
             self._register(tx)
         if early is not None:
             # Before the background work, which would forget the end of a driver without a session.
-            self._launches.adopt_early(early)
+            self._launches.adopt_early(early, owner=self.authenticator.local_caller.owner)
         self.database.listen()
         self._launchers.announce([self.context.address])
         self._lease.start()
@@ -243,14 +251,6 @@ class Node:
         self._retention.start()
         self._operations.start()
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
-
-    def identify(self, token: str | None) -> Caller:
-        """Return the caller who sends a token. Raise Unauthorized if the token is not valid."""
-        if self.token is not None and not secrets.compare_digest(
-            (token or "").encode(), self.token.encode()
-        ):
-            raise Unauthorized("The token is not valid.")
-        return Caller(owner=ANONYMOUS, roles=frozenset({Role.ADMIN, Role.USER}))
 
     def metrics(self, caller: Caller) -> CollectorRegistry:
         """Return the metrics of the node and of the store. Raise NotPermitted."""

@@ -141,6 +141,14 @@ class Unauthorized(HeadraceError):
 # The caller is not permitted to make the request.
 
 
+class NotPermitted(HeadraceError):
+    """The caller does not have the role, or its token the scope, that the request needs."""
+
+    code = "not_permitted"
+    status = 403
+    exit_code = EXIT_DENIED
+
+
 class ForeignOrigin(HeadraceError):
     """A web page of another site made the request."""
 
@@ -180,6 +188,12 @@ class SessionNotFound(NotFound):
     """The session does not exist."""
 
     code = "session_not_found"
+
+
+class TokenNotFound(NotFound):
+    """The token does not exist."""
+
+    code = "token_not_found"
 
 
 class StatementNotFound(NotFound):
@@ -260,6 +274,18 @@ class SessionEnded(Conflict):
     code = "session_ended"
 
 
+class AmbiguousName(Conflict):
+    """Several owners have an object with this name."""
+
+    code = "ambiguous_name"
+
+
+class TokenNameExists(Conflict):
+    """The owner already has a token with this name."""
+
+    code = "token_name_exists"
+
+
 class SessionNameExists(Conflict):
     """A live session already has this name."""
 
@@ -320,6 +346,14 @@ class StoreUnavailable(HeadraceError):
     """The store does not answer."""
 
     code = "store_unavailable"
+    status = 503
+    exit_code = EXIT_CONNECTION
+
+
+class SignInUnavailable(HeadraceError):
+    """The system that knows the users does not answer."""
+
+    code = "sign_in_unavailable"
     status = 503
     exit_code = EXIT_CONNECTION
 

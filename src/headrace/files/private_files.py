@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 from pathlib import Path
 from typing import BinaryIO
@@ -36,3 +37,11 @@ def write_private(file: Path, content: str | bytes) -> None:
 def belongs_to_other_user(path: Path) -> bool:
     """Return whether a file or folder belongs neither to this user nor to root. Raises OSError."""
     return path.stat().st_uid not in {os.geteuid(), _ROOT}
+
+
+def name_of_user(uid: int) -> str:
+    """Return the name of a user of the operating system; its number if the system has no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
@@ -13,7 +14,7 @@ from headrace.control.node import Node
 from headrace.frontends import driver_link
 from headrace.frontends.driver_link import BatchedRenewals, LinkCalls
 from headrace.frontends.http.allowed_hosts import AllowedHosts
-from headrace.frontends.http.auth import API_PREFIX, Authentication
+from headrace.frontends.http.auth import API_PREFIX, SIGN_IN_THREADS, Authentication
 from headrace.frontends.http.authentication_failures import AuthenticationFailures
 from headrace.frontends.http.body_limit import BodyLimit
 from headrace.frontends.http.browser_rules import BrowserRules, read_origins
@@ -36,8 +37,10 @@ from headrace.frontends.rest.routes import (
     nodes,
     results,
     sessions,
+    sign_in,
     statements,
     streams,
+    tokens,
     transactions,
 )
 from headrace.frontends.rest.routes.health import Readiness
@@ -77,6 +80,8 @@ _RESOURCES = {
         [transactions.router, transactions.recovery_router],
     ),
     "events": ("Every change of state, as a list or as a stream.", [events.router]),
+    "sign-in": ("Where users sign in, and who calls.", [sign_in.router]),
+    "tokens": ("Tokens with which programs act for their owners.", [tokens.router]),
     "nodes": ("The nodes of the cluster.", [nodes.router]),
     "history": ("The deletion of old history.", [history.router]),
 }
@@ -117,6 +122,7 @@ def create_app(node: Node) -> FastAPI:
     )
     app.state.readiness = Readiness(node.check_ready)
     app.state.authentication_failures = AuthenticationFailures()
+    app.state.sign_ins = CapacityLimiter(SIGN_IN_THREADS)
     renderers = ErrorRenderers(
         render_problem,
         by_prefix={OPENSEARCH_PREFIX: render_opensearch_error},

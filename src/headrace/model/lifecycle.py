@@ -31,6 +31,8 @@ class EntityKind(StrEnum):
     SAVEPOINT = "savepoint"
     OPERATION = "operation"
     NODE = "node"
+    USER = "user"
+    TOKEN = "token"  # noqa: S105 - a kind of entity
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,13 @@ class SessionState(StrEnum):
     CLOSING = "closing"
     DEAD = "dead"
     FAILED = "failed"
+
+
+class TokenState(StrEnum):
+    """States of a token. A token that has expired is still live: only the clock decides."""
+
+    LIVE = "live"
+    REVOKED = "revoked"
 
 
 class NodeState(StrEnum):
@@ -596,6 +605,16 @@ NODE: Lifecycle[NodeState] = Lifecycle(
             NodeState.GONE: "it has left, or its lease expired ten minutes ago",
         },
         NodeState.GONE: {},
+    },
+)
+
+TOKEN: Lifecycle[TokenState] = Lifecycle(
+    EntityKind.TOKEN,
+    TokenState.LIVE,
+    "created for a user or a group",
+    {
+        TokenState.LIVE: {TokenState.REVOKED: "revoked by its owner or an administrator"},
+        TokenState.REVOKED: {},
     },
 )
 

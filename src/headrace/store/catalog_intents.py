@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping, case, exists, insert, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, case, exists, insert, or_, select, update
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import CATALOG_INTENT, IntentState
@@ -97,8 +97,8 @@ def insert_sink_intent(tx: Tx, query: StreamQuery, *, actor: str) -> None:
     events.append_creation(tx, CATALOG_INTENT, intent_id, actor=actor, detail=detail)
 
 
-def list_sinks(tx: Tx, owner: str) -> list[PendingSink]:
-    """Return the ended queries of an owner whose sinks no driver has cleared yet, oldest first.
+def list_sinks(tx: Tx, owners: Collection[str] | None) -> list[PendingSink]:
+    """Return the ended queries of these owners whose sinks no driver has cleared yet, oldest first.
 
     A query whose last intent has failed is among them.
     """
@@ -115,7 +115,7 @@ def list_sinks(tx: Tx, owner: str) -> list[PendingSink]:
         )
         .join(stream_queries, stream_queries.c.id == table.c.query_id)
         .where(
-            table.c.owner == owner,
+            *_of_owners(owners),
             table.c.action == IntentAction.DROP_STAGING,
             table.c.state != IntentState.DONE,
             ~exists().where(later.c.query_id == table.c.query_id, later.c.id > table.c.id),
@@ -126,15 +126,19 @@ def list_sinks(tx: Tx, owner: str) -> list[PendingSink]:
     return [PendingSink(**row) for row in tx.execute(query).mappings()]
 
 
-def retry_sinks_now(tx: Tx, owner: str, *, actor: str) -> None:
-    """Let drivers clear the sinks of an owner's ended queries now, also after the last attempt."""
-    for sink in list_sinks(tx, owner):
+def retry_sinks_now(tx: Tx, owners: Collection[str], *, actor: str) -> None:
+    """Let drivers clear the sinks of these owners' ended queries now, also after the last try."""
+    for sink in list_sinks(tx, owners):
         if sink.state is IntentState.FAILED:
             query = queries.get(tx, sink.query_id)
             assert query is not None
             insert_sink_intent(tx, query, actor=actor)
-    own = (table.c.owner == owner, table.c.action == IntentAction.DROP_STAGING, _LIVE)
+    own = (*_of_owners(owners), table.c.action == IntentAction.DROP_STAGING, _LIVE)
     tx.execute(update(table).where(*own).values(due_at=clock()))
+
+
+def _of_owners(owners: Collection[str] | None) -> list[ColumnElement[bool]]:
+    return [] if owners is None else [table.c.owner.in_(owners)]
 
 
 def has_due(tx: Tx, session_id: str) -> bool:

@@ -13,7 +13,7 @@ xid are 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ from headrace.store.tables import (
     statements,
     stream_queries,
     transactions,
+    users,
 )
 
 _SELECT = select(events)
@@ -126,6 +127,7 @@ _OWNERS: dict[str, ColumnElement[str]] = {
     kind: select(table.c.owner).where(table.c.id == _ENTITY_ID).scalar_subquery()
     for kind, table in _OWNED_TABLES.items()
 } | {
+    EntityKind.USER: select(users.c.id).where(users.c.id == _ENTITY_ID).scalar_subquery(),
     EntityKind.TRANSACTION: select(statements.c.owner)
     .join(transactions, transactions.c.statement_id == statements.c.id)
     .where(transactions.c.id == _ENTITY_ID)
@@ -247,7 +249,7 @@ def read(
     tx: Tx,
     *,
     after: str | None,
-    owner: str | None = None,
+    owners: Collection[str] | None = None,
     entity: str | None = None,
     entity_id: str | None = None,
     limit: int,
@@ -255,15 +257,15 @@ def read(
     """Return at most `limit` events after a cursor, oldest first.
 
     Args:
-        owner: Owner of the entities; None: events of all entities, also of nodes.
+        owners: Owners of the entities; None: events of all entities, also of nodes.
         after: Cursor of the last event that the caller has; None: from the first event on.
 
     Raises:
         InvalidRequest: `after` is not a cursor.
     """
     query = _SELECT.where(*_after(tx, after))
-    if owner is not None:
-        query = query.where(events.c.owner == owner)
+    if owners is not None:
+        query = query.where(events.c.owner.in_(owners))
     if entity is not None:
         query = query.where(events.c.entity == entity)
     if entity_id is not None:

@@ -38,6 +38,7 @@ from sqlalchemy.types import TypeDecorator
 
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction, VersionSpec
 from headrace.model.failure import Failure
+from headrace.model.identity import Scope
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import (
@@ -51,6 +52,7 @@ from headrace.model.lifecycle import (
     SESSION,
     STATEMENT,
     STREAM,
+    TOKEN,
     TRANSACTION,
     ChangeStep,
     DeploymentState,
@@ -63,6 +65,7 @@ from headrace.model.lifecycle import (
     SessionState,
     StatementState,
     StreamState,
+    TokenState,
     TransactionState,
 )
 from headrace.model.materialized_view import IntentAction, ViewRows
@@ -237,6 +240,49 @@ nodes = Table(
     Index("nodes_by_id", "id", "registration"),
     Index("nodes_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
     sqlite_autoincrement=True,
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("groups", JSON, nullable=False),
+    # When the source has issued the name and the groups, as a Unix time.
+    Column("issued_at", Float),
+    Column("created_at", Instant, nullable=False),
+    Column("seen_at", Instant, nullable=False),
+    Column("disabled_at", Instant),
+    UniqueConstraint("source", "subject", name="users_subject"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("secret_hash", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("scope", enum_type(Scope, check="known_scope"), nullable=False),
+    Column("state", enum_type(TokenState, check="known_state"), nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+    Column("ended_at", Instant),
+    ended_check(TOKEN),
+    Index(
+        "tokens_live_name",
+        "owner",
+        "name",
+        unique=True,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index("tokens_by_owner", "owner", "id"),
+    Index("tokens_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
 )
 
 sessions = Table(

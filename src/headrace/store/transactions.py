@@ -9,11 +9,22 @@ it is removed when the transaction ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ScalarSelect, Select, and_, false, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy, TooManyTransactions
@@ -286,10 +297,10 @@ def give_up(tx: Tx, transaction_id: str, lease: DriverLease, error: str) -> int 
     return attempts
 
 
-def retry_now(tx: Tx, *, owner: str) -> None:
-    """End the pauses before the next attempts to resolve the transactions of an owner."""
-    of_owner = select(statements.c.id).where(statements.c.owner == owner)
-    change = update(transactions).where(_LIVE, transactions.c.statement_id.in_(of_owner))
+def retry_now(tx: Tx, *, owners: Collection[str]) -> None:
+    """End the pauses before the next attempts to resolve the transactions of these owners."""
+    own = select(statements.c.id).where(statements.c.owner.in_(owners))
+    change = update(transactions).where(_LIVE, transactions.c.statement_id.in_(own))
     tx.execute(change.where(transactions.c.retry_at.is_not(None)).values(retry_at=None))
 
 
@@ -330,32 +341,41 @@ def get(tx: Tx, transaction_id: str) -> Transaction | None:
     return _get_one(tx, _SELECT.where(transactions.c.id == transaction_id))
 
 
-def summary(tx: Tx, transaction_id: str, *, owner: str) -> TransactionSummary | None:
-    """Return the summary of a transaction, or None if no statement of this owner has it."""
-    query = _SUMMARIES.where(transactions.c.id == transaction_id, statements.c.owner == owner)
+def summary(
+    tx: Tx, transaction_id: str, *, owners: Collection[str] | None
+) -> TransactionSummary | None:
+    """Return the summary of a transaction, or None if no statement of these owners has it."""
+    query = _SUMMARIES.where(transactions.c.id == transaction_id, *_of_owners(owners))
     summaries = _read_summaries(tx, query)
     return summaries[0] if summaries else None
 
 
-def page(tx: Tx, *, owner: str, before: str | None, limit: int) -> list[TransactionSummary]:
-    """Return at most `limit` transactions of an owner's statements, newest first.
+def page(
+    tx: Tx, *, owners: Collection[str] | None, before: str | None, limit: int
+) -> list[TransactionSummary]:
+    """Return at most `limit` transactions of statements, newest first.
 
     Args:
+        owners: Owners of the statements; None: all.
         before: Id of the last transaction of the previous page; None: the first page.
     """
-    query = _SUMMARIES.where(statements.c.owner == owner)
+    query = _SUMMARIES.where(*_of_owners(owners))
     if before is not None:
         query = query.where(transactions.c.id < before)
     return _read_summaries(tx, query.order_by(transactions.c.id.desc()).limit(limit))
 
 
-def orphaned(tx: Tx, *, owner: str, limit: int) -> list[TransactionSummary]:
-    """Return at most `limit` orphaned transactions of an owner's statements, oldest first.
+def orphaned(tx: Tx, *, owners: Collection[str] | None, limit: int) -> list[TransactionSummary]:
+    """Return at most `limit` orphaned transactions of these owners' statements, oldest first.
 
     A transaction is orphaned when its statement has ended and no driver works on it.
     """
-    query = _SUMMARIES.where(*_ORPHANED, statements.c.owner == owner)
+    query = _SUMMARIES.where(*_ORPHANED, *_of_owners(owners))
     return _read_summaries(tx, query.order_by(transactions.c.id).limit(limit))
+
+
+def _of_owners(owners: Collection[str] | None) -> list[ColumnElement[bool]]:
+    return [] if owners is None else [statements.c.owner.in_(owners)]
 
 
 def _read_summaries(tx: Tx, query: Select[Any]) -> list[TransactionSummary]:

@@ -87,8 +87,8 @@ def seconds_of(duration: timedelta | None) -> float | None:
     return None if duration is None else duration.total_seconds()
 
 
-def limit_duration(longest: timedelta) -> Any:
-    """Return the type of a duration up to `longest`. Its JSON Schema states the limits.
+def limit_duration(longest: timedelta, *, shortest: timedelta = timedelta(0)) -> Any:
+    """Return the type of a duration within limits. Its JSON Schema states them.
 
     JSON Schema has no limits for texts, and its format `duration` is that of ISO 8601. The limits
     are therefore in keywords of Headrace, and the format has a name of its own.
@@ -100,13 +100,17 @@ def limit_duration(longest: timedelta) -> Any:
             raise ValueError(
                 f"{_shorten(value)} is longer than the maximum, {format_duration(longest)}"
             )
+        if duration < shortest:
+            raise ValueError(
+                f"{_shorten(value)} is shorter than the minimum, {format_duration(shortest)}"
+            )
         return duration
 
     schema = {
         "type": "string",
         "format": DURATION_FORMAT,
         "pattern": _JSON_SCHEMA_PATTERN,
-        "x-minimum": "0s",
+        "x-minimum": format_duration(shortest),
         "x-maximum": format_duration(longest),
         "examples": ["10s"],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode
 
 from headrace.model.ids import new_id
@@ -12,7 +13,7 @@ from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.store.streams import stream_queries
 
 
-def insert_query(node: InProcessNode, session_id: str, name: str, owner: str = "anonymous") -> str:
+def insert_query(node: InProcessNode, session_id: str, name: str, owner: str = LOCAL_OWNER) -> str:
     new = NewStreamQuery(
         id=new_id("sq"),
         owner=owner,

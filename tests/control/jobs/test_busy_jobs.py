@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode
 
 from headrace.model.ids import new_id
@@ -21,11 +22,11 @@ def test_a_query_of_a_job_that_is_being_changed_cannot_be_changed(
     session, _driver = node.start_session(kind="streaming")
     with node.database.write("test") as tx:
         job = jobs.insert_job(
-            tx, "anonymous", name, "/state", state_place="file:/state", actor="anonymous"
+            tx, LOCAL_OWNER, name, "/state", state_place="file:/state", actor=LOCAL_OWNER
         )
         query = NewStreamQuery(
             id=new_id("sq"),
-            owner="anonymous",
+            owner=LOCAL_OWNER,
             scope=name,
             name="q",
             spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
@@ -33,7 +34,7 @@ def test_a_query_of_a_job_that_is_being_changed_cannot_be_changed(
             session_id=session,
             statement_id=None,
         )
-        stream_queries.insert_query(tx, query, actor="anonymous")
+        stream_queries.insert_query(tx, query, actor=LOCAL_OWNER)
         change = update(jobs_table).where(jobs_table.c.id == job.id)
         tx.execute(change.values(change_id=new_id("ch")))
     refused = node.http.post(f"/api/v1/streams/{query.id}/{action}")

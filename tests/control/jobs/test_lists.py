@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import event
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction
@@ -11,7 +12,7 @@ from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
 from headrace.store.jobs import job_changes, jobs
 
-_OWNER = "anonymous"
+_OWNER = LOCAL_OWNER
 _RECORD = ChangeRecord(
     action=JobAction.DEPLOY, decision=JobDecision.START_CLEAN, reason="The job is new."
 )

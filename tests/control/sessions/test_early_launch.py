@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 from tests.support.store import get_session
 from tests.support.waiting import wait_until
@@ -66,7 +67,7 @@ def test_a_statement_without_a_session_runs_in_the_driver_that_started_early(
     start_node: StartNode, early: EarlyLaunch
 ) -> None:
     node = start_node()
-    node.node._launches.adopt_early(early)
+    node.node._launches.adopt_early(early, owner=LOCAL_OWNER)
     session = get_session(node.database, early.session.id)
     assert (session.state, session.epoch, session.pool) == (SessionState.STARTING, 1, True)
     assert session.handle == early.handle
@@ -85,7 +86,7 @@ def test_an_early_driver_is_killed_if_its_owner_has_a_pool_session(
     node = start_node()
     open_session = submit(node)
     folder = Path(early.handle["name"])
-    node.node._launches.adopt_early(early)
+    node.node._launches.adopt_early(early, owner=LOCAL_OWNER)
     wait_until(lambda: not is_running(early), what="the end of the early driver")
     assert submit(node) == open_session
     drivers = early.parts.launcher._bootstraps.path(str(folder)).parent
@@ -132,7 +133,7 @@ def test_an_early_driver_is_killed_if_its_session_would_exceed_a_limit(
 ) -> None:
     node = start_node(limits={"sessions_per_user": 1})
     node.session(name="mine")
-    node.node._launches.adopt_early(early)
+    node.node._launches.adopt_early(early, owner=LOCAL_OWNER)
     wait_until(lambda: not is_running(early), what="the end of the early driver")
 
 

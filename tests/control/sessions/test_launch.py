@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
 from tests.support.waiting import wait_until
@@ -182,6 +183,6 @@ def insert_session(database: Database, profile: str) -> str:
     """Insert a session as another node would, with a profile that this node may not have."""
     session_id = new_id("se")
     with database.write("test") as tx:
-        new = NewSession(id=session_id, owner="anonymous", spec=SessionSpec(profile=profile))
-        sessions.insert(tx, new, actor="anonymous")
+        new = NewSession(id=session_id, owner=LOCAL_OWNER, spec=SessionSpec(profile=profile))
+        sessions.insert(tx, new, actor=LOCAL_OWNER)
     return session_id

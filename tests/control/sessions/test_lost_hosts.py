@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import select, update
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
@@ -164,7 +165,7 @@ def _start_task(node: InProcessNode, session_id: str, driver: ScriptedDriver) ->
     """Start a task of a job, and return its statement."""
     task = WriteManifests(texts={"/state/manifests/job.yaml": "name: job"})
     with node.database.write("test.task") as tx:
-        task_id = submit_task(tx, "anonymous", session_id, task, "write the manifest of job")
+        task_id = submit_task(tx, LOCAL_OWNER, session_id, task, "write the manifest of job")
     assert driver.claim().statement_id == task_id
     driver.report_start(task_id)
     return task_id

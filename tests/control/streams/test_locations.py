@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode
 
 SAVE = "SAVE STREAM t TO noop IDENTIFIED BY {} OPTIONS ('checkpointLocation' = '{}')"
@@ -76,7 +77,7 @@ def test_default_locations_stay_in_their_file_system(
     stream = node.stream("placed")
 
     assert response.status_code == 201
-    assert stream["checkpoint"] == f"{kept}/adhoc-anonymous/placed"
+    assert stream["checkpoint"] == f"{kept}/adhoc-{LOCAL_OWNER}/placed"
     assert stream["path"] == kept
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.lock_meeting import Meeting
 from tests.support.running_query import RunningQuery
 
-from headrace.control.policy import Caller
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import Statement, StatementSpec
 
@@ -23,7 +23,7 @@ def test_two_statements_that_stop_queries_in_the_session_of_the_other_do_not_dea
     def stop(query: RunningQuery, session: str) -> Statement:
         meeting.join()
         spec = StatementSpec(text=f"STOP STREAM {query.name}")
-        return node.node.statements.submit(Caller("anonymous"), spec, session=session)
+        return node.node.statements.submit(LOCAL_CALLER, spec, session=session)
 
     with ThreadPoolExecutor(2) as pool:
         stops = [

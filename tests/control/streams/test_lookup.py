@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode
 
 from headrace.model.ids import new_id
@@ -15,7 +16,7 @@ from headrace.store.streams import stream_queries, stream_transitions
 def insert(node: InProcessNode, session: str, scope: str, name: str) -> str:
     query = NewStreamQuery(
         id=new_id("sq"),
-        owner="anonymous",
+        owner=LOCAL_OWNER,
         scope=scope,
         name=name,
         spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
@@ -24,7 +25,7 @@ def insert(node: InProcessNode, session: str, scope: str, name: str) -> str:
         statement_id=None,
     )
     with node.database.write("test") as tx:
-        stream_queries.insert_query(tx, query, actor="anonymous")
+        stream_queries.insert_query(tx, query, actor=LOCAL_OWNER)
     return query.id
 
 

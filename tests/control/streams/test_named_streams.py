@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import insert
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 
@@ -22,7 +23,7 @@ def own_node(start_node: StartNode) -> InProcessNode:
     return start_node()
 
 
-def define_all(node: InProcessNode, texts: dict[str, str], owner: str = "anonymous") -> None:
+def define_all(node: InProcessNode, texts: dict[str, str], owner: str = LOCAL_OWNER) -> None:
     """Define streams."""
     rows = [
         {

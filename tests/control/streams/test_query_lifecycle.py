@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import ERROR, RunningQuery
 from tests.support.waiting import wait_until
@@ -32,12 +33,16 @@ def test_the_assignment_of_a_save_stream_holds_the_complete_query(node: InProces
     query = driver.claim().query
     assert query is not None
 
-    assert (query.name, query.job_id, query.wanted) == ("complete", "adhoc-anonymous", "running")
+    assert (query.name, query.job_id, query.wanted) == (
+        "complete",
+        f"adhoc-{LOCAL_OWNER}",
+        "running",
+    )
     assert query.spec.sink == "json"
     assert query.spec.path is not None
-    assert query.spec.path.endswith("/streams/adhoc-anonymous/complete")
+    assert query.spec.path.endswith(f"/streams/adhoc-{LOCAL_OWNER}/complete")
     assert query.spec.checkpoint is not None
-    assert query.spec.checkpoint.endswith("/checkpoints/adhoc-anonymous/complete")
+    assert query.spec.checkpoint.endswith(f"/checkpoints/adhoc-{LOCAL_OWNER}/complete")
 
 
 def test_a_stop_reaches_the_driver_and_ends_the_query_with_its_report(node: InProcessNode) -> None:

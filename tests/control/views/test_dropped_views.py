@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.lock_meeting import Meeting
 from tests.support.views import ViewWriter
 
-from headrace.control.policy import Caller
 from headrace.model.lifecycle import StatementState, StreamState
 from headrace.model.statement import Statement, StatementSpec
 from headrace.model.stream_query import QueryReport
@@ -90,4 +90,4 @@ def drop(node: InProcessNode, meeting: Meeting, name: str, session: str) -> Stat
     """Drop a view with a statement of this session, which takes part in the meeting."""
     meeting.join()
     spec = StatementSpec(text=f"DROP MATERIALIZED VIEW {name}")
-    return node.node.statements.submit(Caller("anonymous"), spec, session=session)
+    return node.node.statements.submit(LOCAL_CALLER, spec, session=session)

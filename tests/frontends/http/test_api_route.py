@@ -49,7 +49,7 @@ def test_a_misspelt_parameter_is_answered_with_the_nearest_one(node: InProcessNo
         "code": "unknown_parameter",
         "detail": "Unknown query parameter: 'limti', 'sesion'.",
         "hint": "Did you mean 'limit' and 'session'?"
-        " Allowed: before, id_prefix, limit, over, session, state, view.",
+        " Allowed: all_owners, before, id_prefix, limit, over, session, state, view.",
     }
 
 

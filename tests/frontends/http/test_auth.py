@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
 from headrace.config.settings import Settings
@@ -60,7 +61,7 @@ def test_a_call_with_the_token_is_accepted_whatever_the_case_of_the_scheme(
     node_with_token: InProcessNode, scheme: str
 ) -> None:
     node_with_token.http.headers["Authorization"] = f"{scheme} secret"
-    assert node_with_token.submit()["owner"] == "anonymous"
+    assert node_with_token.submit()["owner"] == LOCAL_OWNER
 
 
 def test_health_and_readiness_need_no_token(node_with_token: InProcessNode) -> None:

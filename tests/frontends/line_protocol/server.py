@@ -88,10 +88,10 @@ class _Connection(StreamRequestHandler):
     def _answer(self, line: str) -> Answer:
         command, _, text = line.partition(" ")
         if command == "TOKEN":
-            self._caller = self.node.identify(text)
+            self._caller = self.node.authenticator.identify(text)
             return {}
         if self._caller is None:
-            self._caller = self.node.identify(None)
+            self._caller = self.node.authenticator.identify(None)
         answers: dict[str, Callable[[Caller, str], Answer]] = {
             "SUBMIT": self._submit,
             "WAIT": self._wait,

@@ -94,7 +94,7 @@ def test_a_client_cancels_a_statement_and_continues_in_a_new_session(
     first = client.send("SUBMIT", "SELECT 1")
     assert client.send("CANCEL", first["id"])["state"] == "cancelled"
     assert client.send("SUBMIT", "SELECT 2")["session"] == first["session"]
-    served[0].node.sessions.close(served[0].node.identify(_TOKEN), first["session"])
+    served[0].node.sessions.close(served[0].node.authenticator.identify(_TOKEN), first["session"])
     assert client.send("SUBMIT", "SELECT 3")["session"] != first["session"]
 
 

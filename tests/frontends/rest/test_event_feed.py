@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -66,7 +66,7 @@ class _Log:
         after: str | None,
         entity: str | None,
         entity_id: str | None,
-        owner: str | None,
+        owners: Collection[str] | None,
         limit: int,
     ) -> list[Event]:
         with self._lock:
@@ -80,7 +80,7 @@ class _Log:
             if event.position > position
             and entity in {None, event.entity}
             and entity_id in {None, event.entity_id}
-            and owner in {None, event.owner}
+            and (owners is None or event.owner in owners)
         ][:limit]
 
     @contextmanager
@@ -251,8 +251,8 @@ _FILTERS = st.sampled_from(
         EventFilter(entity_id="e1"),
         EventFilter("statement", "e2"),
         EventFilter(entity="node"),
-        EventFilter(owner="ada"),
-        EventFilter(owner="bob"),
+        EventFilter(owners=frozenset({"ada"})),
+        EventFilter(owners=frozenset({"bob"})),
     ]
 )
 

@@ -70,7 +70,7 @@ def test_an_event_has_the_owner_of_its_entity(store: Database) -> None:
     with store.write("test") as tx:
         nodes.register(tx, "no_" + "1" * 32, address="http://a", version="1", seconds=60)
     with store.read() as tx:
-        of_bob = events.read(tx, after=None, owner="bob", limit=9)
+        of_bob = events.read(tx, after=None, owners=["bob"], limit=9)
         of_nodes = events.read(tx, after=None, entity="node", limit=9)
     assert [event.entity_id for event in of_bob] == [session_id, statement_id]
     assert [event.owner for event in of_nodes] == [None]

@@ -27,7 +27,7 @@ from headrace.store.tables import transactions as transactions_table
 
 def orphaned_ids(store: Database) -> list[str]:
     with store.read() as tx:
-        orphans = transactions.orphaned(tx, owner="ada", limit=100)
+        orphans = transactions.orphaned(tx, owners=["ada"], limit=100)
     assert all(transaction.orphaned for transaction in orphans)
     return [transaction.id for transaction in orphans]
 
@@ -110,11 +110,11 @@ def test_an_owner_sees_only_their_own_transactions(store: Database) -> None:
     creation = Creation(store)
     creation.bring_to(TransactionState.PREPARED)
     with store.read() as tx:
-        own = transactions.summary(tx, creation.id, owner="ada")
-        assert transactions.summary(tx, creation.id, owner="bob") is None
-        page = transactions.page(tx, owner="ada", before=None, limit=1000)
-        assert transactions.page(tx, owner="bob", before=None, limit=10) == []
-        earlier = transactions.page(tx, owner="ada", before=creation.id, limit=1000)
+        own = transactions.summary(tx, creation.id, owners=["ada"])
+        assert transactions.summary(tx, creation.id, owners=["bob"]) is None
+        page = transactions.page(tx, owners=["ada"], before=None, limit=1000)
+        assert transactions.page(tx, owners=["bob"], before=None, limit=10) == []
+        earlier = transactions.page(tx, owners=["ada"], before=creation.id, limit=1000)
     assert own is not None
     assert (own.catalog, own.target, own.orphaned) == (STAGED.catalog, STAGED.target, False)
     assert page == [own]
@@ -193,7 +193,7 @@ def end_pause(store: Database, creation: Creation) -> None:
 
 def read(store: Database, creation: Creation) -> TransactionSummary:
     with store.read() as tx:
-        summary = transactions.summary(tx, creation.id, owner="ada")
+        summary = transactions.summary(tx, creation.id, owners=["ada"])
     assert summary is not None
     return summary
 
@@ -255,7 +255,7 @@ def test_a_recovery_by_hand_does_not_wait_for_the_pause(store: Database) -> None
     give_up(store, creation, driver, "no access")
     for owner, is_due in (("eve", False), ("ada", True)):
         with store.write("test") as tx:
-            transactions.retry_now(tx, owner=owner)
+            transactions.retry_now(tx, owners=[owner])
         assert has_orphaned(store, creation.id) is is_due
 
 

@@ -110,9 +110,11 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
     ended = new_session(store, SessionState.FAILED)
     newest_first = [ended, *reversed(waiting_ids)]
     with store.read() as tx:
-        first = [session.id for session in sessions.page(tx, owner="ada", limit=4)]
-        rest = [session.id for session in sessions.page(tx, owner="ada", before=first[-1], limit=4)]
-        waiting = sessions.page(tx, owner="ada", states={SessionState.NOT_STARTED})
+        first = [session.id for session in sessions.page(tx, owners=["ada"], limit=4)]
+        rest = [
+            session.id for session in sessions.page(tx, owners=["ada"], before=first[-1], limit=4)
+        ]
+        waiting = sessions.page(tx, owners=["ada"], states={SessionState.NOT_STARTED})
         failed = sessions.page(tx, states=[SessionState.FAILED])
         assert len(sessions.page(tx)) == 7
         assert sessions.page(tx, states=[]) == []

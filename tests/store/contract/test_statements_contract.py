@@ -127,7 +127,7 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
         assert ids() == [other, ended, *reversed(waiting)]
         assert ids(limit=2) == [other, ended]
         assert ids(before=waiting[2], limit=10) == [waiting[1], waiting[0]]
-        assert ids(owner="bob") == [other]
+        assert ids(owners=["bob"]) == [other]
         assert ids(session=session_id, states=[StatementState.WAITING]) == list(reversed(waiting))
         assert ids(states=[StatementState.FAILED, StatementState.TIMEOUT]) == [ended]
         assert ids(states=[StatementState.FAILED, StatementState.WAITING], limit=3) == [
@@ -169,7 +169,7 @@ def test_what_waits_longest_is_listed_first_over_all_owners(store: Database) -> 
     longest = sorted((ids[1], ids[3]), key=lambda id_: _get(store, id_).waiting_since)
     assert _view(store, StatementView.WAITING) == [*longest, ids[2], ids[0], ids[4]]
     assert _view(store, StatementView.WAITING, over_seconds=15) == [*longest, ids[2]]
-    assert _view(store, StatementView.WAITING, owner="ada") == [ids[2], ids[0]]
+    assert _view(store, StatementView.WAITING, owners=["ada"]) == [ids[2], ids[0]]
 
 
 def test_what_runs_longest_is_listed_first(store: Database) -> None:
@@ -216,7 +216,7 @@ def test_statements_are_found_by_a_prefix_of_their_ids(store: Database) -> None:
     with store.read() as tx:
 
         def ids(prefix: str, **chosen: object) -> list[str]:
-            page = statements.page(tx, owner=OWNER, id_prefix=prefix, **chosen)  # type: ignore[arg-type]
+            page = statements.page(tx, owners=[OWNER], id_prefix=prefix, **chosen)  # type: ignore[arg-type]
             return [statement.id for statement in page.items]
 
         assert ids("st_") == mine[::-1]
@@ -236,11 +236,11 @@ def test_sessions_are_found_by_a_prefix_of_their_ids(store: Database) -> None:
     with store.read() as tx:
 
         def ids(prefix: str) -> list[str]:
-            return [session.id for session in sessions.page(tx, owner=OWNER, id_prefix=prefix)]
+            return [session.id for session in sessions.page(tx, owners=[OWNER], id_prefix=prefix)]
 
         assert ids("se_") == mine[::-1]
         assert [ids(session_id) for session_id in mine] == [[mine[0]], [mine[1]]]
-        assert sessions.page(tx, owner="bob", id_prefix=mine[0]) == []
+        assert sessions.page(tx, owners=["bob"], id_prefix=mine[0]) == []
 
 
 def test_only_sessions_with_a_name_have_one(store: Database) -> None:

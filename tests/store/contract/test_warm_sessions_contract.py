@@ -52,14 +52,14 @@ def test_an_assigned_session_has_the_fields_of_the_new_session(store: Database) 
     warm = _new_warm(store)
     with store.read() as tx:
         assert [session.id for session in warm_sessions.live(tx, "default")] == [warm]
-        assert sessions.page(tx, owner="ada") == []
+        assert sessions.page(tx, owners=["ada"]) == []
     assert _assign(store, name="mine", profile="other") is None
     assert _assign(store, name="mine") == warm
     assert _assign(store) is None
     with store.read() as tx:
         session = sessions.get(tx, warm)
         assert warm_sessions.live(tx, "default") == []
-        assert [session.id for session in sessions.page(tx, owner="ada")] == [warm]
+        assert [session.id for session in sessions.page(tx, owners=["ada"])] == [warm]
     assert session is not None
     assert (session.name, session.kind, session.warm) == ("mine", SessionKind.BATCH, False)
     assert (session.idle_seconds, session.ttl_seconds) == (7, 8)

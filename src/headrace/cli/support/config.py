@@ -35,6 +35,7 @@ KNOWN_KEYS = (
     "log_level",
     "class_archives",
     "http",
+    "auth",
     "store",
     "results",
     "lease",

@@ -5,7 +5,8 @@ port, and an embedded node that the command starts.
 
 A token goes only where it belongs. The token of a home is sent to the node that holds the lock of
 this home. A configured token is sent to the configured server, and to the node of this home if that
-node was started with a configured token. A node on the default port receives none.
+node was started with a configured token. Without one, the configured server receives the token of
+the user's login there. A node on the default port receives none.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import NamedTuple
 from headrace.cli.output.text import Number
 from headrace.cli.support.config import EMBEDDED, ClientConfig
 from headrace.cli.support.embedded import require_node_packages, start_embedded_node
+from headrace.cli.support.logins import Logins
 from headrace.client.http import Client
 from headrace.client.transport import Endpoint
-from headrace.config.home import DEFAULT_HOME, HomeLayout
+from headrace.config.home import DEFAULT_HOME, HomeLayout, logins_file
 from headrace.config.node_file import choose_token, find_running_node
 from headrace.errors import HeadraceError, InvalidSetting, NodeUnreachable, Unauthorized
 from headrace.files.file_locks import lock_file
@@ -227,7 +229,7 @@ def connect_configured(
     """Return a client of the configured server. Raise NodeUnreachable if it does not respond."""
     client = Client(
         server,
-        config.token,
+        config.token or _login_token(server),
         retry_seconds=CONNECT_SECONDS if retry_seconds is None else retry_seconds,
         parse_float=Number,
         report=reports.notice,
@@ -240,6 +242,26 @@ def connect_configured(
         f"No Headrace node responds at {server} (set by {source}).",
         hint=f"start the node, or change {source}",
     )
+
+
+def server_of_login(config: ClientConfig) -> str:
+    """Return the configured server. Raise InvalidSetting if there is none."""
+    if config.server in {None, EMBEDDED}:
+        raise InvalidSetting(
+            "A login belongs to a server, and none is set.",
+            hint="name it with --server, HEADRACE_SERVER, or `server` in headrace.toml",
+        )
+    assert config.server is not None
+    return config.server
+
+
+def _login_token(server: str) -> Callable[[], str | None]:
+    """Return a function that returns the token of the user's login at a server, if there is one."""
+    try:
+        logins = Logins(logins_file())
+    except RuntimeError:  # the user has no home directory, and so no logins
+        return lambda: None
+    return lambda: logins.find_token(server)
 
 
 def connect_default(config: ClientConfig, reports: Reports = _SILENT) -> Client | None:

@@ -64,6 +64,14 @@ conf = click.option(
     help="Spark configuration of a new session; repeatable.",
 )
 profile = click.option("--profile", metavar="NAME", help="Profile of a new session.")
+owner = click.option(
+    "--owner", metavar="OWNER", help="Own what is created as group:NAME, a group of yours."
+)
+all_owners = click.option(
+    "--all-owners",
+    is_flag=True,
+    help="List objects of others too, if you are an operator, an auditor or an administrator.",
+)
 before = click.option("--before", metavar="ID", help="List only items older than this one.")
 limit = click.option(
     "--limit",

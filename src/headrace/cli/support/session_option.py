@@ -29,10 +29,16 @@ def explain_missing_session() -> Iterator[None]:
 
 
 class SessionOption:
-    """The values of --session, --create, --profile and --conf."""
+    """The values of --session, --create, --profile, --conf and --owner."""
 
     def __init__(
-        self, name: str | None, *, create: bool, profile: str | None, conf: dict[str, str]
+        self,
+        name: str | None,
+        *,
+        create: bool,
+        profile: str | None,
+        conf: dict[str, str],
+        owner: str | None = None,
     ) -> None:
         """Check the flags. Raises InvalidRequest if they contradict each other."""
         if create and name is None:
@@ -46,6 +52,7 @@ class SessionOption:
         self._create = create
         self._profile = profile
         self._conf = conf
+        self._owner = owner
 
     @property
     def is_given(self) -> bool:
@@ -95,7 +102,12 @@ class SessionOption:
         return str(session["id"])
 
     def _request(self) -> dict[str, Any]:
-        fields = {"name": self._name, "profile": self._profile, "conf": self._conf}
+        fields = {
+            "name": self._name,
+            "profile": self._profile,
+            "conf": self._conf,
+            "owner": self._owner,
+        }
         return {key: value for key, value in fields.items() if value}
 
 

@@ -185,7 +185,7 @@ def _check_session(tx: Tx, job: Job, wanted: JobSession) -> None:
     """Raise SessionConflict if a job that is to start would wait for its session in vain."""
     running = [
         other
-        for other in jobs.list_live(tx, job.owner)
+        for other in jobs.list_live(tx, [job.owner])
         if other.state is JobState.RUNNING and other.id != job.id
     ]
     versions = jobs.list_versions(tx, [each.version_id for each in running if each.version_id])

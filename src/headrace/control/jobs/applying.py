@@ -227,7 +227,7 @@ def _action_of(deployment: Deployment, planned: PlannedJob) -> JobAction:
 
 def _live_queries_by_job(tx: Tx, owner: str) -> dict[str, list[StreamQuery]]:
     queries: dict[str, list[StreamQuery]] = {}
-    for query in stream_queries.list_live_of_jobs(tx, owner):
+    for query in stream_queries.list_live_of_jobs(tx, [owner]):
         queries.setdefault(query.scope.casefold(), []).append(query)
     return queries
 

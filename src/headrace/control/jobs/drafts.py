@@ -48,6 +48,8 @@ class PlanRequest:
     state_location: str | None = None
     py_files: list[str] = field(default_factory=list)
     prune: bool = False
+    owner: str | None = None
+    """Owner of the jobs: the caller, or a group of the caller; None: the caller."""
 
 
 _MAX_BYTES = 4 * 1024 * 1024

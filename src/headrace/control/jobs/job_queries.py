@@ -113,7 +113,7 @@ def stop_job(tx: Tx, owner: str, name: str, *, actor: str) -> list[str]:
 
 
 def _list_live(tx: Tx, owner: str, name: str) -> list[StreamQuery]:
-    return [each for each in stream_queries.list_live_of_jobs(tx, owner) if each.scope == name]
+    return [each for each in stream_queries.list_live_of_jobs(tx, [owner]) if each.scope == name]
 
 
 def have_ended(tx: Tx, query_ids: Collection[str]) -> bool:

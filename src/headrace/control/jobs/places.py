@@ -44,7 +44,7 @@ def default_location(jobs_location: str, owner: str) -> str:
 
 def owner_folder(owner: str) -> str:
     """Return the name of an owner's directory: the owner's name where that is a file name."""
-    is_file_name = owner not in {"", ".", ".."} and not {"/", "%"}.intersection(owner)
+    is_file_name = owner not in {"", ".", ".."} and not {"/", "%", ":"}.intersection(owner)
     return owner if is_file_name else to_file_name(owner)
 
 

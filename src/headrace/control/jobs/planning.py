@@ -188,7 +188,7 @@ class JobPlanner:
 
 
 def _read_deployed(tx: Tx, owner: str) -> _Deployed:
-    live = jobs.list_live(tx, owner)
+    live = jobs.list_live(tx, [owner])
     versions = jobs.list_versions(tx, [job.version_id for job in live if job.version_id])
     by_job: dict[str, list[Savepoint]] = defaultdict(list)
     stopped = [job.id for job in live if job.state is not JobState.RUNNING]
@@ -246,7 +246,7 @@ def _find_conflicts(
         job = deployed.jobs.get(draft.name.casefold())
         if job is None and jobs.is_place_taken(tx, draft.name, place):
             message = (
-                f"Another owner has a job {draft.name} whose state is at {location}. Two jobs of"
+                f"The folder {draft.name} of {location} holds the state of another job. Two jobs of"
                 " one name would overwrite each other's manifests there."
             )
             hint = "Choose another state location with --state-location, or rename the job."

@@ -10,7 +10,15 @@ from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
 from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
-from headrace.control.policy import Action, Caller, may, require_creator
+from headrace.control.policy import (
+    Action,
+    Caller,
+    check,
+    find_named,
+    listed_owners,
+    require_creator,
+    resolve_owner,
+)
 from headrace.errors import DeploymentNotFound, JobNotFound
 from headrace.model.deployment import (
     Deployment,
@@ -20,7 +28,8 @@ from headrace.model.deployment import (
     JobVersion,
     Savepoint,
 )
-from headrace.model.lifecycle import DeploymentState
+from headrace.model.ids import looks_like_id
+from headrace.model.lifecycle import DeploymentState, JobState
 from headrace.model.stream_query import StreamQuery
 from headrace.store.database import Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
@@ -58,19 +67,20 @@ class Jobs:
         """Plan a deployment. Return it while it is checked, or with its plan.
 
         Raises:
-            NotPermitted: The caller has no role that lets it deploy jobs.
+            NotPermitted: The caller has no role that lets it deploy jobs, or is not the owner.
             InvalidManifests: With every error that the files alone show.
             InvalidSetting: The profile does not exist.
         """
         require_creator(caller, "jobs")
-        return self.get_deployment(caller, self._planner.begin(caller.owner, request))
+        owner = resolve_owner(caller, request.owner)
+        return self.get_deployment(caller, self._planner.begin(owner, request))
 
     def apply(self, caller: Caller, deployment_id: str) -> DeploymentStatus:
         """Apply a plan. Raise as `apply_plan` does, and DeploymentNotFound."""
         with self._database.write("jobs.apply") as tx:
             deployment = job_changes.lock_deployment(tx, deployment_id)
-            if deployment is None or not may(caller, Action.CHANGE, deployment):
-                raise _deployment_not_found(deployment_id)
+            check(caller, Action.CHANGE, deployment, _deployment_not_found(deployment_id))
+            assert deployment is not None
             apply_plan(tx, self._settings, deployment)
             return _read_deployment(tx, deployment_id)
 
@@ -78,33 +88,36 @@ class Jobs:
         """Return a deployment of the caller. Raise DeploymentNotFound."""
         with self._database.read() as tx:
             deployment = job_changes.get_deployment(tx, deployment_id)
-            if deployment is None or not may(caller, Action.READ, deployment):
-                raise _deployment_not_found(deployment_id)
+            check(caller, Action.READ, deployment, _deployment_not_found(deployment_id))
             return _read_deployment(tx, deployment_id)
 
-    def list_deployments(self, caller: Caller, limit: int) -> list[DeploymentStatus]:
-        """Return the last deployments of the caller, newest first."""
+    def list_deployments(
+        self, caller: Caller, limit: int, *, all_owners: bool = False
+    ) -> list[DeploymentStatus]:
+        """Return the last deployments, newest first, of the owners that `caller` lists."""
+        owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
-            deployments = job_changes.list_deployments(tx, caller.owner, limit)
+            deployments = job_changes.list_deployments(tx, owners, limit)
             changes = job_changes.of_deployments(tx, [each.id for each in deployments])
         return [
             DeploymentStatus(deployment=deployment, changes=changes.get(deployment.id, []))
             for deployment in deployments
         ]
 
-    def list_jobs(self, caller: Caller) -> list[JobStatus]:
-        """Return all jobs of the caller by name, without their savepoints."""
+    def list_jobs(self, caller: Caller, *, all_owners: bool = False) -> list[JobStatus]:
+        """Return all jobs of the owners that `caller` lists, by name, without their savepoints."""
+        owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
-            found = jobs.list_live(tx, caller.owner)
+            found = jobs.list_live(tx, owners)
             version_ids = [job.version_id for job in found if job.version_id is not None]
             versions = jobs.list_versions(tx, version_ids)
             deployments = _find_deployment_ids(tx, found)
-            live = stream_queries.list_live_of_jobs(tx, caller.owner)
+            live = stream_queries.list_live_of_jobs(tx, owners)
         return [
             JobStatus(
                 job=job,
                 version=None if job.version_id is None else versions.get(job.version_id),
-                queries=[query for query in live if query.scope == job.name],
+                queries=_of_job(live, job),
                 savepoints=[],
                 deployment_id=deployments.get(job.id),
             )
@@ -115,11 +128,11 @@ class Jobs:
         """Return a job of the caller. Raise JobNotFound."""
         with self._database.read() as tx:
             job = _find(tx, caller, name)
-            live = stream_queries.list_live_of_jobs(tx, caller.owner)
+            live = stream_queries.list_live_of_jobs(tx, [job.owner])
             return JobStatus(
                 job=job,
                 version=jobs.get_version(tx, job.version_id),
-                queries=[query for query in live if query.scope == job.name],
+                queries=_of_job(live, job),
                 savepoints=savepoints.list_of_jobs(tx, [job.id]),
                 deployment_id=_find_deployment_ids(tx, [job]).get(job.id),
             )
@@ -172,7 +185,7 @@ class Jobs:
             plan = plan_action(
                 tx, job, action, clean=clean, version=version, takes_savepoint=takes_savepoint
             )
-            deployment_id = job_changes.insert_deployment(tx, caller.owner, action, plan)
+            deployment_id = job_changes.insert_deployment(tx, job.owner, action, plan)
             deployment = job_changes.lock_deployment(tx, deployment_id)
             assert deployment is not None
             job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=caller.owner)
@@ -183,10 +196,17 @@ class Jobs:
 
 
 def _find(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> Job:
-    job = jobs.find(tx, caller.owner, name)
-    if job is None or not may(caller, action, job):
-        raise JobNotFound(f"There is no job {name[:100]!r}.")
-    return job
+    if looks_like_id(name):
+        found = jobs.get(tx, name)
+        job = None if found is None or found.state is JobState.DELETED else found
+    else:
+        own = jobs.find(tx, caller.owner, name)
+        job = find_named(caller, own, lambda owners: jobs.list_named(tx, owners, name))
+    return check(caller, action, job, JobNotFound(f"There is no job {name[:100]!r}."))
+
+
+def _of_job(live: Sequence[StreamQuery], job: Job) -> list[StreamQuery]:
+    return [query for query in live if (query.owner, query.scope) == (job.owner, job.name)]
 
 
 def _find_deployment_ids(tx: Tx, found: Sequence[Job]) -> dict[str, str]:

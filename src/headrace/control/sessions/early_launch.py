@@ -22,7 +22,6 @@ from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Handle, LauncherHost
 from headrace.control.launchers.local import LocalLauncher
-from headrace.control.policy import ANONYMOUS
 from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
 from headrace.control.sessions.opening import new_pool_session
 from headrace.errors import HeadraceError
@@ -58,6 +57,8 @@ def _working_directory(settings: Settings, *, embedded: bool) -> Path | None:
     return settings.layout.path.parent if embedded else None
 
 
+_UNKNOWN_OWNER = ""
+"""The store is not open yet. `Launches.adopt_early` sets the owner."""
 _LOG = logging.getLogger("headrace.launch")
 _FIRST_EPOCH = 1
 _JVM_SECONDS = 2.0
@@ -101,7 +102,7 @@ def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> Earl
     Returns None if the drivers of the default profile are not processes of this host, or if the
     driver cannot be started. The launch of the first statement then reports the reason.
     """
-    session = new_pool_session(settings, ANONYMOUS)
+    session = new_pool_session(settings, _UNKNOWN_OWNER)
     profile = settings.profile(session.spec.profile)
     if profile.backend != parts.launcher.backend:
         return None

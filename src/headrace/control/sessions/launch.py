@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from headrace.config.profiles import Profile
@@ -203,17 +204,17 @@ class Launches:
             flight=driver_secrets.flight,
         )
 
-    def adopt_early(self, early: EarlyLaunch) -> None:
+    def adopt_early(self, early: EarlyLaunch, *, owner: str) -> None:
         """Open the pool session of a driver that was started before the store was open.
 
         The early driver is killed if the owner has an open pool session already, if a warm driver
         serves it, or if a limit of sessions is reached. The statement then reports the limit.
         """
-        settings, session = self._settings, early.session
+        settings, session = self._settings, replace(early.session, owner=owner)
         is_current = False
         with suppress(TooManySessions), self._database.write("launch.early") as tx:
             is_current = (
-                choose_pool_session(tx, settings, session.owner, session) == session.id
+                choose_pool_session(tx, settings, owner, session) == session.id
                 and self._claim(tx, session.id, early.profile, early.driver_secrets) == early.epoch
                 and sessions.set_handle(tx, early.lease, early.handle)
             )

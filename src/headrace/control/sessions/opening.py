@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from headrace.config.settings import Settings
 from headrace.control.limits import check_sessions
-from headrace.control.policy import Action, Caller, OwnedBy, may
-from headrace.errors import SessionNotFound
+from headrace.control.policy import Action, Caller, check, find_named
+from headrace.errors import NotPermitted, SessionNotFound
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, warm_sessions
+from headrace.store.sessions.sessions import NamedSession
 from headrace.store.statements import limits
 from headrace.store.statements.limits import Counted
 from headrace.text.durations import seconds_of
@@ -34,18 +35,44 @@ _SHOWN = 200
 
 
 def resolve_session(tx: Tx, caller: Caller, name_or_id: str, action: Action = Action.READ) -> str:
-    """Return the id of a session, given by its id or, while it is live, by its name.
+    """Return the id of a session that `find_session` finds. Raises as it does."""
+    return find_session(tx, caller, name_or_id, action).id
 
-    Raise SessionNotFound unless the caller may act on such a session.
+
+def find_session(
+    tx: Tx, caller: Caller, name_or_id: str, action: Action = Action.READ
+) -> NamedSession:
+    """Return id and owner of a session, given by its id or, while it is live, by its name.
+
+    Raises:
+        SessionNotFound: There is no such session that the caller may read.
+        AmbiguousName: Several owners have a session with this name.
+        NotPermitted: The caller may read the session, and do no more.
     """
-    session_id, owner = None, None
+    found: NamedSession | None = None
     if looks_like_id(name_or_id):
-        session_id, owner = name_or_id, sessions.owner_of(tx, name_or_id)
+        owner = sessions.owner_of(tx, name_or_id)
+        found = None if owner is None else NamedSession(name_or_id, owner)
     elif is_session_name(name_or_id):
-        session_id, owner = sessions.id_of_name(tx, caller.owner, name_or_id), caller.owner
-    if session_id is None or not may(caller, action, OwnedBy(owner)):
-        raise SessionNotFound(f"Session {name_or_id[:_SHOWN]!r} does not exist.")
-    return session_id
+        own_id = sessions.id_of_name(tx, caller.owner, name_or_id)
+        own = None if own_id is None else NamedSession(own_id, caller.owner)
+        found = find_named(caller, own, lambda owners: sessions.list_named(tx, owners, name_or_id))
+    missing = SessionNotFound(f"Session {name_or_id[:_SHOWN]!r} does not exist.")
+    return check(caller, action, found, missing)
+
+
+def find_own_session(tx: Tx, caller: Caller, name_or_id: str) -> NamedSession:
+    """Return a session in which the caller may run statements. Raises as `find_session`.
+
+    A driver acts for the owner of its session. Not even an administrator runs SQL for others.
+    """
+    found = find_session(tx, caller, name_or_id, Action.CHANGE)
+    if found.owner not in caller.owners:
+        raise NotPermitted(
+            f"Session {name_or_id[:_SHOWN]!r} runs the statements of its owner only.",
+            hint="Use a session of your own.",
+        )
+    return found
 
 
 def get_session(tx: Tx, session_id: str) -> Session:
@@ -66,9 +93,12 @@ def find_usable_session(
     if name_or_id is None:
         return None
     try:
-        session = get_session(tx, resolve_session(tx, caller, name_or_id))
+        found = find_session(tx, caller, name_or_id)
     except SessionNotFound:
         return None
+    if found.owner not in caller.owners:
+        return None
+    session = get_session(tx, found.id)
     is_usable = session.state in SESSION.accepting and session.spec.catalog == catalog
     return session.id if is_usable else None
 

@@ -8,9 +8,20 @@ from dataclasses import asdict
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions
-from headrace.control.policy import Action, Caller, require_creator
+from headrace.control.policy import (
+    Action,
+    Caller,
+    listed_owners,
+    require_creator,
+    resolve_owner,
+)
 from headrace.control.sessions.ending import close_session
-from headrace.control.sessions.opening import create_session, get_session, resolve_session
+from headrace.control.sessions.opening import (
+    create_session,
+    find_own_session,
+    get_session,
+    resolve_session,
+)
 from headrace.errors import InvalidRequest
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SessionState
@@ -37,6 +48,7 @@ class Sessions:
         caller: Caller,
         spec: SessionSpec,
         *,
+        owner: str | None = None,
         like: str | None = None,
         name: str | None = None,
         kind: SessionKind = SessionKind.INTERACTIVE,
@@ -46,13 +58,14 @@ class Sessions:
         """Store a session and return it. A node then starts its driver, unless a warm one fits.
 
         Args:
+            owner: Owner of the session, as in `resolve_owner`; default: the caller.
             like: Id or name of a session of the caller that gives its spec in place of `spec`.
             parallelism: Largest number of queries that run at once; default: that of the settings.
                 A session that names more than 1 gets a driver that starts for it.
             fields: Further fields of the request; default: those of the settings.
 
         Raises:
-            NotPermitted: If the caller has no role that lets it open sessions.
+            NotPermitted: If the caller may not open sessions, or not for this owner.
             InvalidRequest: If the name has the form of an id, or a character that is not allowed;
                 or if both `like` and `spec` are given.
             SessionNotFound: If `like` names no session of the caller.
@@ -70,7 +83,7 @@ class Sessions:
             _check_name(name)
         new = NewSession(
             id=new_id("se"),
-            owner=caller.owner,
+            owner=resolve_owner(caller, owner),
             kind=kind,
             name=name,
             spec=spec,
@@ -78,7 +91,7 @@ class Sessions:
             parallelism=parallelism,
         )
         with self._database.write("session.open") as tx:
-            check_sessions(tx, self._settings, caller.owner)
+            check_sessions(tx, self._settings, new.owner)
             return get_session(tx, create_session(tx, self._settings, new))
 
     def _copy_spec(self, caller: Caller, spec: SessionSpec, like: str) -> SessionSpec:
@@ -87,7 +100,9 @@ class Sessions:
                 "The request names another session in `like`, and configures the new one too.",
                 hint=f"Leave out `like`, or {', '.join(SessionSpec.model_fields)}.",
             )
-        return self.get(caller, like).spec
+        with self._database.read() as tx:
+            # The configuration may hold secrets, which readers of a session do not see.
+            return get_session(tx, find_own_session(tx, caller, like).id).spec
 
     def get(self, caller: Caller, name_or_id: str) -> Session:
         """Return a session of the caller. Raise SessionNotFound if there is none."""
@@ -102,12 +117,16 @@ class Sessions:
         before: str | None,
         id_prefix: str | None,
         limit: int,
+        all_owners: bool = False,
     ) -> list[Session]:
-        """Return at most `limit` sessions of the caller with ids below `before`, newest first."""
+        """Return at most `limit` sessions of the owners that `caller` lists, newest first.
+
+        Their ids are below `before`.
+        """
         with self._database.read() as tx:
             return sessions.page(
                 tx,
-                owner=caller.owner,
+                owners=listed_owners(caller, all_owners=all_owners),
                 states=states,
                 before=before,
                 id_prefix=id_prefix,

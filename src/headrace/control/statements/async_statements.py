@@ -79,6 +79,7 @@ class AsyncStatements:
         seconds: float,
         rows_bytes: int = 0,
         cancels: bool = False,
+        owner: str | None = None,
         session: str | None = None,
         repeatable: RepeatableRequest | None = None,
     ) -> T:
@@ -105,6 +106,7 @@ class AsyncStatements:
             self._statements.submit,
             caller,
             spec,
+            owner=owner,
             session=session,
             repeatable=repeatable,
             statement_id=statement_id,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from anyio import to_thread
 
-from headrace.control.policy import Action, Caller, may
+from headrace.control.policy import Action, Caller, check, may
 from headrace.errors import StatementNotFound
 from headrace.model.ids import looks_like_id
 from headrace.model.statement import Statement
@@ -21,6 +22,8 @@ from headrace.store.statements import statements
 
 _SHOWN = 200
 """Largest number of characters of an id in a message."""
+HIDDEN_TEXT = "-- only its owner, auditors and administrators may read this statement"
+"""Takes the place of the SQL of a statement."""
 
 
 def get_statement(tx: Tx, statement_id: str) -> Statement:
@@ -35,20 +38,27 @@ def get_statement(tx: Tx, statement_id: str) -> Statement:
 def get_permitted(
     tx: Tx, caller: Caller, statement_id: str, action: Action = Action.READ
 ) -> Statement:
-    """Return a statement on which the caller may act. Raise StatementNotFound for any other."""
+    """Return a statement on which the caller may act. Raises as `check_permitted`."""
     return check_permitted(caller, get_statement(tx, statement_id), statement_id, action)
 
 
 def check_permitted(
     caller: Caller, statement: Statement | None, statement_id: str, action: Action = Action.READ
 ) -> Statement:
-    """Return the statement with this id.
+    """Return the statement with this id, without its SQL if the caller may not read that.
 
-    Raise StatementNotFound if there is none, or if the caller may not act on it.
+    Raises:
+        StatementNotFound: There is none, or the caller may not read it.
+        NotPermitted: The caller may read the statement, and do no more.
     """
-    if statement is None or not may(caller, action, statement):
-        raise _not_found(statement_id)
-    return statement
+    return hide_content(caller, check(caller, action, statement, _not_found(statement_id)))
+
+
+def hide_content(caller: Caller, statement: Statement) -> Statement:
+    """Return a statement as a caller may see it: with or without its SQL."""
+    if may(caller, Action.READ_CONTENT, statement):
+        return statement
+    return replace(statement, spec=replace(statement.spec, text=HIDDEN_TEXT, parameters=[]))
 
 
 def _not_found(statement_id: str) -> StatementNotFound:

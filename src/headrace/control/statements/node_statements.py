@@ -68,9 +68,9 @@ class NodeStatements:
         if isinstance(command, CancelStatement):
             return _cancel_statement(tx, caller, command)
         if isinstance(command, MaterializedViewStatement | ShowMaterializedViews):
-            return view_commands.execute(tx, caller, command)
+            return view_commands.execute(tx, caller, statement, command)
         assert command is not None
-        return stream_commands.execute(tx, self._settings, caller, command)
+        return stream_commands.execute(tx, self._settings, caller, statement, command)
 
 
 def _cancel_statement(tx: Tx, caller: Caller, command: CancelStatement) -> ResultReport:

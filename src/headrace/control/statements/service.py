@@ -16,20 +16,27 @@ from headrace.control.long_polls import LongPolls, Rereads, WakeUps
 from headrace.control.policy import (
     Action,
     Caller,
-    Shared,
+    act_for,
+    listed_owners,
     may,
     require_creator,
-    visible_owner,
+    resolve_owner,
 )
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
+    find_own_session,
     find_usable_session,
     resolve_session,
 )
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
-from headrace.control.statements.lookup import check_permitted, get_permitted, get_statement
+from headrace.control.statements.lookup import (
+    check_permitted,
+    get_permitted,
+    get_statement,
+    hide_content,
+)
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.wait_reasons import WaitReasons, can_wait
 from headrace.control.streams import submission
@@ -71,6 +78,7 @@ from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
 from headrace.store.sessions import sessions
+from headrace.store.sessions.sessions import NamedSession
 from headrace.store.statements import idempotency, results, statements
 from headrace.text.durations import seconds_of
 
@@ -168,6 +176,7 @@ class _Submit:
     """A statement to be stored, and where it runs. See `Statements.submit`."""
 
     caller: Caller
+    owner: str | None
     spec: StatementSpec
     parsed: ParsedStatement
     session: str | None
@@ -209,6 +218,7 @@ class Statements:
         caller: Caller,
         spec: StatementSpec,
         *,
+        owner: str | None = None,
         session: str | None = None,
         catalog: str | None = None,
         reusable: bool = False,
@@ -221,6 +231,7 @@ class Statements:
         A statement that a node executes itself has ended when this returns.
 
         Args:
+            owner: Owner of the statement, as in `resolve_owner`; None: that of the session.
             session: Id or name of the session. None: an interactive statement and a refresh run in
                 the pool session of their owner, and any other in a session that is created for it.
             catalog: Current catalog of a session that is created; default: Spark's.
@@ -231,7 +242,7 @@ class Statements:
             awaited: Whether this process waits for the end of the statement.
 
         Raises:
-            NotPermitted: The caller has no role that lets it run statements.
+            NotPermitted: The caller may not run statements, or not for this owner or session.
             InvalidRequest: Or a subclass, before anything is stored.
             SettingDenied: For a key in `conf` that is reserved for the operator.
             DefinitionExists: If a stream or sink with the name of the new one exists.
@@ -257,6 +268,7 @@ class Statements:
             spec = replace(spec, kind=SessionKind(parsed.kind))
         request = _Submit(
             caller=caller,
+            owner=None if owner is None else resolve_owner(caller, owner),
             spec=spec,
             parsed=parsed,
             session=session,
@@ -280,16 +292,22 @@ class Statements:
 
         A driver that waits for it at this process claims it in the same transaction.
         """
-        owner, spec, parsed = request.caller.owner, request.spec, request.parsed
+        spec, parsed = request.spec, request.parsed
         repeatable = request.repeatable
         first = _find_repeated(tx, request.caller, repeatable)
         if first is not None:
             return first
         is_local = spec.kind is SessionKind.LOCAL
-        session_id, is_chosen_pool = self._choose_session(tx, request)
+        named = None
+        if request.session is not None:
+            named = find_own_session(tx, request.caller, request.session)
+            _check_owner(named, request.owner)
+        owner = _choose_owner(tx, request) if named is None else named.owner
+        session_id, is_chosen_pool = self._choose_session(tx, request, owner, named)
         if not is_local:
             check_waiting(tx, self._settings, owner)
-        lock_sessions(tx, request.caller, parsed.command, session_id)
+        acting = act_for(request.caller, owner)
+        lock_sessions(tx, acting, parsed.command, session_id)
         new = NewStatement(
             id=request.statement_id or new_id("st"),
             session_id=session_id,
@@ -307,16 +325,16 @@ class Statements:
             if is_chosen_pool:
                 raise _PoolSessionClosed from error
             raise
-        origin = None
-        if request.session is not None and isinstance(parsed.command, SaveStream):
-            origin = resolve_session(tx, request.caller, request.session)
+        is_save = isinstance(parsed.command, SaveStream)
+        origin = named.id if named is not None and is_save else None
         submission.prepare(tx, self._settings, statement, parsed.command, origin=origin)
-        view_submission.prepare(tx, request.caller, self._settings, statement, parsed.command)
+        view_submission.prepare(tx, acting, self._settings, statement, parsed.command)
         if is_local:
-            self._node_statements.execute(tx, request.caller, statement)
+            self._node_statements.execute(tx, acting, statement)
             statement = get_statement(tx, statement.id)
         if repeatable is not None:
-            idempotency.remember(tx, owner, repeatable.key, repeatable.body_hash, statement.id)
+            of_caller = request.caller.owner
+            idempotency.remember(tx, of_caller, repeatable.key, repeatable.body_hash, statement.id)
         claimed = None if is_local else self._claim_for_poll(tx, session_id)
         return claimed if claimed is not None and claimed.id == statement.id else statement
 
@@ -336,7 +354,8 @@ class Statements:
         with self._database.read() as tx:
             record = statements.get_with_rows(tx, statement_id, max_bytes=max_bytes)
         statement, data = record or (None, None)
-        return check_permitted(caller, statement, statement_id), data
+        permitted = check_permitted(caller, statement, statement_id)
+        return permitted, data if may(caller, Action.READ_CONTENT, permitted) else None
 
     def submit_to_usable(
         self, caller: Caller, spec: StatementSpec, *, session: str | None, catalog: str | None
@@ -410,10 +429,12 @@ class Statements:
         limit: int,
         view: StatementView | None = None,
         over: timedelta | None = None,
+        all_owners: bool = False,
     ) -> Page[Statement]:
-        """Return at most `limit` statements of the caller after `before`, newest first.
+        """Return at most `limit` statements of the owners that `caller` lists, newest first.
 
-        A view has an order of its own. For an administrator, it has the statements of all owners.
+        They follow `before`. A view has an order of its own. For an operator, it has the statements
+        of all owners.
 
         Args:
             over: For a view: the shortest time of its statements; default: a minute for `slow`.
@@ -424,12 +445,15 @@ class Statements:
             InvalidRequest: `over` is given without a view, or is too short for it.
         """
         over_seconds = _over_seconds(view, over)
-        owner = caller.owner if view is None else visible_owner(caller, Shared.STATEMENTS)
+        owners = listed_owners(caller, all_owners=all_owners or view is not None)
         with self._database.read() as tx:
             session_id = None if session is None else resolve_session(tx, caller, session)
-            return statements.page(
+            if session_id is not None:
+                # Whoever may read the session may read its statements.
+                owners = None
+            page = statements.page(
                 tx,
-                owner=owner,
+                owners=owners,
                 session=session_id,
                 states=states,
                 view=view,
@@ -438,6 +462,7 @@ class Statements:
                 id_prefix=id_prefix,
                 limit=limit,
             )
+        return Page([hide_content(caller, each) for each in page.items], page.more)
 
     def find_session_names(self, caller: Caller, listed: Sequence[Statement]) -> dict[str, str]:
         """Return the names of the sessions of listed statements, by id of the session."""
@@ -457,8 +482,7 @@ class Statements:
 
     @staticmethod
     def _select_visible(caller: Caller, listed: Sequence[Statement]) -> list[Statement]:
-        sees_all = may(caller, Action.READ, Shared.STATEMENTS)
-        return [each for each in listed if sees_all or may(caller, Action.READ, each)]
+        return [each for each in listed if may(caller, Action.READ, each)]
 
     def cancel(self, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
         """Request a cancel and return the statement. Raise as `request_cancel` does."""
@@ -474,6 +498,8 @@ class Statements:
             is_local: Whether the client is on the host of this node.
         """
         check_permitted(caller, statement, statement.id)
+        if not may(caller, Action.READ_CONTENT, statement):
+            return None
         return self._held_results.find_offer(statement, is_local=is_local)
 
     def read_page(self, caller: Caller, statement_id: str, selection: RowRange) -> ResultPage:
@@ -496,7 +522,8 @@ class Statements:
             data: The rows of an inline result, if they are read already.
 
         Raises:
-            StatementNotFound: If the statement is not of the caller.
+            StatementNotFound: If the caller may not read the statement.
+            NotPermitted: If the caller may read the statement, and not its rows.
             ResultNotReady: If the statement has not ended.
             NoResult: If the statement did not succeed.
             ResultGone: If the rows have been deleted.
@@ -504,7 +531,7 @@ class Statements:
             NodeUnreachable: If only a node that does not respond reaches the driver.
             InvalidResult: If the driver has written a result that is not valid.
         """
-        check_permitted(caller, statement, statement.id)
+        check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
         if statement.state not in STATEMENT.terminal:
             raise ResultNotReady(
                 f"Statement {statement.id} is {statement.state} and has no result yet."
@@ -521,27 +548,28 @@ class Statements:
 
     def find_location(self, caller: Caller, statement: Statement) -> str | None:
         """Return the location at which the current attempt writes rows; None if there is none."""
-        check_permitted(caller, statement, statement.id)
+        check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
         with self._database.read() as tx:
             return results.location_of(tx, statement.id)
 
-    def _choose_session(self, tx: Tx, request: _Submit) -> tuple[str, bool]:
+    def _choose_session(
+        self, tx: Tx, request: _Submit, owner: str, named: NamedSession | None
+    ) -> tuple[str, bool]:
         """Return the id of the session for a statement, and whether it was chosen as the pool's.
 
         A batch or streaming statement gets a new session, configured like the named session, if
         the named session is of another kind. A refresh runs in the pool session if that session has
         the driver that the refresh needs.
         """
-        owner, kind, reusable = request.caller.owner, request.spec.kind, request.reusable
+        kind, reusable = request.spec.kind, request.reusable
         spec = SessionSpec(catalog=request.catalog)
-        if request.session is not None:
-            session_id = resolve_session(tx, request.caller, request.session)
+        if named is not None:
             if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
-                return session_id, False
-            session = sessions.get(tx, session_id)
+                return named.id, False
+            session = sessions.get(tx, named.id)
             assert session is not None
             if session.kind is kind:
-                return session_id, False
+                return named.id, False
             spec = session.spec
         if _runs_in_pool(request, spec):
             return choose_pool_session(tx, self._settings, owner), True
@@ -559,6 +587,29 @@ class Statements:
             return new.id, False
         check_sessions(tx, self._settings, owner)
         return create_session(tx, self._settings, new), False
+
+
+def _check_owner(named: NamedSession, owner: str | None) -> None:
+    """Raise InvalidRequest if a statement names a session of another owner than its own one."""
+    if owner not in {None, named.owner}:
+        raise InvalidRequest(
+            f"owner: The session belongs to {named.owner}, and the statement would too.",
+            hint="Leave out `owner`, or name another session.",
+        )
+
+
+def _choose_owner(tx: Tx, request: _Submit) -> str:
+    """Return the owner of a statement without a session.
+
+    A refresh acts for the owner of the view.
+    """
+    command = request.parsed.command
+    if request.owner is not None:
+        return request.owner
+    if isinstance(command, MaterializedViewStatement) and command.action is ViewAction.REFRESH:
+        owner = find_view(tx, request.caller, command.name, Action.CHANGE).owner
+        return owner if owner in request.caller.owners else request.caller.owner
+    return request.caller.owner
 
 
 def _runs_in_pool(request: _Submit, spec: SessionSpec) -> bool:
@@ -600,7 +651,7 @@ def _find_repeated(
         raise IdempotencyConflict(
             f"The Idempotency-Key was used for statement {statement_id} with a different request."
         )
-    return get_statement(tx, statement_id)
+    return get_permitted(tx, caller, statement_id)
 
 
 def _over_seconds(view: StatementView | None, over: timedelta | None) -> float:

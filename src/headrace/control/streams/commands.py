@@ -33,18 +33,22 @@ _MAX_SHOWN = 1000
 """Largest number of queries that SHOW STREAMS lists."""
 
 
-def execute(tx: Tx, settings: Settings, caller: Caller, command: Command) -> ResultReport:
+def execute(
+    tx: Tx, settings: Settings, caller: Caller, statement: Statement, command: Command
+) -> ResultReport:
     """Execute a statement of kind `local` for its caller, and return its rows.
+
+    Names of streams and sinks are those of the owner of the statement.
 
     A HeadraceError becomes the failure of the statement.
     """
     if isinstance(command, QueryStatement):
         return _execute_on_query(tx, settings, caller, command)
     if isinstance(command, DropDefinition):
-        return _drop(tx, caller, command)
+        return _drop(tx, statement.owner, command, actor=caller.owner)
     assert isinstance(command, ShowDefinitions)
     is_sinks = command.entity is ListedEntity.SINKS
-    return _show_sinks(tx, caller.owner) if is_sinks else _show(tx, caller.owner)
+    return _show_sinks(tx, statement.owner) if is_sinks else _show(tx, statement.owner)
 
 
 def define(tx: Tx, statement: Statement) -> Failure | None:
@@ -79,11 +83,10 @@ def _execute_on_query(
     return make_text_result(["query", "id", "state"], [[query.name, query.id, query.state]])
 
 
-def _drop(tx: Tx, caller: Caller, command: DropDefinition) -> ResultReport:
+def _drop(tx: Tx, owner: str, command: DropDefinition, *, actor: str) -> ResultReport:
     is_stream = command.definition is DefinedKind.STREAM
     kind = DefinitionKind.STREAM if is_stream else DefinitionKind.SINK
-    owner = caller.owner
-    dropped = definitions.drop(tx, owner, ADHOC_SCOPE, kind, command.name, actor=owner)
+    dropped = definitions.drop(tx, owner, ADHOC_SCOPE, kind, command.name, actor=actor)
     if dropped is None:
         raise DefinitionNotFound(f"A {kind} named {command.name!r} does not exist.")
     return make_text_result([str(kind)], [[dropped]])
@@ -91,7 +94,7 @@ def _drop(tx: Tx, caller: Caller, command: DropDefinition) -> ResultReport:
 
 def _show(tx: Tx, owner: str) -> ResultReport:
     """List the streams, each with its live queries, then the queries over tables."""
-    queries = stream_queries.page(tx, owner=owner, live=True, limit=_MAX_SHOWN)
+    queries = stream_queries.page(tx, owners=[owner], live=True, limit=_MAX_SHOWN)
     by_source: dict[str, list[StreamQuery]] = {}
     for query in queries:
         by_source.setdefault(_source_of(query).casefold(), []).append(query)

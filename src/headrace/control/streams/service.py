@@ -6,13 +6,13 @@ their own transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
 from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
-from headrace.control.policy import Action, Caller, may
+from headrace.control.policy import Action, Caller, check, find_named, listed_owners
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
@@ -44,14 +44,17 @@ _SHOWN = 200
 def find_query(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> StreamQuery:
     """Return a query on which the caller may act: by its id, its name, or `scope.name`.
 
-    A name means the live query with this name, or the newest that has ended. Raise StreamNotFound
-    if there is no such query.
+    A name means the live query with this name, or the newest that has ended.
+
+    Raises:
+        StreamNotFound: There is no such query that the caller may read.
+        AmbiguousName: Several owners have a query with this name.
+        NotPermitted: The caller may read the query, and do no more.
     """
     is_id = looks_like_id(name)
-    query = stream_queries.get(tx, name) if is_id else _find_by_name(tx, caller.owner, name)
-    if query is None or not may(caller, action, query):
-        raise StreamNotFound(f"The streaming query {name[:_SHOWN]!r} does not exist.")
-    return query
+    query = stream_queries.get(tx, name) if is_id else _find_by_name(tx, caller, name)
+    missing = StreamNotFound(f"The streaming query {name[:_SHOWN]!r} does not exist.")
+    return check(caller, action, query, missing)
 
 
 def lock_query(tx: Tx, caller: Caller, name: str) -> StreamQuery:
@@ -63,13 +66,20 @@ def lock_query(tx: Tx, caller: Caller, name: str) -> StreamQuery:
     return locked
 
 
-def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
+def _find_by_name(tx: Tx, caller: Caller, name: str) -> StreamQuery | None:
     # The name of a job, and that of a query, can contain a dot.
     dots = [at for at, character in enumerate(name) if character == "."][:_MAX_DOTS]
     names = [(ADHOC_SCOPE, name), *((name[:dot], name[dot + 1 :]) for dot in dots)]
-    found = [stream_queries.find(tx, owner, scope, query) for scope, query in names]
-    known = [each for each in found if each is not None]
-    return max(known, key=_rank, default=None)
+
+    def find_of(owners: Collection[str] | None) -> list[StreamQuery]:
+        best: dict[str, StreamQuery] = {}
+        for scope, query in names:
+            for each in stream_queries.list_named(tx, owners, scope, query):
+                best[each.owner] = max(best.get(each.owner, each), each, key=_rank)
+        return list(best.values())
+
+    own = next(iter(find_of([caller.owner])), None)
+    return find_named(caller, own, find_of)
 
 
 def _rank(query: StreamQuery) -> tuple[bool, bool, str]:
@@ -215,18 +225,25 @@ class Streams:
             return _status(query, stream_progress.read(tx, query.id))
 
     def page(
-        self, caller: Caller, *, live: bool, before: str | None, limit: int
+        self,
+        caller: Caller,
+        *,
+        live: bool,
+        before: str | None,
+        limit: int,
+        all_owners: bool = False,
     ) -> list[QueryStatus]:
-        """Return at most `limit` queries of the caller, newest first, each with its last batch.
+        """Return at most `limit` queries of the owners that `caller` lists, newest first.
+
+        Each has its last batch.
 
         Args:
             live: Only queries that have not ended.
             before: Only queries with smaller ids.
         """
+        owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
-            queries = stream_queries.page(
-                tx, owner=caller.owner, live=live, before=before, limit=limit
-            )
+            queries = stream_queries.page(tx, owners=owners, live=live, before=before, limit=limit)
             last = stream_progress.read_last(tx, [query.id for query in queries])
         return [_status(query, [last[query.id]] if query.id in last else []) for query in queries]
 

@@ -26,6 +26,7 @@ from headrace.model.materialized_view import (
     generation_name,
 )
 from headrace.model.result import ResultReport
+from headrace.model.statement import Statement
 from headrace.model.stream_query import EndReason, StreamQuery
 from headrace.results.node_result import make_text_result
 from headrace.store import catalog_intents
@@ -40,14 +41,17 @@ _MANUAL = "by REFRESH MATERIALIZED VIEW"
 
 
 def execute(
-    tx: Tx, caller: Caller, command: MaterializedViewStatement | ShowMaterializedViews
+    tx: Tx,
+    caller: Caller,
+    statement: Statement,
+    command: MaterializedViewStatement | ShowMaterializedViews,
 ) -> ResultReport:
     """Execute a statement of kind `local` for its caller, and return its rows.
 
     A HeadraceError becomes the failure of the statement.
     """
     if isinstance(command, ShowMaterializedViews):
-        return _show(tx, caller.owner)
+        return _show(tx, statement.owner)
     if command.action is ViewAction.DROP:
         return _drop(tx, caller, command)
     return _describe(tx, find_view(tx, caller, command.name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.control.policy import Action, Caller, may
+from headrace.control.policy import Action, Caller, check
 from headrace.errors import MaterializedViewBusy, MaterializedViewNotFound
 from headrace.model.lifecycle import STATEMENT, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView
@@ -23,15 +23,18 @@ def find_view(
 
     The name has its namespace and catalog, or lacks them.
 
-    Raise MaterializedViewNotFound if there is none, or more than one.
+    Raises:
+        MaterializedViewNotFound: There is none that the caller may read, or more than one.
+        NotPermitted: The caller may read the view, and do no more.
     """
     wanted = [part.casefold() for part in name]
     found = [
         view
-        for view in views.list_named(tx, caller.owner, name[-1])
-        if may(caller, action, view)
+        for view in views.list_named(tx, caller.owners, name[-1])
         if [part.casefold() for part in view.rows.path][-len(wanted) :] == wanted
     ]
+    # A view of the caller comes before one of a group.
+    found = [view for view in found if view.owner == caller.owner] or found
     written = ".".join(name)
     if not found:
         raise MaterializedViewNotFound(f"The materialized view {written} does not exist.")
@@ -40,7 +43,7 @@ def find_view(
         raise MaterializedViewNotFound(
             f"The name {written} is ambiguous: {names}.", hint="Write the complete name."
         ).with_condition(None, None)
-    return found[0]
+    return check(caller, action, found[0], MaterializedViewNotFound(written))
 
 
 def lock_view(

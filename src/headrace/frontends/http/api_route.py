@@ -95,6 +95,13 @@ IdPrefix = Annotated[
     str | None,
     Query(pattern=r"^[a-z]{2}_[0-9a-f]{1,32}$", description="only items whose ids begin with this"),
 ]
+AllOwners = Annotated[
+    bool,
+    Query(
+        description="also objects of other owners, as far as the caller may read them: operators,"
+        " auditors and administrators may"
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
 
 

@@ -13,7 +13,7 @@ import logging
 import time
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
@@ -39,14 +39,14 @@ class EventFilter(NamedTuple):
 
     entity: str | None = None
     entity_id: str | None = None
-    owner: str | None = None
+    owners: frozenset[str] | None = None
 
     def matches(self, frame: Frame) -> bool:
         """Return whether a stream with this filter sends an event."""
         return (
             (self.entity is None or frame.entity == self.entity)
             and (self.entity_id is None or frame.entity_id == self.entity_id)
-            and (self.owner is None or frame.owner == self.owner)
+            and (self.owners is None or frame.owner in self.owners)
         )
 
 
@@ -207,7 +207,7 @@ class EventReads(Protocol):
         after: str | None,
         entity: str | None,
         entity_id: str | None,
-        owner: str | None,
+        owners: Collection[str] | None,
         limit: int,
     ) -> list[Event]:
         """Return at most `limit` events after a cursor, oldest first."""

@@ -52,6 +52,9 @@ class PlanRequestBody(RequestModel):
     """Python files and zips for the code of jobs."""
     prune: StrictBool = False
     """Whether jobs of the state location without a manifest are stopped and deleted."""
+    owner: Name | None = None
+    """Owner of the jobs: the caller, or `group:NAME` for a group of the caller. Default: the
+    caller."""
 
 
 class StartRequestBody(RequestModel):

@@ -191,6 +191,9 @@ def show_fields(record: object, description: type[Any]) -> dict[str, Any]:
 class ConfiguredSession(RequestModel, SessionSpec):
     """A session to be created, configured by the request."""
 
+    owner: str | None = None
+    """Owner of the session: the caller, or `group:NAME` for a group of the caller. Default: the
+    caller."""
     conf: Conf = {}
     """Spark configuration and options of Headrace for this session."""
     name: str | None = Field(
@@ -229,6 +232,9 @@ class SubmittedStatement(RequestModel):
 
     statement: str = Field(examples=["SELECT 1 AS x"])
     """The SQL text of one statement."""
+    owner: str | None = None
+    """Owner of the statement: the caller, or `group:NAME` for a group of the caller. Default: the
+    owner of the session, otherwise the caller."""
     session: str | None = None
     """Id or name of a session. Without it, an interactive statement or a refresh of a view runs in
     the pool session of its owner, in a Spark session of its own."""

@@ -62,9 +62,11 @@ def lock_deployment(tx: Tx, deployment_id: str) -> Deployment | None:
     return None if row is None else Deployment(**row)
 
 
-def list_deployments(tx: Tx, owner: str, limit: int) -> list[Deployment]:
-    """Return the last deployments of an owner, newest first."""
-    query = _SELECT_DEPLOYMENT.where(deployments.c.owner == owner)
+def list_deployments(tx: Tx, owners: Collection[str] | None, limit: int) -> list[Deployment]:
+    """Return the last deployments of these owners, newest first; None: of all owners."""
+    query = _SELECT_DEPLOYMENT
+    if owners is not None:
+        query = query.where(deployments.c.owner.in_(owners))
     rows = tx.execute(query.order_by(deployments.c.id.desc()).limit(limit)).mappings()
     return [Deployment(**row) for row in rows]
 

@@ -50,18 +50,28 @@ def find(tx: Tx, owner: str, name: str) -> Job | None:
     return _first(tx, _of_name(owner, name))
 
 
+def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[Job]:
+    """Return the live jobs of these owners with this name; None: of all owners."""
+    return list_live(tx, owners, names=[name])
+
+
 def lock(tx: Tx, job_id: str) -> Job | None:
     """Lock a job until the transaction ends, and return it; None if there is no such job."""
     return _first(tx, _SELECT.where(jobs.c.id == job_id).with_for_update())
 
 
-def list_live(tx: Tx, owner: str, *, names: Collection[str] | None = None) -> list[Job]:
-    """Return the live jobs of an owner by name.
+def list_live(
+    tx: Tx, owners: Collection[str] | None, *, names: Collection[str] | None = None
+) -> list[Job]:
+    """Return the live jobs of these owners by name.
 
     Args:
+        owners: Owners of the jobs; None: all.
         names: Only the jobs with these names; None: all.
     """
-    query = _SELECT.where(jobs.c.owner == owner, _LIVE)
+    query = _SELECT.where(_LIVE)
+    if owners is not None:
+        query = query.where(jobs.c.owner.in_(owners))
     if names is not None:
         query = query.where(jobs.c.name_key.in_([name.casefold() for name in names]))
     rows = tx.execute(query.order_by(jobs.c.name_key)).mappings()

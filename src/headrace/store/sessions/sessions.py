@@ -120,6 +120,8 @@ _ACTIVE = (
 _SELECT = select(
     *(column for column in sessions.c if column.name not in _INTERNAL), _ACTIVE.label("active")
 )
+_MAX_NAMED = 10
+"""Largest number of sessions of several owners that are listed for one name."""
 _GET = _SELECT.where(sessions.c.id == bindparam("session"))
 _ID_OF_NAME = select(sessions.c.id).where(
     sessions.c.owner == bindparam("caller"), sessions.c.name == bindparam("called"), _LIVE
@@ -211,6 +213,22 @@ def id_of_name(tx: Tx, owner: str, name: str) -> str | None:
     return session_id
 
 
+class NamedSession(NamedTuple):
+    """A live session that has the wanted name."""
+
+    id: str
+    owner: str
+
+
+def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[NamedSession]:
+    """Return the live sessions of these owners with this name; None: of all owners."""
+    query = select(sessions.c.id, sessions.c.owner).where(sessions.c.name == name, _LIVE)
+    if owners is not None:
+        query = query.where(sessions.c.owner.in_(owners))
+    rows = tx.execute(query.limit(_MAX_NAMED))
+    return [NamedSession(row.id, row.owner) for row in rows]
+
+
 def owner_of(tx: Tx, session_id: str) -> str | None:
     """Return the owner of a session, or None if the session does not exist."""
     owner: str | None = tx.execute(_OWNER, {"session": session_id}).scalar()
@@ -220,7 +238,7 @@ def owner_of(tx: Tx, session_id: str) -> str | None:
 def page(
     tx: Tx,
     *,
-    owner: str | None = None,
+    owners: Collection[str] | None = None,
     states: Collection[SessionState] | None = None,
     before: str | None = None,
     id_prefix: str | None = None,
@@ -229,11 +247,12 @@ def page(
     """Return at most `limit` sessions, newest first.
 
     Args:
+        owners: Owners of the sessions; None: all.
         before: Id of the last session of the previous page; None: the first page.
     """
     query = _SELECT.where(*starts_with(sessions.c.id, id_prefix))
-    if owner is not None:
-        query = query.where(sessions.c.owner == owner)
+    if owners is not None:
+        query = query.where(sessions.c.owner.in_(owners))
     if states is not None:
         query = query.where(sessions.c.state.in_(states))
         if SESSION.terminal.isdisjoint(states):

@@ -185,7 +185,7 @@ def get_all(tx: Tx, statement_ids: Sequence[str]) -> dict[str, Statement]:
 def page(
     tx: Tx,
     *,
-    owner: str | None = None,
+    owners: Collection[str] | None = None,
     session: str | None = None,
     states: Collection[StatementState] | None = None,
     before: str | None = None,
@@ -199,6 +199,7 @@ def page(
     They are in the order of the view; without a view, the newest is first.
 
     Args:
+        owners: Owners of the statements; None: all.
         session: Only statements of the session with this id.
         before: Id of the last statement of the previous page; None: the first page.
         id_prefix: Only statements whose ids begin with it.
@@ -208,7 +209,7 @@ def page(
 
     Raise StatementNotFound if a view has no statement `before`.
     """
-    chosen = _choose(owner=owner, session=session, states=states)
+    chosen = _choose(owners=owners, session=session, states=states)
     chosen += starts_with(statements.c.id, id_prefix)
     order: Sequence[ColumnElement[Any]] = [statements.c.id.desc()]
     if view is not None:
@@ -259,11 +260,14 @@ def _choose_after(tx: Tx, view: StatementView, before: str | None) -> list[Colum
 
 
 def _choose(
-    *, owner: str | None, session: str | None, states: Collection[StatementState] | None
+    *,
+    owners: Collection[str] | None,
+    session: str | None,
+    states: Collection[StatementState] | None,
 ) -> list[ColumnElement[bool] | TextClause]:
     conditions: list[ColumnElement[bool] | TextClause] = []
-    if owner is not None:
-        conditions.append(statements.c.owner == owner)
+    if owners is not None:
+        conditions.append(statements.c.owner.in_(owners))
     if session is not None:
         conditions.append(statements.c.session_id == session)
     if states is not None:

@@ -27,6 +27,8 @@ from headrace.store.tables import sessions, statements, stream_queries
 
 MAX_PER_SESSION = 200
 """Largest number of live queries of one session. Its driver reports all of them in one message."""
+_MAX_NAMED = 200
+"""Largest number of queries with one name that are read for several owners."""
 IS_LIVE = stream_queries.c.ended_at.is_(None)
 _HIDDEN = {"name_key", "checkpoint"}
 _RECORD = [
@@ -154,6 +156,19 @@ def find(tx: Tx, owner: str, scope: str, name: str) -> StreamQuery | None:
     return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
 
 
+def list_named(tx: Tx, owners: Collection[str] | None, scope: str, name: str) -> list[StreamQuery]:
+    """Return the newest query with this name of each of these owners; None: of all owners."""
+    query = _SELECT.where(
+        stream_queries.c.scope == scope, stream_queries.c.name_key == name.casefold()
+    )
+    if owners is not None:
+        query = query.where(stream_queries.c.owner.in_(owners))
+    newest: dict[str, StreamQuery] = {}
+    for each in fetch(tx, query.order_by(stream_queries.c.id.desc()).limit(_MAX_NAMED)):
+        newest.setdefault(each.owner, each)
+    return list(newest.values())
+
+
 def find_last_of_checkpoint(tx: Tx, owner: str, place: str) -> StreamQuery | None:
     """Return the last query of an owner whose checkpoint has this identity, or None."""
     query = _SELECT.where(stream_queries.c.checkpoint == place, stream_queries.c.owner == owner)
@@ -194,17 +209,23 @@ def find_committed(tx: Tx, owner: str, places: Collection[str]) -> set[str]:
 
 
 def page(
-    tx: Tx, *, owner: str, live: bool, before: str | None = None, limit: int
+    tx: Tx,
+    *,
+    owners: Collection[str] | None,
+    live: bool,
+    before: str | None = None,
+    limit: int,
 ) -> list[StreamQuery]:
-    """Return at most `limit` queries of an owner, newest first.
+    """Return at most `limit` queries, newest first.
 
     Args:
+        owners: Owners of the queries; None: all.
         live: Only queries that have not ended.
         before: Id of the last query of the previous page; None: the first page.
     """
-    query = _SELECT.where(stream_queries.c.owner == owner)
-    if live:
-        query = query.where(IS_LIVE)
+    query = _SELECT.where(IS_LIVE) if live else _SELECT
+    if owners is not None:
+        query = query.where(stream_queries.c.owner.in_(owners))
     if before is not None:
         query = query.where(stream_queries.c.id < before)
     return fetch(tx, query.order_by(stream_queries.c.id.desc()).limit(limit))
@@ -218,11 +239,11 @@ def has_live(tx: Tx, owner: str, scope: str) -> bool:
     return tx.execute(query.limit(1)).first() is not None
 
 
-def list_live_of_jobs(tx: Tx, owner: str) -> list[StreamQuery]:
-    """Return the live queries of all jobs of an owner, oldest first."""
-    query = _SELECT.where(
-        stream_queries.c.owner == owner, stream_queries.c.scope != ADHOC_SCOPE, IS_LIVE
-    )
+def list_live_of_jobs(tx: Tx, owners: Collection[str] | None) -> list[StreamQuery]:
+    """Return the live queries of all jobs of these owners, oldest first; None: of all owners."""
+    query = _SELECT.where(stream_queries.c.scope != ADHOC_SCOPE, IS_LIVE)
+    if owners is not None:
+        query = query.where(stream_queries.c.owner.in_(owners))
     return fetch(tx, query.order_by(stream_queries.c.id))
 
 

@@ -153,9 +153,15 @@ def creating_statements(tx: Tx, statement_ids: Collection[str]) -> list[str]:
     return list(tx.execute(query.where(_LIVE, ~_COMPLETE)).scalars())
 
 
-def list_named(tx: Tx, owner: str, name: str) -> list[MaterializedView]:
-    """Return the live views of an owner with this name, in any catalog and namespace."""
-    query = _SELECT.where(table.c.owner == owner, table.c.name_key == name.casefold(), _LIVE)
+def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[MaterializedView]:
+    """Return the live views of these owners with this name, in any catalog and namespace.
+
+    Args:
+        owners: Owners of the views; None: all.
+    """
+    query = _SELECT.where(table.c.name_key == name.casefold(), _LIVE)
+    if owners is not None:
+        query = query.where(table.c.owner.in_(owners))
     return _fetch(tx, query.order_by(table.c.id))
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 
 Json = dict[str, Any]
@@ -65,7 +66,7 @@ def test_every_change_of_a_statement_is_an_event(node: InProcessNode) -> None:
         ("launched", "running"),
         ("running", "success"),
     ]
-    assert [event["actor"] for event in events] == ["anonymous", *[f"driver:{session_id}:1"] * 3]
+    assert [event["actor"] for event in events] == [LOCAL_OWNER, *[f"driver:{session_id}:1"] * 3]
     assert {(event["entity"], event["entity_id"]) for event in events} == {
         ("statement", statement_id)
     }

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
@@ -29,7 +30,7 @@ def test_a_new_session_has_the_requested_fields_and_passes_them_to_its_driver(
     assert response.headers["location"] == f"/api/v1/sessions/{session['id']}"
     assert body.items() <= session.items()
     assert session["state"] in {"not_started", "starting"}
-    assert (session["owner"], session["kind"]) == ("anonymous", "interactive")
+    assert (session["owner"], session["kind"]) == (LOCAL_OWNER, "interactive")
 
     bootstrap = node.launcher.wait_for_request(session["id"]).bootstrap
     assert (bootstrap.catalog, bootstrap.database) == ("spark_catalog", "default")

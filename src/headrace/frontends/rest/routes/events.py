@@ -64,7 +64,7 @@ async def list_events(
     if is_stream:
         feed = event_feed_of(request)
         stream = await feed.open(
-            cursor, EventFilter(kind, entity_id, node.events.visible_owner(caller))
+            cursor, EventFilter(kind, entity_id, node.events.visible_owners(caller))
         )
         return EventSourceResponse(feed.follow(stream))
     read = partial(node.events.read, caller, entity=kind, entity_id=entity_id)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.control.jobs.drafts import PlanRequest, SourceText
-from headrace.frontends.http.api_route import ApiRoute, Limit, json_response
+from headrace.frontends.http.api_route import AllOwners, ApiRoute, Limit, json_response
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.job_schemas import (
     DeploymentBody,
@@ -22,7 +22,7 @@ from headrace.frontends.rest.job_schemas import (
 from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.serializers import deployment_body, job_body, version_body
 
-JobRef = Annotated[str, Path(description="name of the job", max_length=100)]
+JobRef = Annotated[str, Path(description="name or id of the job", max_length=100)]
 DeploymentRef = Annotated[str, Path(description="id of the deployment", max_length=100)]
 
 router = APIRouter(tags=["jobs"], route_class=ApiRoute)
@@ -48,6 +48,7 @@ def plan_jobs(request: Request, caller: Authenticated, body: PlanRequestBody) ->
         state_location=body.state_location,
         py_files=body.py_files,
         prune=body.prune,
+        owner=body.owner,
     )
     return json_response(deployment_body(node_of(request).jobs.plan(caller, plan)), 201)
 
@@ -69,9 +70,10 @@ def list_deployments(
     request: Request,
     caller: Authenticated,
     limit: Annotated[int, Query(ge=1, le=100, description="largest number of items")] = 20,
+    all_owners: AllOwners = False,
 ) -> Response:
     """List the last deployments and plans, newest first."""
-    found = node_of(request).jobs.list_deployments(caller, limit)
+    found = node_of(request).jobs.list_deployments(caller, limit, all_owners=all_owners)
     return json_response(DeploymentPage(items=[deployment_body(status) for status in found]))
 
 
@@ -82,19 +84,19 @@ def show_deployment(request: Request, caller: Authenticated, deployment: Deploym
 
 
 @router.get("/jobs", response_model=JobPage)
-def list_jobs(request: Request, caller: Authenticated) -> Response:
+def list_jobs(request: Request, caller: Authenticated, all_owners: AllOwners = False) -> Response:
     """List all jobs by name."""
-    found = node_of(request).jobs.list_jobs(caller)
+    found = node_of(request).jobs.list_jobs(caller, all_owners=all_owners)
     return json_response(JobPage(items=[job_body(status) for status in found]))
 
 
-@router.get("/jobs/{name}", response_model=JobBody, responses=problems(404))
+@router.get("/jobs/{name}", response_model=JobBody, responses=problems(404, 409))
 def show_job(request: Request, caller: Authenticated, name: JobRef) -> Response:
     """Show a job with its deployed version and its savepoints."""
     return json_response(job_body(node_of(request).jobs.get_job(caller, name)))
 
 
-@router.get("/jobs/{name}/versions", response_model=VersionPage, responses=problems(404))
+@router.get("/jobs/{name}/versions", response_model=VersionPage, responses=problems(404, 409))
 def list_versions(
     request: Request,
     caller: Authenticated,

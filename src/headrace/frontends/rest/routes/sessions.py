@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from headrace.frontends.http.api_route import (
+    AllOwners,
     ApiRoute,
     Before,
     IdPrefix,
@@ -37,6 +38,7 @@ def open_session(request: Request, caller: Authenticated, body: SessionRequest) 
     session = node_of(request).sessions.open(
         caller,
         body.spec,
+        owner=body.owner,
         like=body.like,
         name=body.name,
         kind=SessionKind(body.kind),
@@ -57,10 +59,16 @@ def list_sessions(
     before: Before = None,
     id_prefix: IdPrefix = None,
     limit: Limit = 100,
+    all_owners: AllOwners = False,
 ) -> Response:
     """List sessions, newest first."""
     sessions = node_of(request).sessions.page(
-        caller, states=state, before=before, id_prefix=id_prefix, limit=limit + 1
+        caller,
+        states=state,
+        before=before,
+        id_prefix=id_prefix,
+        limit=limit + 1,
+        all_owners=all_owners,
     )
     page, next_ = split_page(sessions, limit)
     return json_response(
@@ -68,7 +76,7 @@ def list_sessions(
     )
 
 
-@router.get("/{session}", response_model=SessionBody, responses=problems(404))
+@router.get("/{session}", response_model=SessionBody, responses=problems(404, 409))
 def show_session(request: Request, caller: Authenticated, session: SessionRef) -> Response:
     """Show one session, by id, or by name while it is live."""
     return json_response(session_body(node_of(request).sessions.get(caller, session)))
@@ -86,7 +94,7 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
     "/{session}/log",
     response_class=PlainTextResponse,
     response_description="The end of the log.",
-    responses=problems(404),
+    responses=problems(404, 409),
 )
 async def read_session_log(
     request: Request,

@@ -15,6 +15,7 @@ from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.wait_reasons import can_wait
 from headrace.frontends.http.allowed_hosts import is_loopback
 from headrace.frontends.http.api_route import (
+    AllOwners,
     ApiRoute,
     Before,
     IdPrefix,
@@ -90,12 +91,13 @@ async def submit_statement(
         seconds=seconds,
         rows_bytes=SUBMIT_ROWS_BYTES,
         cancels=body.on_wait_timeout == "cancel",
+        owner=body.owner,
         session=body.session,
         repeatable=repeatable,
     )
 
 
-@router.get("", response_model=StatementPage, responses=problems(404, 406, 502))
+@router.get("", response_model=StatementPage, responses=problems(404, 406, 409, 502))
 def list_statements(
     request: Request,
     caller: Authenticated,
@@ -125,6 +127,7 @@ def list_statements(
     before: Before = None,
     id_prefix: IdPrefix = None,
     limit: Limit = 100,
+    all_owners: AllOwners = False,
 ) -> Response:
     """List statements, newest first. A page with long texts has fewer items than `limit`.
 
@@ -138,6 +141,7 @@ def list_statements(
         before=before,
         id_prefix=id_prefix,
         limit=limit,
+        all_owners=all_owners,
         view=view,
         over=over,
     )

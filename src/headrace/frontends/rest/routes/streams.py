@@ -7,7 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.control.streams.service import QueryStatus
-from headrace.frontends.http.api_route import ApiRoute, Before, Limit, json_response, split_page
+from headrace.frontends.http.api_route import (
+    AllOwners,
+    ApiRoute,
+    Before,
+    Limit,
+    json_response,
+    split_page,
+)
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.examples import (
     AT,
@@ -40,7 +47,7 @@ _STREAM: Json = {
     "id": STREAM_ID,
     "scope": "adhoc",
     "name": "clicks",
-    "owner": "anonymous",
+    "owner": "ada",
     "state": "running",
     "wanted": "running",
     "session_id": SESSION_ID,
@@ -200,14 +207,17 @@ def list_streams(
     live: Annotated[bool, Query(description="only queries that have not ended")] = False,
     before: Before = None,
     limit: Limit = 100,
+    all_owners: AllOwners = False,
 ) -> Response:
     """List streaming queries, newest first, each with its last batch."""
-    found = node_of(request).streams.page(caller, live=live, before=before, limit=limit + 1)
+    found = node_of(request).streams.page(
+        caller, live=live, before=before, limit=limit + 1, all_owners=all_owners
+    )
     bodies, next_ = split_page([stream_body(status) for status in found], limit)
     return json_response(StreamPage(items=bodies, next=next_))
 
 
-@router.get("/{stream}", response_model=StreamBody, responses=problems(404))
+@router.get("/{stream}", response_model=StreamBody, responses=problems(404, 409))
 def show_stream(request: Request, caller: Authenticated, stream: StreamRef) -> Response:
     """Show one streaming query with its last hundred batches."""
     return json_response(stream_body(node_of(request).streams.get(caller, stream)))

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.control.transactions import PendingRecovery
-from headrace.frontends.http.api_route import ApiRoute, Before, Limit, json_response
+from headrace.frontends.http.api_route import AllOwners, ApiRoute, Before, Limit, json_response
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.examples import AT, LATER, SESSION_ID, STATEMENT_ID, STREAM_ID
 from headrace.frontends.rest.problems import problems
@@ -147,13 +147,17 @@ def list_transactions(
     ] = False,
     before: Before = None,
     limit: Limit = 100,
+    all_owners: AllOwners = False,
 ) -> Response:
     """List transactions, newest first."""
     transactions = node_of(request).transactions
     if orphaned:
-        items = [fill(TransactionBody, status) for status in transactions.orphaned(caller)]
+        items = [
+            fill(TransactionBody, status)
+            for status in transactions.orphaned(caller, all_owners=all_owners)
+        ]
         return json_response(TransactionPage(items=items, next=None))
-    statuses = transactions.page(caller, before=before, limit=limit + 1)
+    statuses = transactions.page(caller, before=before, limit=limit + 1, all_owners=all_owners)
     items = [fill(TransactionBody, status) for status in statuses[:limit]]
     next_ = items[-1].id if len(statuses) > limit else None
     return json_response(TransactionPage(items=items, next=next_))

@@ -1,0 +1,149 @@
+"""Who may use a node: the ways to sign in, and the roles that groups give."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from headrace.config.profiles import Section
+from headrace.text.durations import Duration
+
+LOCAL_SOURCE = "os"
+"""Source of the user who runs the node."""
+
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
+]
+"""Signatures with a public key (RFC 7518, RFC 9864)."""
+
+
+class Role(StrEnum):
+    """Roles of a caller. Who has several roles may do what any of them allows."""
+
+    ADMIN = "admin"  # everything, also with the objects of others
+    OPERATOR = "operator"  # nodes, lists and logs of all users; no rows and no SQL of others
+    AUDITOR = "auditor"  # reads everything, changes nothing
+    USER = "user"  # objects of its own and of its groups
+
+
+def has_tls(url: str) -> bool:
+    """Return whether a URL has TLS, or leads to this host."""
+    parts = urlsplit(url)
+    is_local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    return bool(parts.hostname) and parts.scheme in ({"https", "http"} if is_local else {"https"})
+
+
+class RoleSettings(Section):
+    """Groups whose members have a role. A group is written as `source:name`."""
+
+    admin: list[str] = Field(default=[])
+    """Groups of administrators."""
+    operator: list[str] = Field(default=[])
+    """Groups of operators."""
+    auditor: list[str] = Field(default=[])
+    """Groups of auditors."""
+    user: list[str] | None = None
+    """Groups of users; default: everyone who can sign in."""
+
+    @field_validator("admin", "operator", "auditor", "user")
+    @classmethod
+    def _check_groups(cls, groups: list[str] | None) -> list[str] | None:
+        """Raise ValueError for a group without its source: two sources may have equal names."""
+        for group in groups or []:
+            source, _, name = group.partition(":")
+            if not source or not name:
+                raise ValueError(f"{group!r} is not a group; write source:name, e.g. corp:etl")
+        return groups
+
+
+class OidcSettings(Section):
+    """One issuer of OpenID Connect."""
+
+    issuer: str
+    """URL of the issuer, exactly as its tokens name it."""
+    audience: list[str] = Field(min_length=1)
+    """Audiences of which a token must name one."""
+    algorithms: list[Algorithm] = Field(default=["RS256", "PS256", "ES256", "Ed25519"])
+    """Signatures that are accepted. Shared secrets never are."""
+    authorized_parties: list[str] = Field(default=[])
+    """Clients whose tokens are accepted (`azp`); default: those of every client."""
+    jwks_url: str | None = None
+    """URL of the keys; default: as the discovery document of the issuer says."""
+    ca: Path | None = None
+    """File with the certificates of the authorities that are trusted; default: the system's."""
+    name_claim: str = "preferred_username"
+    """Claim with the name of the user, for people."""
+    groups_claim: str = "groups"
+    """Claim with the groups of the user."""
+    max_groups: int = Field(default=1000, ge=0)
+    """Largest number of groups of a token. A token with more is refused."""
+    leeway: Duration = timedelta(seconds=60)
+    """Largest difference between the clocks of the issuer and the node."""
+    client_id: str | None = None
+    """Client of `headrace login`, which signs in by the device flow (RFC 8628)."""
+    scopes: list[str] = Field(default=["openid", "profile", "groups", "offline_access"])
+    """Scopes for which `headrace login` asks."""
+    login_parameters: dict[str, str] = Field(default={})
+    """Further parameters with which `headrace login` asks, for example `audience`."""
+
+    @field_validator("issuer", "jwks_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        """Raise ValueError for a URL without TLS, except on this host."""
+        if url is None:
+            return None
+        if not has_tls(url):
+            raise ValueError(f"{url!r} is not the URL of an issuer; it begins with https://")
+        return url
+
+
+class AuthSettings(Section):
+    """How callers prove who they are."""
+
+    methods: list[Literal["token", "oidc"]] = Field(default=["token"])
+    """Ways to sign in, in the order in which a node tries them."""
+    roles: RoleSettings = RoleSettings()
+    """Roles that groups give to their members."""
+    oidc: dict[str, OidcSettings] = Field(default={})
+    """Issuers of OpenID Connect by name. Groups of an issuer are `name:group` in `auth.roles`."""
+
+    @field_validator("oidc")
+    @classmethod
+    def _check_issuers(cls, issuers: dict[str, OidcSettings]) -> dict[str, OidcSettings]:
+        """Raise ValueError for names that make two groups one, and for an issuer with two names."""
+        for name in issuers:
+            if re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name) is None or name == LOCAL_SOURCE:
+                raise ValueError(f"{name!r} cannot be the name of an issuer; use a-z, 0-9 and -")
+        urls = [each.issuer for each in issuers.values()]
+        if len(set(urls)) < len(urls):
+            raise ValueError("two issuers have one URL")
+        return issuers
+
+    @model_validator(mode="after")
+    def _check_methods(self) -> Self:
+        """Raise ValueError for a method without its settings, or the reverse."""
+        if ("oidc" in self.methods) != bool(self.oidc):
+            raise ValueError("auth.methods names oidc if, and only if, auth.oidc has an issuer")
+        return self
+
+    def roles_of(self, source: str, groups: frozenset[str]) -> frozenset[Role]:
+        """Return the roles of a user with these groups of a source."""
+        of_source = {f"{source}:{group}" for group in groups}
+        roles = {role for role in Role if not of_source.isdisjoint(self._groups_with(role) or ())}
+        if self.roles.user is None:
+            roles.add(Role.USER)
+        return frozenset(roles)
+
+    def name_of_source(self, source: str) -> str:
+        """Return the name of a source of users in the settings: that of an issuer, or itself."""
+        return next((name for name, each in self.oidc.items() if each.issuer == source), source)
+
+    def _groups_with(self, role: Role) -> list[str] | None:
+        groups: list[str] | None = getattr(self.roles, role)
+        return groups

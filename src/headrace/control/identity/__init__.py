@@ -1,0 +1,1 @@
+"""Who calls: the ways to sign in, users, and tokens."""

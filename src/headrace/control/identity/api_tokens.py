@@ -1,0 +1,125 @@
+"""The service for tokens: create, list, revoke."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import NamedTuple
+
+from headrace.control.context import NodeContext
+from headrace.control.identity.authenticator import Authenticator, make_token
+from headrace.control.policy import (
+    Action,
+    Caller,
+    check,
+    find_named,
+    listed_owners,
+    require_creator,
+    resolve_owner,
+)
+from headrace.errors import InvalidRequest, NotPermitted, TokenNotFound
+from headrace.model.identity import LONGEST_TOKEN, SHORTEST_TOKEN, ApiToken, Scope
+from headrace.model.ids import looks_like_id
+from headrace.store.database import Tx
+from headrace.store.identity import tokens
+from headrace.text.readable import describe_duration
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SHOWN = 100
+
+
+class CreatedToken(NamedTuple):
+    """A new token, and its text, which the store does not have."""
+
+    token: ApiToken
+    text: str
+
+
+class ApiTokens:
+    """Tokens of all callers, served by one node."""
+
+    def __init__(self, context: NodeContext, authenticator: Authenticator) -> None:
+        self._database = context.database
+        self.authenticator = authenticator
+
+    def create(
+        self,
+        caller: Caller,
+        *,
+        name: str,
+        expires: timedelta,
+        scope: Scope,
+        owner: str | None = None,
+    ) -> CreatedToken:
+        """Create a token for the caller or for one of its groups.
+
+        Raises:
+            NotPermitted: The caller may not act for the owner, or has sent a token itself.
+            InvalidRequest: The name or the time is not allowed.
+            TokenNameExists: The owner has a token with this name.
+        """
+        require_creator(caller, "tokens")
+        _check_name(name)
+        if not SHORTEST_TOKEN <= expires <= LONGEST_TOKEN:
+            raise InvalidRequest(
+                f"expires: A token is valid for 1m to {LONGEST_TOKEN.days}d, and not for"
+                f" {describe_duration(expires.total_seconds())}."
+            )
+        if caller.token_id is not None:
+            raise NotPermitted("A token cannot create another token.", hint="Sign in yourself.")
+        if not caller.scope.includes(scope):
+            raise NotPermitted(f"{caller.owner} may not create a token with the scope {scope}.")
+        new = make_token()
+        with self._database.write("token.create") as tx:
+            token = tokens.insert_token(
+                tx,
+                new.secret_hash,
+                owner=resolve_owner(caller, owner),
+                name=name,
+                scope=scope,
+                seconds=expires.total_seconds(),
+                created_by=caller.owner,
+            )
+        return CreatedToken(token, new.text(token.id))
+
+    def page(
+        self, caller: Caller, *, before: str | None, limit: int, all_owners: bool = False
+    ) -> list[ApiToken]:
+        """Return at most `limit` tokens, newest first: those of the owners that `caller` lists."""
+        owners = listed_owners(caller, all_owners=all_owners)
+        with self._database.read() as tx:
+            return tokens.page(tx, owners=owners, before=before, limit=limit)
+
+    def revoke(self, caller: Caller, name_or_id: str) -> ApiToken:
+        """Revoke a token, given by its id or its name, and return it.
+
+        Raises:
+            TokenNotFound: The caller may read no such token.
+            NotPermitted: The caller may read the token, and do no more.
+        """
+        with self._database.write("token.revoke") as tx:
+            token = self._find(tx, caller, name_or_id)
+            tokens.revoke(tx, token.id, actor=caller.owner)
+            revoked = tokens.get(tx, token.id)
+        self.authenticator.forget(token.id)
+        assert revoked is not None
+        return revoked
+
+    def _find(self, tx: Tx, caller: Caller, name_or_id: str) -> ApiToken:
+        if looks_like_id(name_or_id):
+            token = tokens.get(tx, name_or_id)
+        else:
+            own = next(iter(tokens.list_named(tx, [caller.owner], name_or_id)), None)
+            token = find_named(
+                caller, own, lambda owners: tokens.list_named(tx, owners, name_or_id)
+            )
+        missing = TokenNotFound(f"There is no token {name_or_id[:_SHOWN]!r}.")
+        return check(caller, Action.CHANGE, token, missing)
+
+
+def _check_name(name: str) -> None:
+    if looks_like_id(name) or _NAME.fullmatch(name) is None:
+        raise InvalidRequest(
+            f"{name[:_SHOWN]!r} cannot be the name of a token. Use a letter or a digit, then up to"
+            " 99 letters, digits, '_', '.' or '-'."
+        )

@@ -1,0 +1,198 @@
+"""The authenticator: turns the credentials of a request into its caller, for every front end."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from typing import NamedTuple
+
+from headrace.config.auth import LOCAL_SOURCE, AuthSettings, Role
+from headrace.control.context import NodeContext
+from headrace.control.identity.oidc import Identity, OidcMethod
+from headrace.control.policy import Caller
+from headrace.errors import Unauthorized
+from headrace.files.private_files import name_of_user
+from headrace.model.identity import GROUP_PREFIX, ApiToken, User, group_owner
+from headrace.model.ids import looks_like_id
+from headrace.store.database import Tx
+from headrace.store.identity import tokens, users
+
+_CACHE_SECONDS = 1.0
+"""Time for which a caller is not looked up again. A revoked token is refused after it."""
+_MAX_CACHED = 10_000
+_PREFIX = "hr"
+"""Begin of each token, by which scanners for secrets recognise it."""
+_SECRET_BYTES = 32
+_LOCAL_SUBJECT = "node"
+"""Subject of the user who runs the nodes: the same for all nodes of a store, whose operating
+systems may know different users."""
+_NOT_VALID = "The token is not valid."
+
+
+class NewToken(NamedTuple):
+    """The secret of a token that is to be stored."""
+
+    secret: str
+    secret_hash: str
+
+    def text(self, token_id: str) -> str:
+        """Return the token as callers send it."""
+        return f"{_PREFIX}_{token_id.removeprefix('tk_')}_{self.secret}"
+
+
+def make_token() -> NewToken:
+    """Return a new random secret."""
+    secret = secrets.token_urlsafe(_SECRET_BYTES)
+    return NewToken(secret, _hash(secret))
+
+
+class _CachedCaller(NamedTuple):
+    caller: Caller
+    until: float
+    """Time of the process's clock."""
+
+
+class Authenticator:
+    """Finds the callers of one node."""
+
+    def __init__(self, context: NodeContext, *, node_token: str | None) -> None:
+        """Sign in the user of the operating system who runs the node: its first administrator.
+
+        Args:
+            node_token: Token of the node itself. None: the node needs no credentials.
+        """
+        self._database = context.database
+        self._settings: AuthSettings = context.settings.auth
+        self._node_token = node_token
+        self._issuers = [OidcMethod(name, each) for name, each in self._settings.oidc.items()]
+        self._cached: OrderedDict[str, _CachedCaller] = OrderedDict()
+        name = name_of_user(os.geteuid())
+        with context.database.write("node.sign_in") as tx:
+            user = users.sign_in(tx, LOCAL_SOURCE, _LOCAL_SUBJECT, name=name, groups=())
+        self.local_caller = Caller(owner=user.id, roles=frozenset({Role.ADMIN, Role.USER}))
+        """The user who runs the node."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests need no credentials."""
+        return self._node_token is None
+
+    def find(self, token: str | None) -> Caller | None:
+        """Return the caller with a token if it is known without a read of the store."""
+        if self._node_token is None:
+            return self.local_caller
+        if token is None:
+            return None
+        if secrets.compare_digest(token.encode(), self._node_token.encode()):
+            return self.local_caller
+        cached = self._cached.get(_hash(token))
+        return cached.caller if cached is not None and time.monotonic() < cached.until else None
+
+    def identify(self, token: str | None) -> Caller:
+        """Return the caller with a token. It may read the store, and the keys of an issuer.
+
+        Raises:
+            Unauthorized: The token is not valid.
+            SignInUnavailable: The issuer of the token does not answer.
+        """
+        known = self.find(token)
+        if known is not None:
+            return known
+        caller = None if token is None else self._try_methods(token)
+        if token is None or caller is None:
+            raise Unauthorized(_NOT_VALID)
+        self._cached[_hash(token)] = _CachedCaller(caller, time.monotonic() + _CACHE_SECONDS)
+        while len(self._cached) > _MAX_CACHED:
+            self._cached.popitem(last=False)
+        return caller
+
+    def forget(self, token_id: str) -> None:
+        """Refuse a revoked token from now on. Other nodes follow within a second."""
+        for key, cached in list(self._cached.items()):
+            if cached.caller.token_id == token_id:
+                self._cached.pop(key, None)
+
+    def _try_methods(self, token: str) -> Caller | None:
+        """Return the caller whom the first method that knows the token names, or None."""
+        for method in self._settings.methods:
+            if method == "token":
+                caller = self._look_up(token)
+                if caller is not None:
+                    return caller
+            elif method == "oidc":
+                for issuer in self._issuers:
+                    identity = issuer.identify(token)
+                    if identity is not None:
+                        return self._sign_in(identity)
+        return None
+
+    def _sign_in(self, identity: Identity) -> Caller | None:
+        """Return the caller of a user who has signed in; None: the user is disabled."""
+        source, subject, name, groups, issued_at = identity
+        with self._database.read() as tx:
+            user = users.find(tx, source, subject)
+            is_same = user is not None and (user.name, user.groups) == (name, groups)
+            must_write = user is None or not is_same or users.is_seen_due(tx, user.id)
+        if must_write:
+            with self._database.write("user.sign_in") as tx:
+                user = users.sign_in(
+                    tx, source, subject, name=name, groups=groups, issued_at=issued_at
+                )
+        assert user is not None
+        return None if user.disabled_at is not None else self._caller_of(user)
+
+    def _look_up(self, token: str) -> Caller | None:
+        prefix, _, rest = token.partition("_")
+        number, _, secret = rest.partition("_")
+        token_id = f"tk_{number}"
+        if prefix != _PREFIX or not looks_like_id(token_id):
+            return None
+        with self._database.read() as tx:
+            found = tokens.find_usable(tx, token_id)
+            # The same work for a wrong secret as for an unknown token.
+            expected = _hash("") if found is None else found.secret_hash
+            if not hmac.compare_digest(_hash(secret), expected) or found is None:
+                return None
+            caller = self._describe(tx, found.token)
+        if caller is not None and found.is_use_due:
+            with self._database.write("token.use") as tx:
+                tokens.record_use(tx, token_id)
+        return caller
+
+    def _describe(self, tx: Tx, token: ApiToken) -> Caller | None:
+        """Return the caller with a token. None: its owner or its creator may not sign in."""
+        owner, creator = token.owner, users.get(tx, token.created_by)
+        if creator is None or creator.disabled_at is not None:
+            return None
+        if owner.startswith(GROUP_PREFIX):
+            _prefix, source, name = owner.split(":", 2)
+            # The members may be administrators; a token of the group acts on its objects only.
+            roles = self._settings.roles_of(source, frozenset({name})) & {Role.USER}
+            caller = Caller(owner=owner, roles=roles)
+        else:
+            user = creator if owner == creator.id else users.get(tx, owner)
+            if user is None or user.disabled_at is not None:
+                return None
+            caller = self._caller_of(user)
+        return replace(caller, scope=token.scope, token_id=token.id)
+
+    def _caller_of(self, user: User) -> Caller:
+        """Return the caller who is a user, with what the settings and its groups allow."""
+        if user.id == self.local_caller.owner:
+            return self.local_caller
+        # Names of groups are those of the settings: the URL of an issuer is no name.
+        source = self._settings.name_of_source(user.source)
+        return Caller(
+            owner=user.id,
+            groups=frozenset(group_owner(source, name) for name in user.groups),
+            roles=self._settings.roles_of(source, user.groups),
+        )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

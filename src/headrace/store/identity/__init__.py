@@ -1,0 +1,1 @@
+"""Users, and the tokens with which programs act for them."""

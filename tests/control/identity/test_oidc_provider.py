@@ -1,0 +1,97 @@
+"""A node and a real issuer: services and people sign in, keys change, tokens expire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.in_process_node import InProcessNode
+from tests.support.oidc_provider import Issuer, running_issuer, serve_for
+from tests.support.waiting import wait_until
+
+from headrace.control.identity import oidc
+
+pytestmark = pytest.mark.oidc
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with running_issuer(tmp_path_factory.mktemp("issuer")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def secured(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessNode]:
+    with serve_for(issuer, tmp_path_factory.mktemp("secured") / "home") as node:
+        yield node
+
+
+def whoami(node: InProcessNode, token: str) -> Any:
+    return node.http.get("/api/v1/me", headers={"Authorization": f"Bearer {token}"})
+
+
+def test_a_service_signs_in_with_an_access_token(issuer: Issuer, secured: InProcessNode) -> None:
+    answer = whoami(secured, issuer.service_token()).json()
+    assert answer == {
+        "owner": "service",
+        "groups": ["group:corp:people"],
+        "roles": ["user"],
+        "scope": "admin",
+        "token_id": None,
+    }
+
+
+def test_a_token_for_another_service_is_refused(issuer: Issuer, secured: InProcessNode) -> None:
+    answer = whoami(secured, issuer.service_token("urn:another"))
+    assert answer.status_code == 401
+    assert "aud" in answer.json()["detail"]
+
+
+def test_people_sign_in_by_the_device_flow_and_have_the_roles_of_their_groups(
+    issuer: Issuer, secured: InProcessNode
+) -> None:
+    ada = whoami(secured, issuer.sign_in("ada").access_token).json()
+    root = whoami(secured, issuer.sign_in("root").access_token).json()
+    stranger = whoami(secured, issuer.sign_in("eve").access_token).json()
+    assert (ada["owner"], ada["groups"], ada["roles"]) == (
+        "ada",
+        ["group:corp:etl", "group:corp:people"],
+        ["user"],
+    )
+    assert root["roles"] == ["admin"]
+    assert stranger["roles"] == []
+
+
+def test_new_keys_are_accepted_and_old_ones_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc, "_MIN_PAUSE_SECONDS", 0.0)
+    with (
+        running_issuer(tmp_path / "issuer") as issuer,
+        serve_for(issuer, tmp_path / "home") as node,
+    ):
+        old = issuer.service_token()
+        assert whoami(node, old).status_code == 200
+        issuer.stop()
+        issuer.rotate_keys()
+        # While the issuer is away, its last keys count.
+        wait_until(
+            lambda: node.node.authenticator.find(old) is None, what="the node forgets the caller"
+        )
+        assert whoami(node, old).status_code == 200
+        issuer.start()
+        assert whoami(node, issuer.service_token()).status_code == 200
+        wait_until(lambda: whoami(node, old).status_code == 401, what="the old key is refused")
+
+
+def test_a_token_expires(tmp_path: Path) -> None:
+    with (
+        running_issuer(tmp_path / "issuer", seconds=2) as issuer,
+        serve_for(issuer, tmp_path / "home", leeway="0s") as node,
+    ):
+        token = issuer.service_token()
+        assert whoami(node, token).status_code == 200
+        wait_until(lambda: whoami(node, token).status_code == 401, what="the token has expired")
+        assert "exp" in whoami(node, token).json()["detail"]

@@ -1,0 +1,256 @@
+"""Tokens: created, listed, used and revoked, on a served node."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+from tests.support.identities import LOCAL_CALLER, LOCAL_OWNER
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.waiting import wait_until
+
+from headrace.config.auth import Role
+from headrace.control.policy import Caller
+from headrace.errors import (
+    InvalidRequest,
+    NotPermitted,
+    TokenNameExists,
+    TokenNotFound,
+    Unauthorized,
+)
+from headrace.model.identity import Scope, group_owner
+from headrace.store.clock import clock
+from headrace.store.identity import users
+from headrace.store.tables import tokens
+from headrace.store.tables import users as users_table
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> InProcessNode:
+    """Serve a node whose callers need a token."""
+    settings = make_settings(tmp_path_factory.mktemp("secured") / "home", token="of-the-node")
+    with serve_node(settings) as node:
+        yield node
+
+
+def create(node: InProcessNode, name: str, **fields: object) -> str:
+    """Create a token of the user who runs the node, and return its text."""
+    given = {"expires": DAY, "scope": Scope.SUBMIT, **fields}
+    return node.node.tokens.create(LOCAL_CALLER, name=name, **given).text
+
+
+def test_a_token_acts_for_its_owner_within_its_scope(secured: InProcessNode) -> None:
+    caller = secured.node.authenticator.identify(create(secured, "reader", scope=Scope.READ))
+    assert (caller.owner, caller.scope) == (LOCAL_OWNER, Scope.READ)
+    assert caller.roles == LOCAL_CALLER.roles
+
+
+def test_the_store_has_no_token_that_someone_could_use(secured: InProcessNode) -> None:
+    text = create(secured, "hidden")
+    secret = text.split("_", 2)[2]
+    with secured.database.read() as tx:
+        rows = [str(row) for row in tx.execute(select(tokens))]
+    assert rows
+    assert all(secret not in row for row in rows)
+    assert secret not in repr(secured.node.tokens.page(LOCAL_CALLER, before=None, limit=10))
+
+
+def test_a_revoked_token_is_refused_at_once(secured: InProcessNode) -> None:
+    text = create(secured, "revoked")
+    identify = secured.node.authenticator.identify
+    assert identify(text).owner == LOCAL_OWNER
+    secured.node.tokens.revoke(LOCAL_CALLER, "revoked")
+    with pytest.raises(Unauthorized):
+        identify(text)
+
+
+def test_another_node_refuses_a_revoked_token_within_two_seconds(
+    secured: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = create(secured, "elsewhere")
+    identify = secured.node.authenticator.identify
+    assert identify(text).owner == LOCAL_OWNER
+    # The other node revokes it: this one hears of it by its next read only.
+    monkeypatch.setattr(secured.node.authenticator, "forget", lambda _token_id: None)
+    secured.node.tokens.revoke(LOCAL_CALLER, "elsewhere")
+
+    def is_refused() -> bool:
+        try:
+            identify(text)
+        except Unauthorized:
+            return True
+        return False
+
+    wait_until(is_refused, seconds=2)
+
+
+def test_an_expired_token_is_refused(secured: InProcessNode) -> None:
+    text = create(secured, "expired")
+    with secured.database.write("test") as tx:
+        tx.execute(update(tokens).where(tokens.c.name == "expired").values(expires_at=clock(-1.0)))
+    with pytest.raises(Unauthorized):
+        secured.node.authenticator.identify(text)
+
+
+def test_a_wrong_or_malformed_token_is_refused_with_one_answer(secured: InProcessNode) -> None:
+    good = create(secured, "good")
+    prefix, number, secret = good.split("_", 2)
+    texts = [
+        f"{prefix}_{number}_{secret}x",
+        f"{prefix}_{number}_",
+        f"{prefix}_{'0' * 32}_{secret}",
+        f"xx_{number}_{secret}",
+        f"{number}_{secret}",
+        "hr_",
+        "",
+        "\x00",
+        "é" * 1000,
+    ]
+    messages = set()
+    for text in texts:
+        with pytest.raises(Unauthorized) as refusal:
+            secured.node.authenticator.identify(text)
+        messages.add(refusal.value.message)
+    assert messages == {"The token is not valid."}
+
+
+def test_the_token_of_a_disabled_user_is_refused(secured: InProcessNode) -> None:
+    with secured.database.write("test") as tx:
+        user = users.sign_in(tx, "corp", "0042", name="ada", groups=["etl"])
+    created = secured.node.tokens.create(
+        Caller(user.id), name="laptop", expires=DAY, scope=Scope.SUBMIT
+    )
+    caller = secured.node.authenticator.identify(created.text)
+    assert (caller.owner, caller.groups) == ("ada", {group_owner("corp", "etl")})
+    assert caller.roles == {Role.USER}
+    with secured.database.write("test") as tx:
+        assert users.set_disabled(tx, user.id, is_disabled=True, actor="test")
+    secured.node.authenticator.forget(created.token.id)
+    with pytest.raises(Unauthorized):
+        secured.node.authenticator.identify(created.text)
+
+
+def test_a_token_of_a_group_acts_for_the_group_alone(secured: InProcessNode) -> None:
+    etl = group_owner("corp", "etl")
+    with secured.database.write("test") as tx:
+        mia = users.sign_in(tx, "corp", "mia", name="mia", groups=["etl", "bi"]).id
+    member = Caller(mia, groups=frozenset({etl, group_owner("corp", "bi")}))
+    created = secured.node.tokens.create(
+        member, name="nightly", expires=DAY, scope=Scope.SUBMIT, owner="group:etl"
+    )
+    caller = secured.node.authenticator.identify(created.text)
+    assert (caller.owners, caller.roles) == ({etl}, {Role.USER})
+    assert created.token.created_by == mia
+    with secured.database.write("test") as tx:
+        assert users.set_disabled(tx, mia, is_disabled=True, actor="root")
+    secured.node.authenticator.forget(created.token.id)
+    with pytest.raises(Unauthorized):
+        secured.node.authenticator.identify(created.text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": "a b"}, InvalidRequest),
+        ({"name": ""}, InvalidRequest),
+        ({"name": "x" * 101}, InvalidRequest),
+        ({"name": "tk_" + "0" * 32}, InvalidRequest),
+        ({"expires": timedelta(seconds=59)}, InvalidRequest),
+        ({"expires": timedelta(days=367)}, InvalidRequest),
+        ({"owner": "group:etl"}, NotPermitted),
+        ({"owner": "someone"}, NotPermitted),
+    ],
+)
+def test_a_token_that_is_not_allowed_is_not_created(
+    secured: InProcessNode, fields: dict[str, object], error: type[Exception]
+) -> None:
+    with secured.expect_no_changes(), pytest.raises(error):
+        create(secured, **{"name": "refused", **fields})
+
+
+def test_a_token_cannot_mint_another_one(secured: InProcessNode) -> None:
+    caller = secured.node.authenticator.identify(create(secured, "minter", scope=Scope.ADMIN))
+    with pytest.raises(NotPermitted, match="cannot create"):
+        secured.node.tokens.create(caller, name="child", expires=DAY, scope=Scope.READ)
+    narrow = Caller("ada", scope=Scope.READ)
+    with pytest.raises(NotPermitted):
+        secured.node.tokens.create(narrow, name="child", expires=DAY, scope=Scope.READ)
+
+
+def test_the_name_of_a_token_is_free_again_after_its_revocation(secured: InProcessNode) -> None:
+    create(secured, "again")
+    with pytest.raises(TokenNameExists):
+        create(secured, "again")
+    secured.node.tokens.revoke(LOCAL_CALLER, "again")
+    create(secured, "again")
+
+
+def test_a_token_of_another_owner_does_not_exist(secured: InProcessNode) -> None:
+    create(secured, "mine")
+    bob = Caller("bob")
+    for name in ("mine", "nothing", "tk_" + "0" * 32):
+        with pytest.raises(TokenNotFound, match=name):
+            secured.node.tokens.revoke(bob, name)
+    assert secured.node.tokens.page(bob, before=None, limit=10) == []
+    secured.node.tokens.create(bob, name="mine", expires=DAY, scope=Scope.READ)
+
+
+def test_the_last_use_of_a_token_is_recorded(secured: InProcessNode) -> None:
+    text = create(secured, "used")
+    [before] = [each for each in _list(secured) if each.name == "used"]
+    assert before.last_used_at is None
+    secured.node.authenticator.identify(text)
+    [after] = [each for each in _list(secured) if each.name == "used"]
+    assert after.last_used_at is not None
+
+
+def _list(node: InProcessNode) -> list:
+    return node.node.tokens.page(LOCAL_CALLER, before=None, limit=1000)
+
+
+def test_a_token_is_created_used_and_revoked_over_http(secured: InProcessNode) -> None:
+    http, admin = secured.http, {"Authorization": "Bearer of-the-node"}
+    body = {"name": "dashboard", "expires": "90d", "scope": "read"}
+    created = http.post("/api/v1/tokens", json=body, headers=admin)
+    assert created.status_code == 201
+    own = {"Authorization": f"Bearer {created.json()['token']}"}
+    assert http.get("/api/v1/statements", headers=own).status_code == 200
+    submit = http.post("/api/v1/statements", json={"statement": "SELECT 1"}, headers=own)
+    assert (submit.status_code, submit.json()["code"]) == (403, "not_permitted")
+    listed = http.get("/api/v1/tokens", headers=admin).json()["items"]
+    assert "token" not in listed[0]
+    assert http.delete("/api/v1/tokens/dashboard", headers=admin).json()["state"] == "revoked"
+    assert http.get("/api/v1/statements", headers=own).status_code == 401
+
+
+def test_an_old_token_of_an_issuer_does_not_bring_groups_back(secured: InProcessNode) -> None:
+    def sign_in(groups: list[str], issued_at: float) -> set[str]:
+        with secured.database.write("test") as tx:
+            user = users.sign_in(
+                tx, "corp", "rita", name="rita", groups=groups, issued_at=issued_at
+            )
+        return set(user.groups)
+
+    assert sign_in(["etl", "bi"], 100.0) == {"etl", "bi"}
+    assert sign_in(["bi"], 200.0) == {"bi"}
+    assert sign_in(["etl", "bi"], 100.0) == {"bi"}
+    assert sign_in(["ml"], 300.0) == {"ml"}
+
+
+def test_two_users_with_one_name_are_two_users(secured: InProcessNode, tmp_path: Path) -> None:
+    del tmp_path
+    with secured.database.write("test") as tx:
+        first = users.sign_in(tx, "corp", "1", name="Zoë Ångström", groups=())
+        second = users.sign_in(tx, "partners", "1", name="Zoë Ångström", groups=())
+        third = users.sign_in(tx, "corp", "2", name="😀", groups=())
+        fourth = users.sign_in(tx, "corp", "3", name="../../etc", groups=())
+        again = users.sign_in(tx, "corp", "1", name="Zoë Berg", groups=["a"])
+    assert (first.id, second.id) == ("zoe_angstrom", "zoe_angstrom-2")
+    assert (third.id, fourth.id) == ("user", "etc")
+    assert (again.id, again.name, again.groups) == (first.id, "Zoë Berg", {"a"})
+    with secured.database.read() as tx:
+        assert tx.execute(select(users_table.c.id)).scalars().all()

@@ -1,0 +1,354 @@
+"""Every operation of the HTTP APIs answers each kind of caller as the table of access says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import update
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.store import new_session, new_statement, running_session
+from tests.support.table_transactions import Creation
+
+from headrace.control.identity.authenticator import make_token
+from headrace.frontends.access import OPERATIONS, Access
+from headrace.model.deployment import DeploymentPlan, JobAction
+from headrace.model.identity import Scope, group_owner
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import JobState
+from headrace.model.stream_query import NewStreamQuery, QuerySpec
+from headrace.store import nodes
+from headrace.store.clock import clock
+from headrace.store.database import Database
+from headrace.store.identity import tokens, users
+from headrace.store.jobs import job_changes, jobs
+from headrace.store.streams import stream_queries
+from headrace.store.tables import tokens as tokens_table
+
+Json = dict[str, Any]
+SOURCE = "corp"
+GROUP = group_owner(SOURCE, "etl")
+ROLES = {
+    "admin": ["corp:admins"],
+    "operator": ["corp:operators"],
+    "auditor": ["corp:auditors"],
+    "user": ["corp:people"],
+}
+
+
+class Outcome(StrEnum):
+    """What an operation does for a caller."""
+
+    UNKNOWN = "unknown"  # 401
+    REFUSED = "refused"  # 403
+    HIDDEN = "hidden"  # 404, as for an object that does not exist
+    SERVED = "served"  # anything else
+
+
+OUTCOMES = {401: Outcome.UNKNOWN, 403: Outcome.REFUSED, 404: Outcome.HIDDEN}
+
+
+def outcome_of(answer: httpx.Response) -> Outcome:
+    """Return what an operation has done. OpenSearch answers 400 for what does not exist."""
+    if answer.status_code == 400 and "AsyncQueryNotFoundException" in answer.text:
+        return Outcome.HIDDEN
+    assert answer.status_code < 500, answer.text
+    return OUTCOMES.get(answer.status_code, Outcome.SERVED)
+
+
+@dataclass(frozen=True)
+class Who:
+    """A kind of caller."""
+
+    groups: tuple[str, ...] = ()
+    scope: Scope = Scope.ADMIN
+    owns: bool = False
+    """Whether the object belongs to the caller or to a group of the caller."""
+
+
+SIGNED_IN = {
+    "stranger": Who(("people",)),
+    "owner": Who(("people",), owns=True),
+    "member": Who(("people", "etl"), owns=True),
+    "owner who may only read": Who(("people",), Scope.READ, owns=True),
+    "owner who may submit": Who(("people",), Scope.SUBMIT, owns=True),
+    "operator": Who(("operators",)),
+    "auditor": Who(("auditors",)),
+    "admin": Who(("admins",)),
+    "admin who may submit": Who(("admins",), Scope.SUBMIT),
+}
+NOT_SIGNED_IN = ["without a token", "with a wrong token", "with an expired token", "revoked"]
+
+_OWNERS = {"owner", "member", "owner who may only read", "owner who may submit"}
+_ADMINS = {"admin", "admin who may submit"}
+SERVED: dict[Access, set[str]] = {
+    Access.OPEN: {*SIGNED_IN, *NOT_SIGNED_IN},
+    Access.SIGNED_IN: {*SIGNED_IN},
+    Access.VISIBLE: {*SIGNED_IN},
+    Access.CREATE: {"stranger", "owner", "member", "owner who may submit", *_ADMINS},
+    # All callers of this test have tokens.
+    Access.CREATE_IN_PERSON: set(),
+    Access.READ: {*_OWNERS, *_ADMINS, "operator", "auditor"},
+    Access.READ_CONTENT: {*_OWNERS, *_ADMINS, "auditor"},
+    Access.CHANGE: {"owner", "member", "owner who may submit", "admin"},
+    Access.WATCH: {*_ADMINS, "operator", "auditor"},
+    Access.OPERATE: {"operator", "admin"},
+    Access.ADMINISTER: {"admin"},
+}
+"""The callers whom an operation serves. A stranger learns nothing about an object of others."""
+
+
+def expected(access: Access, who: str) -> Outcome:
+    """Return what an operation does for a caller."""
+    if who in SERVED[access]:
+        return Outcome.SERVED
+    if who in NOT_SIGNED_IN:
+        return Outcome.UNKNOWN
+    is_object = access in {Access.READ, Access.READ_CONTENT, Access.CHANGE}
+    return Outcome.HIDDEN if is_object and who == "stranger" else Outcome.REFUSED
+
+
+@dataclass
+class Server:
+    """A node whose callers sign in, and the tokens of all kinds of callers."""
+
+    node: InProcessNode
+    operations: dict[str, tuple[str, str]]
+    """Method and path of each operation."""
+    tokens: dict[str, str | None]
+    owners: dict[str, str]
+    """Id of the user of each kind of caller."""
+
+    def owner_for(self, who: str) -> str:
+        """Return the owner of the object on which a caller acts."""
+        if who == "member":
+            return GROUP
+        return self.owners[who if SIGNED_IN.get(who, Who()).owns else "owner"]
+
+    def call(self, operation: str, who: str, reference: str) -> httpx.Response:
+        method, path = self.operations[operation]
+        path = re.sub(r"{action}", "stop", path)
+        path = re.sub(r"{\w+}", reference, path)
+        token = self.tokens[who]
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        body = BODIES.get(operation)
+        options: Json = {} if body is None else {"json": body(self)}
+        return self.node.http.request(method, path, headers=headers, **options)
+
+
+BODIES: dict[str, Callable[[Server], Json]] = {
+    "open_session": lambda _: {},
+    "submit_statement": lambda _: {"statement": "SELECT 1"},
+    "create_async_query": lambda _: {
+        "datasource": "spark_catalog",
+        "query": "SELECT 1",
+        "lang": "sql",
+    },
+    "plan_jobs": lambda _: {"manifests": []},
+    "start_job": lambda _: {},
+    "roll_back_job": lambda _: {},
+    "confirm_node_gone": lambda _: {"confirmed": True},
+    "purge_history": lambda _: {"older_than": "3650d"},
+    "create_token": lambda _: {"name": new_id("tk").replace("tk_", "t-"), "expires": "1d"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    home = tmp_path_factory.mktemp("access") / "home"
+    settings = make_settings(home, token="of-the-node", auth={"roles": ROLES})
+    with serve_node(settings) as node:
+        document = node.http.get("/api/v1/openapi.json").json()
+        operations = {
+            operation["operationId"]: (method.upper(), path)
+            for path, methods in document["paths"].items()
+            for method, operation in methods.items()
+        }
+        owners, texts = _sign_in(node.database)
+        yield Server(node, operations, texts, owners)
+
+
+def _sign_in(store: Database) -> tuple[dict[str, str], dict[str, str | None]]:
+    """Insert a user and a token for each kind of caller. Return their ids, and the tokens."""
+    owners: dict[str, str] = {}
+    texts: dict[str, str | None] = {"without a token": None, "with a wrong token": "wrong"}
+    with store.write("test") as tx:
+        for who, kind in SIGNED_IN.items():
+            user = users.sign_in(tx, SOURCE, who, name=who, groups=kind.groups)
+            owners[who] = user.id
+            texts[who] = _insert_token(tx, user.id, kind.scope)[1]
+        expired, texts["with an expired token"] = _insert_token(tx, owners["owner"], Scope.ADMIN)
+        past = update(tokens_table).where(tokens_table.c.id == expired)
+        tx.execute(past.values(created_at=clock(-20), expires_at=clock(-10)))
+        revoked, texts["revoked"] = _insert_token(tx, owners["owner"], Scope.ADMIN)
+        tokens.revoke(tx, revoked, actor="test")
+    return owners, texts
+
+
+def _insert_token(tx: Any, owner: str, scope: Scope) -> tuple[str, str]:
+    new = make_token()
+    token = tokens.insert_token(
+        tx,
+        new.secret_hash,
+        owner=owner,
+        name=new_id("tk").replace("tk_", "t-"),
+        scope=scope,
+        seconds=timedelta(days=1).total_seconds(),
+        created_by=owner,
+    )
+    return token.id, new.text(token.id)
+
+
+def _make_stream(store: Database, owner: str) -> str:
+    lease = running_session(store, owner=owner)
+    new = NewStreamQuery(
+        id=new_id("sq"),
+        owner=owner,
+        scope="adhoc",
+        name=new_id("sq"),
+        spec=QuerySpec(text="SAVE STREAM t TO noop IDENTIFIED BY `q`", sink="noop"),
+        checkpoint_place=None,
+        session_id=lease.session_id,
+        statement_id=None,
+    )
+    with store.write("test") as tx:
+        stream_queries.insert_query(tx, new, actor=owner)
+    return new.id
+
+
+def _make_deployment(store: Database, owner: str) -> str:
+    plan = DeploymentPlan(state_location="file:/tmp/state")
+    with store.write("test") as tx:
+        return job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
+
+
+def _make_job(store: Database, owner: str) -> str:
+    name = new_id("jb").replace("_", "-")
+    place = f"file:/tmp/{name}"
+    with store.write("test") as tx:
+        job = jobs.insert_job(tx, owner, name, place, state_place=place, actor=owner)
+        jobs.transition(tx, job, JobState.STOPPED, actor=owner)
+    return job.id
+
+
+def _make_transaction(store: Database, owner: str) -> str:
+    creation = Creation(store, owner=owner)
+    assert creation.prepare()
+    return creation.id
+
+
+def _make_token(store: Database, owner: str) -> str:
+    with store.write("test") as tx:
+        return _insert_token(tx, owner, Scope.READ)[0]
+
+
+def _make_node(store: Database, _owner: str) -> str:
+    node_id = new_id("no")
+    with store.write("test") as tx:
+        nodes.register(tx, node_id, address="http://a", version="1", seconds=-60)
+    return node_id
+
+
+MAKERS: dict[str, Callable[[Database, str], str]] = {
+    "session": lambda store, owner: new_session(store, owner=owner),
+    "statement_id": lambda store, owner: new_statement(
+        store, new_session(store, owner=owner), owner=owner
+    ),
+    "stream": _make_stream,
+    "deployment": _make_deployment,
+    "name": _make_job,
+    "transaction": _make_transaction,
+    "token": _make_token,
+    "node_id": _make_node,
+}
+MAKERS["query_id"] = MAKERS["statement_id"]
+
+
+def test_the_table_has_every_operation(server: Server) -> None:
+    assert set(OPERATIONS) == set(server.operations)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_answers_each_caller_as_the_table_says(server: Server, operation: str) -> None:
+    access = OPERATIONS[operation]
+    parameter = next(iter(re.findall(r"{(\w+)}", server.operations[operation][1])), None)
+    wrong = []
+    # Callers who are refused come first: what serves the others may change the object.
+    for who in [*NOT_SIGNED_IN, *SIGNED_IN]:
+        reference, missing = "", ""
+        if parameter is not None:
+            reference = MAKERS[parameter](server.node.database, server.owner_for(who))
+            missing = _change_last(reference)
+        answer = server.call(operation, who, reference)
+        outcome = outcome_of(answer)
+        if outcome is not expected(access, who):
+            wrong.append(f"{who}: {outcome}, not {expected(access, who)}: {answer.text[:200]}")
+        if outcome is Outcome.HIDDEN:
+            other = server.call(operation, who, missing)
+            same = answer.text.replace(reference, "") == other.text.replace(missing, "")
+            if not same or answer.status_code != other.status_code:
+                wrong.append(f"{who}: {answer.text} differs from {other.text}")
+    assert wrong == []
+
+
+def _change_last(reference: str) -> str:
+    """Return a reference of the same form that names no object."""
+    return reference[:-8] + ("0" * 8 if reference[-8:] != "0" * 8 else "1" * 8)
+
+
+LISTS = {
+    "list_sessions": "session",
+    "list_statements": "statement_id",
+    "list_streams": "stream",
+    "list_deployments": "deployment",
+    "list_jobs": "name",
+    "list_transactions": "transaction",
+    "list_tokens": "token",
+}
+
+
+@pytest.mark.parametrize("operation", LISTS)
+def test_a_list_has_the_objects_that_its_caller_may_read(server: Server, operation: str) -> None:
+    make, path = MAKERS[LISTS[operation]], server.operations[operation][1]
+    owned = {
+        owner: make(server.node.database, owner)
+        for owner in (server.owners["owner"], server.owners["stranger"], GROUP)
+    }
+    own, others, of_group = owned.values()
+
+    def listed(who: str, query: str = "") -> set[str]:
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        items = server.node.http.get(f"{path}{query}", headers=headers).json()["items"]
+        found = {item["id"] for item in items}
+        return found & {own, others, of_group}
+
+    assert listed("owner") == listed("owner", "?all_owners=true") == {own}
+    assert listed("member") == {of_group}
+    assert listed("stranger", "?all_owners=true") == {others}
+    assert listed("admin") == set()
+    for who in ("operator", "auditor", "admin"):
+        assert listed(who, "?all_owners=true") == {own, others, of_group}
+
+
+def test_the_events_are_those_of_readable_objects(server: Server) -> None:
+    own = new_session(server.node.database, owner=server.owners["owner"])
+    others = new_session(server.node.database, owner=server.owners["stranger"])
+
+    def seen(who: str) -> set[str]:
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        found = set()
+        for session in (own, others):
+            query = {"entity_id": session}
+            page = server.node.http.get("/api/v1/events", params=query, headers=headers).json()
+            found |= {event["entity_id"] for event in page["items"]}
+        return found
+
+    assert seen("owner") == {own}
+    assert seen("stranger") == {others}
+    assert seen("operator") == seen("auditor") == {own, others}
