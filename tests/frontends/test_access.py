@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -18,22 +19,33 @@ from tests.support.table_transactions import Creation
 
 from headrace.control.identity.authenticator import make_token
 from headrace.frontends.access import OPERATIONS, Access
-from headrace.model.deployment import DeploymentPlan, JobAction
+from headrace.model.deployment import (
+    DeploymentPlan,
+    JobAction,
+    JobSession,
+    PlannedJob,
+    VersionSpec,
+)
 from headrace.model.identity import Scope, group_owner
 from headrace.model.ids import new_id
+from headrace.model.job import JobDecision
 from headrace.model.lifecycle import JobState
+from headrace.model.session import SessionSpec
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens, users
 from headrace.store.jobs import job_changes, jobs
+from headrace.store.jobs.jobs import Deployed
 from headrace.store.streams import stream_queries
 from headrace.store.tables import tokens as tokens_table
 
 Json = dict[str, Any]
 SOURCE = "corp"
 GROUP = group_owner(SOURCE, "etl")
+SQL = "sql_of_its_owner"
+"""Part of the SQL of each object."""
 ROLES = {
     "admin": ["corp:admins"],
     "operator": ["corp:operators"],
@@ -152,7 +164,7 @@ BODIES: dict[str, Callable[[Server], Json]] = {
     },
     "plan_jobs": lambda _: {"manifests": []},
     "start_job": lambda _: {},
-    "roll_back_job": lambda _: {},
+    "roll_back_job": lambda _: {"version": 1},
     "confirm_node_gone": lambda _: {"confirmed": True},
     "purge_history": lambda _: {"older_than": "3650d"},
     "create_token": lambda _: {"name": new_id("tk").replace("tk_", "t-"), "expires": "1d"},
@@ -212,7 +224,7 @@ def _make_stream(store: Database, owner: str) -> str:
         owner=owner,
         scope="adhoc",
         name=new_id("sq"),
-        spec=QuerySpec(text="SAVE STREAM t TO noop IDENTIFIED BY `q`", sink="noop"),
+        spec=QuerySpec(text=f"SAVE STREAM {SQL} TO noop IDENTIFIED BY `q`", sink="noop"),
         checkpoint_place=None,
         session_id=lease.session_id,
         statement_id=None,
@@ -223,9 +235,22 @@ def _make_stream(store: Database, owner: str) -> str:
 
 
 def _make_deployment(store: Database, owner: str) -> str:
-    plan = DeploymentPlan(state_location="file:/tmp/state")
+    job = PlannedJob(name="trips", decision=JobDecision.NONE, reason="", diff=f"+ {SQL}")
+    plan = DeploymentPlan(state_location="file:/tmp/state", jobs=[job])
     with store.write("test") as tx:
         return job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
+
+
+JOB = VersionSpec(
+    text=f"sql: {SQL}",
+    written={},
+    manifest={},
+    description="",
+    query_fingerprint="",
+    configuration_fingerprint="",
+    session=JobSession(name="trips", spec=SessionSpec()),
+    queries=[],
+)
 
 
 def _make_job(store: Database, owner: str) -> str:
@@ -233,7 +258,23 @@ def _make_job(store: Database, owner: str) -> str:
     place = f"file:/tmp/{name}"
     with store.write("test") as tx:
         job = jobs.insert_job(tx, owner, name, place, state_place=place, actor=owner)
-        jobs.transition(tx, job, JobState.STOPPED, actor=owner)
+        deployment = job_changes.insert_deployment(
+            tx, owner, JobAction.DEPLOY, DeploymentPlan(state_location=place)
+        )
+        for number in (1, 2):
+            version = jobs.insert_version(
+                tx,
+                job,
+                JOB,
+                version=number,
+                query_id=str(uuid4()),
+                decision=JobDecision.START_CLEAN,
+                reason="",
+                deployment_id=deployment,
+            )
+            jobs.set_outcome(tx, version.id, outcome="deployed", last_run=None, from_state=None)
+        deployed = Deployed(version_id=version.id, run=None)
+        jobs.transition(tx, job, JobState.STOPPED, actor=owner, deployed=deployed)
     return job.id
 
 
@@ -258,7 +299,7 @@ def _make_node(store: Database, _owner: str) -> str:
 MAKERS: dict[str, Callable[[Database, str], str]] = {
     "session": lambda store, owner: new_session(store, owner=owner),
     "statement_id": lambda store, owner: new_statement(
-        store, new_session(store, owner=owner), owner=owner
+        store, new_session(store, owner=owner), owner=owner, text=f"SELECT '{SQL}'"
     ),
     "stream": _make_stream,
     "deployment": _make_deployment,
@@ -334,6 +375,33 @@ def test_a_list_has_the_objects_that_its_caller_may_read(server: Server, operati
     assert listed("admin") == set()
     for who in ("operator", "auditor", "admin"):
         assert listed(who, "?all_owners=true") == {own, others, of_group}
+
+
+def test_an_operator_reads_no_sql_of_others(server: Server) -> None:
+    references = {
+        parameter: make(server.node.database, server.owners["owner"])
+        for parameter, make in MAKERS.items()
+    }
+
+    def show_sql(who: str) -> set[str]:
+        """Return the operations that answer a caller with the SQL of another one."""
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        found = set()
+        for operation, access in OPERATIONS.items():
+            method, path = server.operations[operation]
+            if method == "GET" and access in {Access.READ, Access.VISIBLE}:
+                path = re.sub(r"{(\w+)}", lambda name: references[name[1]], path)
+                query = {"all_owners": True} if operation in LISTS else {}
+                answer = server.node.http.get(path, params=query, headers=headers)
+                assert answer.is_success or answer.status_code == 404, answer.text
+                found |= {operation} if SQL in answer.text else set()
+        return found
+
+    assert show_sql("operator") == set()
+    assert show_sql("auditor") == {
+        *("show_statement", "list_statements", "show_stream", "list_streams"),
+        *("show_job", "list_jobs", "list_versions", "show_deployment", "list_deployments"),
+    }
 
 
 def test_the_events_are_those_of_readable_objects(server: Server) -> None:

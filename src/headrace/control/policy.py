@@ -71,6 +71,8 @@ class OwnedBy(NamedTuple):
 T = TypeVar("T", bound=Owned)
 
 
+HIDDEN_TEXT = "-- only its owner, auditors and administrators may read this"
+"""Shown in the place of SQL, a manifest or a diff to those who may not read the content."""
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 _SHOWN_GROUPS = 20

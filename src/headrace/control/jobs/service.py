@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.actions import plan_action
@@ -11,11 +11,13 @@ from headrace.control.jobs.applying import apply_plan, describe_busy
 from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
 from headrace.control.policy import (
+    HIDDEN_TEXT,
     Action,
     Caller,
     check,
     find_named,
     listed_owners,
+    may,
     require_creator,
     resolve_owner,
 )
@@ -89,7 +91,7 @@ class Jobs:
         with self._database.read() as tx:
             deployment = job_changes.get_deployment(tx, deployment_id)
             check(caller, Action.READ, deployment, _deployment_not_found(deployment_id))
-            return _read_deployment(tx, deployment_id)
+            return _hide_diffs(caller, _read_deployment(tx, deployment_id))
 
     def list_deployments(
         self, caller: Caller, limit: int, *, all_owners: bool = False
@@ -100,7 +102,10 @@ class Jobs:
             deployments = job_changes.list_deployments(tx, owners, limit)
             changes = job_changes.of_deployments(tx, [each.id for each in deployments])
         return [
-            DeploymentStatus(deployment=deployment, changes=changes.get(deployment.id, []))
+            _hide_diffs(
+                caller,
+                DeploymentStatus(deployment=deployment, changes=changes.get(deployment.id, [])),
+            )
             for deployment in deployments
         ]
 
@@ -109,8 +114,11 @@ class Jobs:
         owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
             found = jobs.list_live(tx, owners)
-            version_ids = [job.version_id for job in found if job.version_id is not None]
-            versions = jobs.list_versions(tx, version_ids)
+            by_version = {job.version_id: job for job in found if job.version_id is not None}
+            versions = {
+                id_: _hide_manifest(caller, by_version[id_], version)
+                for id_, version in jobs.list_versions(tx, list(by_version)).items()
+            }
             deployments = _find_deployment_ids(tx, found)
             live = stream_queries.list_live_of_jobs(tx, owners)
         return [
@@ -129,9 +137,10 @@ class Jobs:
         with self._database.read() as tx:
             job = _find(tx, caller, name)
             live = stream_queries.list_live_of_jobs(tx, [job.owner])
+            version = jobs.get_version(tx, job.version_id)
             return JobStatus(
                 job=job,
-                version=jobs.get_version(tx, job.version_id),
+                version=None if version is None else _hide_manifest(caller, job, version),
                 queries=_of_job(live, job),
                 savepoints=savepoints.list_of_jobs(tx, [job.id]),
                 deployment_id=_find_deployment_ids(tx, [job]).get(job.id),
@@ -140,7 +149,8 @@ class Jobs:
     def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
         """Return the versions of a job, newest first. Raise JobNotFound."""
         with self._database.read() as tx:
-            return jobs.history(tx, _find(tx, caller, name).id, limit)
+            job = _find(tx, caller, name)
+            return [_hide_manifest(caller, job, each) for each in jobs.history(tx, job.id, limit)]
 
     def stop(self, caller: Caller, name: str, *, takes_savepoint: bool = True) -> DeploymentStatus:
         """Stop a job with a savepoint. Raise JobNotFound, JobBusy and JobStateConflict."""
@@ -203,6 +213,23 @@ def _find(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> Jo
         own = jobs.find(tx, caller.owner, name)
         job = find_named(caller, own, lambda owners: jobs.list_named(tx, owners, name))
     return check(caller, action, job, JobNotFound(f"There is no job {name[:100]!r}."))
+
+
+def _hide_manifest(caller: Caller, job: Job, version: JobVersion) -> JobVersion:
+    """Return a version as a caller may see it: with or without its manifest."""
+    if may(caller, Action.READ_CONTENT, job):
+        return version
+    return replace(version, spec=version.spec.model_copy(update={"text": HIDDEN_TEXT}))
+
+
+def _hide_diffs(caller: Caller, status: DeploymentStatus) -> DeploymentStatus:
+    """Return a deployment as a caller may see it: with or without the diffs of manifests."""
+    deployment = status.deployment
+    if may(caller, Action.READ_CONTENT, deployment):
+        return status
+    planned = [job.model_copy(update={"diff": HIDDEN_TEXT}) for job in deployment.plan.jobs]
+    plan = deployment.plan.model_copy(update={"jobs": planned})
+    return replace(status, deployment=replace(deployment, plan=plan))
 
 
 def _of_job(live: Sequence[StreamQuery], job: Job) -> list[StreamQuery]:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from anyio import to_thread
 
-from headrace.control.policy import Action, Caller, check, may
+from headrace.control.policy import HIDDEN_TEXT, Action, Caller, check, may
 from headrace.errors import StatementNotFound
 from headrace.model.ids import looks_like_id
 from headrace.model.statement import Statement
@@ -22,8 +22,6 @@ from headrace.store.statements import statements
 
 _SHOWN = 200
 """Largest number of characters of an id in a message."""
-HIDDEN_TEXT = "-- only its owner, auditors and administrators may read this statement"
-"""Takes the place of the SQL of a statement."""
 
 
 def get_statement(tx: Tx, statement_id: str) -> Statement:

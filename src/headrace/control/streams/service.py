@@ -12,7 +12,15 @@ from functools import partial
 
 from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
-from headrace.control.policy import Action, Caller, check, find_named, listed_owners
+from headrace.control.policy import (
+    HIDDEN_TEXT,
+    Action,
+    Caller,
+    check,
+    find_named,
+    listed_owners,
+    may,
+)
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
@@ -203,7 +211,7 @@ class QueryStatus:
 
     query: StreamQuery
     statement: str
-    """The SAVE STREAM statement, without secrets."""
+    """The SAVE STREAM statement, without secrets; hidden from those who may not read it."""
     progress: list[QueryProgress]
     """The last batches, oldest first."""
 
@@ -222,7 +230,7 @@ class Streams:
         """
         with self._database.read() as tx:
             query = find_query(tx, caller, name)
-            return _status(query, stream_progress.read(tx, query.id))
+            return _status(caller, query, stream_progress.read(tx, query.id))
 
     def page(
         self,
@@ -245,14 +253,19 @@ class Streams:
         with self._database.read() as tx:
             queries = stream_queries.page(tx, owners=owners, live=live, before=before, limit=limit)
             last = stream_progress.read_last(tx, [query.id for query in queries])
-        return [_status(query, [last[query.id]] if query.id in last else []) for query in queries]
+        return [
+            _status(caller, query, [last[query.id]] if query.id in last else [])
+            for query in queries
+        ]
 
     def act(self, caller: Caller, name: str, action: StreamAction) -> QueryStatus:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""
         with self._database.write("stream.act") as tx:
             query = act(tx, self._settings, caller, name, action)
-            return _status(query, stream_progress.read(tx, query.id))
+            return _status(caller, query, stream_progress.read(tx, query.id))
 
 
-def _status(query: StreamQuery, progress: list[QueryProgress]) -> QueryStatus:
-    return QueryStatus(query=query, statement=mask_statement(query.spec.text), progress=progress)
+def _status(caller: Caller, query: StreamQuery, progress: list[QueryProgress]) -> QueryStatus:
+    is_readable = may(caller, Action.READ_CONTENT, query)
+    text = mask_statement(query.spec.text) if is_readable else HIDDEN_TEXT
+    return QueryStatus(query=query, statement=text, progress=progress)
