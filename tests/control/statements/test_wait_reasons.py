@@ -6,17 +6,23 @@ import secrets
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
+from tests.support.identities import LOCAL_CALLER, LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
-from headrace.model.statement import WaitCode
-from headrace.model.transaction import TableWrite
+from headrace.control.policy import Caller
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import TransactionState
+from headrace.model.statement import WaitCode, WaitingFor
+from headrace.model.transaction import Staged, TableWrite
 from headrace.store import nodes
+from headrace.store.tables import statements
 
 pytestmark = pytest.mark.finding("U11")
 
 INSERT = "INSERT INTO t SELECT 1"
+PUBLISHING = [TransactionState.PREPARED, TransactionState.BEGUN, TransactionState.COMMITTING]
 
 
 def waiting_for(node: InProcessNode, statement: dict[str, Any]) -> dict[str, Any]:
@@ -160,6 +166,45 @@ def test_a_running_statement_waits_for_the_write_lock_of_its_table(node: InProce
     assert node.statement(second["id"])["waiting_for"]["since"]
     first_driver.succeed(first["id"], wrote=True)
     assert node.statement(second["id"])["waiting_for"] is None
+
+
+@pytest.mark.parametrize("code", [WaitCode.WRITE_LOCK, WaitCode.TRANSACTION])
+def test_a_reason_names_no_statement_that_the_caller_may_not_read(
+    node: InProcessNode, code: WaitCode
+) -> None:
+    table = secrets.token_hex(4)
+    ids = []
+    for steps in (PUBLISHING, PUBLISHING[:-1]):
+        session_id, driver = node.start_session()
+        ids.append(node.submit(INSERT, session=session_id)["id"])
+        driver.claim()
+        driver.report_start(ids[-1])
+        if code is WaitCode.WRITE_LOCK:
+            write = TableWrite(location=f"file:/{table}", table=table, overwrite=True)
+            driver.begin_write(ids[-1], [write])
+            continue
+        staged = Staged(kind="session", catalog="c", identity="metastore", target=table, record={})
+        transaction = new_id("tx")
+        for state in steps:
+            assert driver.transact(transaction, ids[-1], state, staged).applied
+    with node.database.write("test.owner") as tx:
+        tx.execute(update(statements).where(statements.c.id == ids[0]).values(owner="us_other"))
+    service = node.node.statements
+    statement = service.get(LOCAL_CALLER, ids[1])
+
+    def explain(caller: Caller) -> WaitingFor:
+        _position, reason = service.find_wait_reasons(caller, [statement])[ids[1]]
+        assert reason is not None
+        assert reason.code is code
+        return reason
+
+    shown = explain(LOCAL_CALLER)
+    assert ids[0] in shown.text
+    assert table in shown.text
+    assert shown.statement_id == ids[0]
+    hidden = explain(Caller(LOCAL_OWNER))
+    assert "another owner" in hidden.text
+    assert ids[0] not in str(hidden)
 
 
 def test_one_query_explains_a_statement_that_waits_and_none_a_query_that_runs(

@@ -478,7 +478,7 @@ class Statements:
         A statement that does not wait is not in the result. See `WaitReasons.find_all`.
         """
         visible = filter(can_wait, self._select_visible(caller, listed))
-        return self._wait_reasons.find_all(list(visible))
+        return self._wait_reasons.find_all(caller, list(visible))
 
     @staticmethod
     def _select_visible(caller: Caller, listed: Sequence[Statement]) -> list[Statement]:

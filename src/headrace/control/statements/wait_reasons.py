@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.control.policy import Action, Caller, OwnedBy, may
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.statement import Statement, WaitCode, WaitingFor
 from headrace.store.database import Database
@@ -25,22 +26,18 @@ class WaitReasons:
         self._database = database
         self._limit = running_limit
 
-    def find(self, statement: Statement) -> tuple[int | None, WaitingFor | None]:
-        """Return the position in the queue of its session, from 1, and why a statement waits.
-
-        Call this for a statement that `can_wait`.
+    def find_all(
+        self, caller: Caller, statements: Sequence[Statement]
+    ) -> dict[str, tuple[int | None, WaitingFor | None]]:
+        """Return the position in the queue of its session, from 1, and why it waits, by statement.
 
         The position is None for a statement that is not `waiting`, and the reason is None for one
-        that waits for nothing.
-        """
-        return self.find_all([statement]).get(statement.id, (None, None))
+        that waits for nothing. A statement whose state has changed since it was read may be
+        missing.
 
-    def find_all(
-        self, statements: Sequence[Statement]
-    ) -> dict[str, tuple[int | None, WaitingFor | None]]:
-        """Return what `find` returns for statements that `can_wait`, by id.
-
-        A statement whose state has changed since it was read may be missing.
+        Args:
+            caller: The reasons name no statement that the caller may not read.
+            statements: Statements that `can_wait` and that the caller may read.
         """
         waiting = [each.id for each in statements if each.state is StatementState.WAITING]
         writing = [each.id for each in statements if each.state is not StatementState.WAITING]
@@ -55,7 +52,7 @@ class WaitReasons:
             if (queue := queues.get(statement.id)) is not None:
                 found[statement.id] = queue.before + 1, self._explain(statement, queue)
             elif (lock := locks.get(statement.id)) is not None:
-                found[statement.id] = None, _explain_lock(lock)
+                found[statement.id] = None, _explain_lock(caller, lock)
         return found
 
     def _explain(self, statement: Statement, queue: QueueView) -> WaitingFor:
@@ -131,22 +128,26 @@ def _explain_session(queue: QueueView) -> WaitingFor:
     return WaitingFor(code=code, text=text, since=since)
 
 
-def _explain_lock(locks: LockView) -> WaitingFor | None:
+def _explain_lock(caller: Caller, locks: LockView) -> WaitingFor | None:
     if locks.writer is not None:
+        is_readable = may(caller, Action.READ, OwnedBy(locks.writer_owner))
+        text = (
+            f"It waits until the statement {locks.writer} has written to {locks.table}."
+            if is_readable
+            else "It waits until a statement of another owner has written to its table."
+        )
+        writer = locks.writer if is_readable else None
         return WaitingFor(
-            code=WaitCode.WRITE_LOCK,
-            text=f"It waits until the statement {locks.writer} has written to {locks.table}.",
-            since=locks.since,
-            statement_id=locks.writer,
+            code=WaitCode.WRITE_LOCK, text=text, since=locks.since, statement_id=writer
         )
     if locks.publisher is not None:
-        return WaitingFor(
-            code=WaitCode.TRANSACTION,
-            text=(
-                f"It publishes its table after the statement {locks.publisher},"
-                f" which publishes {locks.target}."
-            ),
-            since=None,
-            statement_id=locks.publisher,
+        is_readable = may(caller, Action.READ, OwnedBy(locks.publisher_owner))
+        text = (
+            f"It publishes its table after the statement {locks.publisher},"
+            f" which publishes {locks.target}."
+            if is_readable
+            else "It publishes its table after a statement of another owner."
         )
+        publisher = locks.publisher if is_readable else None
+        return WaitingFor(code=WaitCode.TRANSACTION, text=text, since=None, statement_id=publisher)
     return None

@@ -57,10 +57,12 @@ class LockView:
 
     writer: str | None
     """The statement before it that has the write lock of its table."""
+    writer_owner: str | None
     table: str | None
     """That table."""
     publisher: str | None
     """The statement that publishes a table of the same name, or at the same location."""
+    publisher_owner: str | None
     target: str | None
     """That table."""
     since: datetime | None
@@ -188,6 +190,17 @@ def _publishing(column: Any) -> Any:
     )
 
 
+def _owner_of(statement_id: Any) -> Any:
+    return (
+        select(_other.c.owner)
+        .where(_other.c.id == statement_id)
+        .correlate(statements)
+        .scalar_subquery()
+    )
+
+
+_WRITER = _first_blocking_write(table_writes.c.statement_id)
+_PUBLISHER = _publishing(transactions.c.statement_id)
 _own_request = (
     select(func.min(table_writes.c.created_at))
     .where(
@@ -199,9 +212,11 @@ _own_request = (
 )
 _LOCKS = select(
     statements.c.id,
-    _first_blocking_write(table_writes.c.statement_id).label("writer"),
+    _WRITER.label("writer"),
+    _owner_of(_WRITER).label("writer_owner"),
     _first_blocking_write(table_writes.c.table).label("table"),
-    _publishing(transactions.c.statement_id).label("publisher"),
+    _PUBLISHER.label("publisher"),
+    _owner_of(_PUBLISHER).label("publisher_owner"),
     _publishing(transactions.c.target).label("target"),
     _own_request.label("since"),
 ).where(
