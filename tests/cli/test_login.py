@@ -81,6 +81,14 @@ def test_commands_use_the_login_of_their_user_until_the_logout(
     assert created.stdout.startswith("hr_"), created.stderr
     listed = run("token", "list", "--format", "jsonl", HEADRACE_TOKEN=created.stdout.strip())
     assert '"of-ada"' in listed.stdout, listed.stderr
+    assert "one of the roles" in run("user", "list").stderr
+    admin = {"HEADRACE_TOKEN": "of-the-node"}
+    assert '"name": "ada"' in run("user", "list", "--format", "jsonl", **admin).stdout
+    assert "is disabled" in run("user", "disable", "ada", **admin).stderr
+    assert run("session", "list").returncode == refused.returncode
+    assert "is enabled" in run("user", "enable", "ada", **admin).stderr
+    assert run("session", "list").returncode == 0
+    assert "There is no user 'eve'" in run("user", "disable", "eve", **admin).stderr
     ended = run("logout")
     assert "has ended" in ended.stderr
     assert run("session", "list").returncode == refused.returncode

@@ -18,6 +18,7 @@ from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.policy import Caller, Role
 from headrace.control.retention import Retention
 from headrace.errors import InvalidRequest, InvalidSetting
+from headrace.model.identity import Scope
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
@@ -32,6 +33,7 @@ from headrace.model.transaction import Staged, Transaction
 from headrace.store import events, nodes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.identity import tokens
 from headrace.store.sessions import sessions
 from headrace.store.statements import idempotency, results, statement_transitions
 from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
@@ -44,6 +46,7 @@ from headrace.store.tables import sessions as sessions_table
 from headrace.store.tables import statements as statements_table
 from headrace.store.tables import stream_progress as stream_progress_table
 from headrace.store.tables import stream_queries as stream_queries_table
+from headrace.store.tables import tokens as tokens_table
 from headrace.store.tables import transactions as transactions_table
 
 DAY = 24 * 3600.0
@@ -183,6 +186,27 @@ def test_recent_and_live_rows_and_rows_that_others_need_are_kept(
         sessions.remove_hook_calls(tx, lease.session_id)
     _history(store, tmp_path).run()
     assert _ids(store, statements_table) == kept - {with_result, in_doubt, with_hook}
+
+
+def test_a_token_is_deleted_when_it_has_expired_long_ago(store: Database, tmp_path: Path) -> None:
+    expiries = {"new": DAY, "expired": -29 * DAY, "old": -31 * DAY}
+    ids = {}
+    with store.write("test") as tx:
+        for name, seconds in expiries.items():
+            token = tokens.insert_token(
+                tx,
+                "",
+                owner="ada",
+                name=name,
+                scope=Scope.READ,
+                seconds=seconds,
+                created_by="ada",
+            )
+            ids[name] = token.id
+        tokens.revoke(tx, ids["new"], actor="ada")
+    _history(store, tmp_path).run()
+    kept = {ids["new"], ids["expired"]}
+    assert _ids(store, tokens_table) == kept == _entities(store)
 
 
 @pytest.mark.finding("B20")

@@ -289,6 +289,11 @@ def _make_token(store: Database, owner: str) -> str:
         return _insert_token(tx, owner, Scope.READ)[0]
 
 
+def _make_user(store: Database, _owner: str) -> str:
+    with store.write("test") as tx:
+        return users.sign_in(tx, SOURCE, new_id("us"), name="guest", groups=()).id
+
+
 def _make_node(store: Database, _owner: str) -> str:
     node_id = new_id("no")
     with store.write("test") as tx:
@@ -306,6 +311,7 @@ MAKERS: dict[str, Callable[[Database, str], str]] = {
     "name": _make_job,
     "transaction": _make_transaction,
     "token": _make_token,
+    "user": _make_user,
     "node_id": _make_node,
 }
 MAKERS["query_id"] = MAKERS["statement_id"]

@@ -145,6 +145,11 @@ def _delete_node_history(database: Database, seconds: float) -> dict[str, int]:
         return history.delete_of_nodes(tx, seconds, _BATCH)
 
 
+def _delete_tokens(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.tokens") as tx:
+        return history.delete_tokens(tx, seconds, _BATCH)
+
+
 _Deletion = Callable[[Database, float], dict[str, int]]
 _DELETIONS: tuple[_Deletion, ...] = (
     _delete_statements,
@@ -152,6 +157,7 @@ _DELETIONS: tuple[_Deletion, ...] = (
     _delete_streams,
     _delete_jobs,
     _delete_node_history,
+    _delete_tokens,
 )
 """The deletion of one batch of each kind. Sessions wait for their statements."""
 

@@ -24,6 +24,7 @@ from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention
 from headrace.control.host.home_ownership import IdleShutdown, load_or_create_token
 from headrace.control.host.process_identity import this_host
+from headrace.control.identity.accounts import Accounts
 from headrace.control.identity.api_tokens import ApiTokens
 from headrace.control.identity.authenticator import Authenticator
 from headrace.control.jobs import change_steps, job_changer, planning
@@ -117,7 +118,7 @@ class Node:
         self.context = NodeContext(
             self.database, settings, _load_node_id(settings.layout.node_id_file), address
         )
-        self.tokens = ApiTokens(self.context, Authenticator(self.context, node_token=self.token))
+        self.authenticator = Authenticator(self.context, node_token=self.token)
         self._metrics = CollectorRegistry()
         StoreMetrics(self.database, self._metrics)
         self.request_durations = make_request_durations(self._metrics)
@@ -217,9 +218,14 @@ class Node:
         return self.context.node_id
 
     @property
-    def authenticator(self) -> Authenticator:
-        """Finds the callers of requests."""
-        return self.tokens.authenticator
+    def tokens(self) -> ApiTokens:
+        """Service for tokens."""
+        return ApiTokens(self.context, self.authenticator)
+
+    @property
+    def accounts(self) -> Accounts:
+        """Service for users."""
+        return Accounts(self.context, self.authenticator)
 
     @property
     def history(self) -> HistoryPurge:

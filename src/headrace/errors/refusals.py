@@ -190,6 +190,12 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
 
+class UserNotFound(NotFound):
+    """The user does not exist."""
+
+    code = "user_not_found"
+
+
 class TokenNotFound(NotFound):
     """The token does not exist."""
 

@@ -42,6 +42,7 @@ from headrace.frontends.rest.routes import (
     streams,
     tokens,
     transactions,
+    users,
 )
 from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Servers
@@ -82,6 +83,7 @@ _RESOURCES = {
     "events": ("Every change of state, as a list or as a stream.", [events.router]),
     "sign-in": ("Where users sign in, and who calls.", [sign_in.router]),
     "tokens": ("Tokens with which programs act for their owners.", [tokens.router]),
+    "users": ("Who has signed in.", [users.router]),
     "nodes": ("The nodes of the cluster.", [nodes.router]),
     "history": ("The deletion of old history.", [history.router]),
 }

@@ -38,6 +38,7 @@ from headrace.store.tables import (
     statements,
     stream_progress,
     stream_queries,
+    tokens,
     transactions,
 )
 
@@ -74,6 +75,7 @@ def count_old(tx: Tx, seconds: float) -> dict[str, int]:
         "streams": (stream_queries, _is_old_query(seconds)),
         "jobs": (jobs, _is_old(jobs, seconds)),
         "deployments": (deployments, _is_old(deployments, seconds)),
+        "tokens": (tokens, tokens.c.expires_at < clock(-seconds)),
     }
     return {
         kind: tx.execute(select(func.count()).select_from(table).where(condition)).scalar_one()
@@ -250,6 +252,16 @@ def delete_jobs(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
         "operations": len(operation_ids),
         "jobs": len(job_ids),
     }
+
+
+def delete_tokens(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
+    """Delete at most `limit` tokens that expired more than `seconds` ago, revoked or not."""
+    query = select(tokens.c.id).where(tokens.c.expires_at < clock(-seconds))
+    query = query.order_by(tokens.c.expires_at).with_for_update(skip_locked=True)
+    ids = _fetch(tx, query.limit(limit))
+    if ids:
+        _delete(tx, tokens, ids)
+    return {"tokens": len(ids)}
 
 
 def _choose(

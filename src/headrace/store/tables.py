@@ -282,7 +282,7 @@ tokens = Table(
         postgresql_where=LIVE,
     ),
     Index("tokens_by_owner", "owner", "id"),
-    Index("tokens_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+    Index("tokens_expired", "expires_at"),
 )
 
 sessions = Table(

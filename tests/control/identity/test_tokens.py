@@ -75,7 +75,7 @@ def test_another_node_refuses_a_revoked_token_within_two_seconds(
     identify = secured.node.authenticator.identify
     assert identify(text).owner == LOCAL_OWNER
     # The other node revokes it: this one hears of it by its next read only.
-    monkeypatch.setattr(secured.node.authenticator, "forget", lambda _token_id: None)
+    monkeypatch.setattr(secured.node.authenticator, "forget_callers", lambda: None)
     secured.node.tokens.revoke(LOCAL_CALLER, "elsewhere")
 
     def is_refused() -> bool:
@@ -129,7 +129,7 @@ def test_the_token_of_a_disabled_user_is_refused(secured: InProcessNode) -> None
     assert caller.roles == {Role.USER}
     with secured.database.write("test") as tx:
         assert users.set_disabled(tx, user.id, is_disabled=True, actor="test")
-    secured.node.authenticator.forget(created.token.id)
+    secured.node.authenticator.forget_callers()
     with pytest.raises(Unauthorized):
         secured.node.authenticator.identify(created.text)
 
@@ -147,7 +147,7 @@ def test_a_token_of_a_group_acts_for_the_group_alone(secured: InProcessNode) -> 
     assert created.token.created_by == mia
     with secured.database.write("test") as tx:
         assert users.set_disabled(tx, mia, is_disabled=True, actor="root")
-    secured.node.authenticator.forget(created.token.id)
+    secured.node.authenticator.forget_callers()
     with pytest.raises(Unauthorized):
         secured.node.authenticator.identify(created.text)
 

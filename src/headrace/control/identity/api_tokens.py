@@ -40,7 +40,7 @@ class ApiTokens:
 
     def __init__(self, context: NodeContext, authenticator: Authenticator) -> None:
         self._database = context.database
-        self.authenticator = authenticator
+        self._authenticator = authenticator
 
     def create(
         self,
@@ -101,7 +101,7 @@ class ApiTokens:
             token = self._find(tx, caller, name_or_id)
             tokens.revoke(tx, token.id, actor=caller.owner)
             revoked = tokens.get(tx, token.id)
-        self.authenticator.forget(token.id)
+        self._authenticator.forget_callers()
         assert revoked is not None
         return revoked
 

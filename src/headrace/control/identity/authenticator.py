@@ -111,11 +111,9 @@ class Authenticator:
             self._cached.popitem(last=False)
         return caller
 
-    def forget(self, token_id: str) -> None:
-        """Refuse a revoked token from now on. Other nodes follow within a second."""
-        for key, cached in list(self._cached.items()):
-            if cached.caller.token_id == token_id:
-                self._cached.pop(key, None)
+    def forget_callers(self) -> None:
+        """Look up each caller again, after a change of rights. Other nodes follow in a second."""
+        self._cached.clear()
 
     def _try_methods(self, token: str) -> Caller | None:
         """Return the caller whom the first method that knows the token names, or None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import RowMapping, delete, insert, select, update
+from sqlalchemy import RowMapping, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TokenNameExists
@@ -122,16 +122,6 @@ def page(
 def revoke(tx: Tx, token_id: str, *, actor: str) -> bool:
     """Revoke a token. Return False if it is revoked already."""
     return _TRANSITIONS.apply(tx, token_id, TokenState.LIVE, TokenState.REVOKED, actor=actor)
-
-
-def delete_old(tx: Tx, seconds: float, limit: int) -> int:
-    """Delete at most `limit` tokens that were revoked or expired long ago. Return their number."""
-    old = (
-        select(table.c.id)
-        .where((table.c.ended_at < clock(-seconds)) | (table.c.expires_at < clock(-seconds)))
-        .limit(limit)
-    )
-    return tx.execute(delete(table).where(table.c.id.in_(old))).rowcount
 
 
 def _to_token(row: RowMapping) -> ApiToken:

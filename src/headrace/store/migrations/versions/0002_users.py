@@ -53,14 +53,16 @@ def upgrade() -> None:
         sa.CheckConstraint("(ended_at IS NOT NULL) = (state = 'revoked')", name="tokens_ended"),
     )
     op.create_index("tokens_by_owner", "tokens", ["owner", "id"])
-    for name, columns, condition, unique in (
-        ("tokens_live_name", ["owner", "name"], "ended_at IS NULL", True),
-        ("tokens_ended", ["ended_at"], "ended_at IS NOT NULL", False),
-    ):
-        where = sa.text(condition)
-        op.create_index(
-            name, "tokens", columns, unique=unique, sqlite_where=where, postgresql_where=where
-        )
+    op.create_index("tokens_expired", "tokens", ["expires_at"])
+    is_live = sa.text("ended_at IS NULL")
+    op.create_index(
+        "tokens_live_name",
+        "tokens",
+        ["owner", "name"],
+        unique=True,
+        sqlite_where=is_live,
+        postgresql_where=is_live,
+    )
     # A node registers at its first start: the store is one of version 0.1.0, which may still run.
     if _has_rows("nodes"):
         _insert_user()
