@@ -12,6 +12,7 @@ from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace.config.auth import Role
+from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.policy import (
     Action,
     Caller,
@@ -248,6 +249,24 @@ def test_the_members_of_a_group_share_its_sessions_and_statements(node: InProces
     node.node.sessions.close(colleague, "shared-etl")
 
 
+def test_events_name_the_member_who_acts_for_its_group(node: InProcessNode) -> None:
+    first = node.node.events.last(MEMBER)
+    sessions, statements = node.node.sessions, node.node.statements
+    session = sessions.open(MEMBER, SessionSpec(), owner="group:etl")
+    statement = statements.submit(MEMBER, StatementSpec(text="SELECT 1"), session=session.id)
+    statements.cancel(MEMBER, statement.id)
+    sessions.close(MEMBER, session.id)
+    unnamed = statements.submit(MEMBER, StatementSpec(text="SELECT 1"), owner="group:etl")
+    plan = PlanRequest(manifests=[], owner="group:etl")
+    deployment = node.node.jobs.plan(MEMBER, plan).deployment
+    events = node.node.events.read(MEMBER, after=first, entity=None, entity_id=None, limit=1000)
+    own = [event for event in events if event.actor != node.node.id]
+    assert {event.owner for event in own} == {ETL}
+    assert {event.actor for event in own} == {"mia"}
+    ids = {session.id, statement.id, unnamed.id, deployment.id}
+    assert ids <= {event.entity_id for event in own}
+
+
 def test_events_and_views_show_a_user_its_own_and_an_operator_all(start_node: StartNode) -> None:
     node = start_node()
     first = node.node.events.last(USER)
@@ -294,6 +313,7 @@ def test_every_public_function_of_a_service_takes_the_caller(node: InProcessNode
         served.history,
         served.events,
         served.tokens,
+        served.accounts,
     ]
     without_caller = {
         f"{type(service).__name__}.{name}"

@@ -238,7 +238,7 @@ def _make_deployment(store: Database, owner: str) -> str:
     job = PlannedJob(name="trips", decision=JobDecision.NONE, reason="", diff=f"+ {SQL}")
     plan = DeploymentPlan(state_location="file:/tmp/state", jobs=[job])
     with store.write("test") as tx:
-        return job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
+        return job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan, actor="test")
 
 
 JOB = VersionSpec(
@@ -259,7 +259,7 @@ def _make_job(store: Database, owner: str) -> str:
     with store.write("test") as tx:
         job = jobs.insert_job(tx, owner, name, place, state_place=place, actor=owner)
         deployment = job_changes.insert_deployment(
-            tx, owner, JobAction.DEPLOY, DeploymentPlan(state_location=place)
+            tx, owner, JobAction.DEPLOY, DeploymentPlan(state_location=place), actor=owner
         )
         for number in (1, 2):
             version = jobs.insert_version(

@@ -47,7 +47,7 @@ class Nodes:
                     f"The node {node_id} cannot drain: it is gone.",
                     hint="headrace node list shows the nodes that are up.",
                 )
-            nodes.transition(tx, node_id, NodeState.DRAINING, actor=caller.owner)
+            nodes.transition(tx, node_id, NodeState.DRAINING, actor=caller.actor)
             return _get(tx, node_id)
 
     def confirm_gone(self, caller: Caller, node_id: str) -> NodeRecord:
@@ -63,7 +63,7 @@ class Nodes:
         require(caller, Action.CHANGE, Shared.NODES)
         with self._database.write("node.confirm_gone") as tx:
             node = _get(tx, node_id)
-            if not nodes.confirm_gone(tx, node_id, actor=caller.owner):
+            if not nodes.confirm_gone(tx, node_id, actor=caller.actor):
                 raise NodeStateConflict(
                     f"The node {node_id} is not gone: its lease is valid until"
                     f" {node.lease_until:%Y-%m-%d %H:%M:%S} UTC.",

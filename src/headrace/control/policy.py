@@ -30,6 +30,13 @@ class Caller:
     """What the credentials allow at most."""
     token_id: str | None = None
     """The token that the caller has sent, unless it is that of the node."""
+    user: str | None = None
+    """User who acts for a group; None: the owner acts."""
+
+    @property
+    def actor(self) -> str:
+        """User whom events name."""
+        return self.user or self.owner
 
     @cached_property
     def owners(self) -> frozenset[str]:
@@ -250,4 +257,10 @@ def act_for(caller: Caller, owner: str) -> Caller:
 
     In the session of a group, a name means an object of the group.
     """
-    return replace(caller, owner=owner, groups=frozenset(), roles=frozenset({Role.USER}))
+    return replace(
+        caller,
+        owner=owner,
+        user=caller.actor,
+        groups=frozenset(),
+        roles=frozenset({Role.USER}),
+    )

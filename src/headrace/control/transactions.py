@@ -74,7 +74,7 @@ class Transactions:
         require_creator(caller, "objects")
         with self._database.write("recovery.retry") as tx:
             transactions.retry_now(tx, owners=caller.owners)
-            catalog_intents.retry_sinks_now(tx, caller.owners, actor=caller.owner)
+            catalog_intents.retry_sinks_now(tx, caller.owners, actor=caller.actor)
             return _list_pending(tx, caller)
 
 

@@ -134,6 +134,8 @@ class NewSession(SessionFields):
     """Whether the session only keeps a driver warm and belongs to no user yet."""
     for_jobs: bool = False
     """Whether a deployment has opened the session, which may also replace it."""
+    actor: str | None = None
+    """User who opens it; None: its owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,13 @@ def _deploy(node: InProcessNode, count: int) -> tuple[str, list[str]]:
     plan = DeploymentPlan(state_location="/state")
     names = sorted(new_id("j") for _ in range(count))
     with node.database.write("test") as tx:
-        deployment_id = job_changes.insert_deployment(tx, _OWNER, JobAction.DEPLOY, plan)
+        deployment_id = job_changes.insert_deployment(
+            tx, _OWNER, JobAction.DEPLOY, plan, actor="test"
+        )
         for name in names:
             place = f"/state/{name}"
             job = jobs.insert_job(tx, _OWNER, name, place, state_place=place, actor=_OWNER)
-            job_changes.insert_change(tx, deployment_id, job, _RECORD)
+            job_changes.insert_change(tx, deployment_id, job, _RECORD, actor="test")
     return deployment_id, names
 
 

@@ -27,7 +27,7 @@ def test_a_second_owner_cannot_deploy_a_job_of_the_same_name_to_the_same_place(
             state_location=spelling,
         )
         with pytest.raises(InvalidManifests) as caught:
-            planner.begin("another owner", request)
+            planner.begin("another owner", request, actor="another owner")
 
         [problem] = caught.value.problems
         assert problem["code"] == "state_location_in_use"

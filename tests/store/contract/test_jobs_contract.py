@@ -29,13 +29,14 @@ def insert_job(tx: Tx, name: str = "j", owner: str = "o", location: str = "/stat
 def deploy(tx: Tx, *names: str) -> tuple[str, list[str]]:
     """Begin a deployment of new jobs. Return its id, and those of its changes."""
     plan = DeploymentPlan(state_location="/state")
-    deployment_id = job_changes.insert_deployment(tx, "o", JobAction.DEPLOY, plan)
+    deployment_id = job_changes.insert_deployment(tx, "o", JobAction.DEPLOY, plan, actor="test")
     for state in (DeploymentState.PLANNED, DeploymentState.APPLYING):
         deployment = job_changes.lock_deployment(tx, deployment_id)
         assert deployment is not None
         job_changes.move_deployment(tx, deployment, state, actor="o")
     changes = [
-        job_changes.insert_change(tx, deployment_id, insert_job(tx, name), RECORD) for name in names
+        job_changes.insert_change(tx, deployment_id, insert_job(tx, name), RECORD, actor="o")
+        for name in names
     ]
     return deployment_id, changes
 
@@ -228,7 +229,7 @@ def test_a_run_without_a_kept_savepoint_keeps_none(store: Database) -> None:
 def test_plans_expire(store: Database) -> None:
     plan = DeploymentPlan(state_location="/state")
     with store.write("test") as tx:
-        deployment_id = job_changes.insert_deployment(tx, "o", JobAction.DEPLOY, plan)
+        deployment_id = job_changes.insert_deployment(tx, "o", JobAction.DEPLOY, plan, actor="test")
         deployment = job_changes.lock_deployment(tx, deployment_id)
         assert deployment is not None
         job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor="o")

@@ -48,7 +48,7 @@ class Accounts:
                 hint="Its token is the file 'token' of the home. Replace it and restart the nodes.",
             )
         with self._database.write("user.disable") as tx:
-            users.set_disabled(tx, user_id, is_disabled=is_disabled, actor=caller.owner)
+            users.set_disabled(tx, user_id, is_disabled=is_disabled, actor=caller.actor)
             user = users.get(tx, user_id)
         if user is None:
             raise missing

@@ -78,7 +78,7 @@ class ApiTokens:
                 name=name,
                 scope=scope,
                 seconds=expires.total_seconds(),
-                created_by=caller.owner,
+                created_by=caller.actor,
             )
         return CreatedToken(token, new.text(token.id))
 
@@ -99,7 +99,7 @@ class ApiTokens:
         """
         with self._database.write("token.revoke") as tx:
             token = self._find(tx, caller, name_or_id)
-            tokens.revoke(tx, token.id, actor=caller.owner)
+            tokens.revoke(tx, token.id, actor=caller.actor)
             revoked = tokens.get(tx, token.id)
         self._authenticator.forget_callers()
         assert revoked is not None

@@ -171,7 +171,7 @@ class Authenticator:
             _prefix, source, name = owner.split(":", 2)
             # The members may be administrators; a token of the group acts on its objects only.
             roles = self._settings.roles_of(source, frozenset({name})) & {Role.USER}
-            caller = Caller(owner=owner, roles=roles)
+            caller = Caller(owner=owner, user=creator.id, roles=roles)
         else:
             user = creator if owner == creator.id else users.get(tx, owner)
             if user is None or user.disabled_at is not None:

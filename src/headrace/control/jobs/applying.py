@@ -34,7 +34,7 @@ _ID_DIGITS = 8
 _CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
 
 
-def apply_plan(tx: Tx, settings: Settings, deployment: Deployment) -> None:
+def apply_plan(tx: Tx, settings: Settings, deployment: Deployment, *, actor: str) -> None:
     """Begin the changes of a locked deployment: all of them, or none.
 
     Raises:
@@ -53,15 +53,15 @@ def apply_plan(tx: Tx, settings: Settings, deployment: Deployment) -> None:
         raise PlanNotApplicable(
             f"The plan has errors, so that nothing is applied: {', '.join(failed)}."
         )
-    job_changes.move_deployment(tx, deployment, DeploymentState.APPLYING, actor=deployment.owner)
+    job_changes.move_deployment(tx, deployment, DeploymentState.APPLYING, actor=actor)
     live = _live_queries_by_job(tx, deployment.owner)
     # Jobs are locked in the order of their names, so that two deployers cannot block each other.
     for planned in sorted(plan.changes, key=lambda job: job.name.casefold()):
-        _begin_change(tx, settings, deployment, planned, live)
+        _begin_change(tx, settings, deployment, planned, live, actor=actor)
     if not plan.changes:
         applying = job_changes.get_deployment(tx, deployment.id)
         assert applying is not None
-        job_changes.move_deployment(tx, applying, DeploymentState.APPLIED, actor=deployment.owner)
+        job_changes.move_deployment(tx, applying, DeploymentState.APPLIED, actor=actor)
 
 
 def _begin_change(
@@ -70,9 +70,10 @@ def _begin_change(
     deployment: Deployment,
     planned: PlannedJob,
     live: Mapping[str, list[StreamQuery]],
+    *,
+    actor: str,
 ) -> None:
-    owner = deployment.owner
-    job = _lock_job(tx, deployment, planned)
+    job = _lock_job(tx, deployment, planned, actor=actor)
     old = jobs.get_version(tx, job.version_id)
     action = _action_of(deployment, planned)
     was = None if planned.job_id is None else job.state
@@ -92,15 +93,15 @@ def _begin_change(
     else:
         update = _plan_run(tx, settings, deployment, planned, job, old)
         record = record.model_copy(update=update)
-    change_id = job_changes.insert_change(tx, deployment.id, job, record)
-    operations.insert_operation(tx, KIND, change_id, actor=owner)
+    change_id = job_changes.insert_change(tx, deployment.id, job, record, actor=actor)
+    operations.insert_operation(tx, KIND, change_id, actor=actor)
     if was is not None:
         target = JobState.STOPPING if action in _STOPPING else JobState.DEPLOYING
         detail = {"deployment": deployment.id}
-        jobs.transition(tx, job, target, actor=owner, failure=job.failure, detail=detail)
+        jobs.transition(tx, job, target, actor=actor, failure=job.failure, detail=detail)
 
 
-def _lock_job(tx: Tx, deployment: Deployment, planned: PlannedJob) -> Job:
+def _lock_job(tx: Tx, deployment: Deployment, planned: PlannedJob, *, actor: str) -> Job:
     """Return the job of a change, locked; a new job is inserted."""
     owner = deployment.owner
     if planned.job_id is None:
@@ -110,7 +111,7 @@ def _lock_job(tx: Tx, deployment: Deployment, planned: PlannedJob) -> Job:
         plan = deployment.plan
         place = plan.state_place or identify(plan.state_location)
         return jobs.insert_job(
-            tx, owner, planned.name, plan.state_location, state_place=place, actor=owner
+            tx, owner, planned.name, plan.state_location, state_place=place, actor=actor
         )
     job = jobs.lock(tx, planned.job_id)
     if job is None or job.ended_at is not None:

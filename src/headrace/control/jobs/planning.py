@@ -81,7 +81,7 @@ class JobPlanner:
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
 
-    def begin(self, owner: str, request: PlanRequest) -> str:
+    def begin(self, owner: str, request: PlanRequest, *, actor: str) -> str:
         """Begin a plan, and return the id of its deployment.
 
         Raises:
@@ -105,13 +105,15 @@ class JobPlanner:
             )
             checks = self._submit_checks(tx, owner, plan, deployed)
             plan = plan.model_copy(update={"check_ids": checks})
-            deployment_id = job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
+            deployment_id = job_changes.insert_deployment(
+                tx, owner, JobAction.DEPLOY, plan, actor=actor
+            )
             if checks:
-                operations.insert_operation(tx, KIND, deployment_id, actor=owner)
+                operations.insert_operation(tx, KIND, deployment_id, actor=actor)
             else:
                 deployment = job_changes.lock_deployment(tx, deployment_id)
                 assert deployment is not None
-                job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=owner)
+                job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=actor)
         return deployment_id
 
     def advance(self, lease: OperationLease, deployment_id: str) -> float | None:

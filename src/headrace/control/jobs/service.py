@@ -75,7 +75,7 @@ class Jobs:
         """
         require_creator(caller, "jobs")
         owner = resolve_owner(caller, request.owner)
-        return self.get_deployment(caller, self._planner.begin(owner, request))
+        return self.get_deployment(caller, self._planner.begin(owner, request, actor=caller.actor))
 
     def apply(self, caller: Caller, deployment_id: str) -> DeploymentStatus:
         """Apply a plan. Raise as `apply_plan` does, and DeploymentNotFound."""
@@ -83,7 +83,7 @@ class Jobs:
             deployment = job_changes.lock_deployment(tx, deployment_id)
             check(caller, Action.CHANGE, deployment, _deployment_not_found(deployment_id))
             assert deployment is not None
-            apply_plan(tx, self._settings, deployment)
+            apply_plan(tx, self._settings, deployment, actor=caller.actor)
             return _read_deployment(tx, deployment_id)
 
     def get_deployment(self, caller: Caller, deployment_id: str) -> DeploymentStatus:
@@ -195,13 +195,15 @@ class Jobs:
             plan = plan_action(
                 tx, job, action, clean=clean, version=version, takes_savepoint=takes_savepoint
             )
-            deployment_id = job_changes.insert_deployment(tx, job.owner, action, plan)
+            deployment_id = job_changes.insert_deployment(
+                tx, job.owner, action, plan, actor=caller.actor
+            )
             deployment = job_changes.lock_deployment(tx, deployment_id)
             assert deployment is not None
-            job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=caller.owner)
+            job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=caller.actor)
             planned = job_changes.lock_deployment(tx, deployment_id)
             assert planned is not None
-            apply_plan(tx, self._settings, planned)
+            apply_plan(tx, self._settings, planned, actor=caller.actor)
             return _read_deployment(tx, deployment_id)
 
 

@@ -115,7 +115,7 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
         assigned = warm_sessions.assign(tx, complete)
         if assigned is not None:
             return assigned
-    sessions.insert(tx, complete, actor=new.owner)
+    sessions.insert(tx, complete, actor=new.actor or new.owner)
     return new.id
 
 

@@ -84,6 +84,7 @@ class Sessions:
         new = NewSession(
             id=new_id("se"),
             owner=resolve_owner(caller, owner),
+            actor=caller.actor,
             kind=kind,
             name=name,
             spec=spec,
@@ -141,7 +142,7 @@ class Sessions:
         """
         with self._database.write("session.close") as tx:
             session_id = resolve_session(tx, caller, name_or_id, Action.CHANGE)
-            close_session(tx, session_id, actor=caller.owner)
+            close_session(tx, session_id, actor=caller.actor)
             return get_session(tx, session_id)
 
 

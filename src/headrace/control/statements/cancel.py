@@ -49,7 +49,7 @@ def request_cancel(tx: Tx, caller: Caller, statement_id: str, *, force: bool = F
         raise NotCancellable(
             f"Statement {statement.id} cannot be cancelled: a node executes it in one step."
         )
-    statement_transitions.request_cancel(tx, statement.id, actor=caller.owner, force=force)
+    statement_transitions.request_cancel(tx, statement.id, actor=caller.actor, force=force)
     return get_statement(tx, statement.id)
 
 

@@ -27,6 +27,7 @@ from headrace.control.sessions.opening import (
     create_session,
     find_own_session,
     find_usable_session,
+    new_pool_session,
     resolve_session,
 )
 from headrace.control.statements.cancel import request_cancel
@@ -320,7 +321,7 @@ class Statements:
         # A full queue does not refuse a statement that never waits in it.
         max_waiting = None if is_local else self._settings.statements.max_waiting
         try:
-            statement = statements.insert(tx, new, actor=owner, max_waiting=max_waiting)
+            statement = statements.insert(tx, new, actor=acting.actor, max_waiting=max_waiting)
         except SessionEnded as error:
             if is_chosen_pool:
                 raise _PoolSessionClosed from error
@@ -572,10 +573,12 @@ class Statements:
                 return named.id, False
             spec = session.spec
         if _runs_in_pool(request, spec):
-            return choose_pool_session(tx, self._settings, owner), True
+            pool = replace(new_pool_session(self._settings, owner), actor=request.caller.actor)
+            return choose_pool_session(tx, self._settings, owner, pool), True
         new = NewSession(
             id=new_id("se"),
             owner=owner,
+            actor=request.caller.actor,
             kind=kind,
             spec=spec,
             idle_seconds=None
@@ -583,7 +586,7 @@ class Statements:
             else seconds_of(self._settings.sessions.unnamed_idle_timeout),
         )
         if kind is SessionKind.LOCAL:
-            sessions.insert(tx, new, actor=owner)
+            sessions.insert(tx, new, actor=request.caller.actor)
             return new.id, False
         check_sessions(tx, self._settings, owner)
         return create_session(tx, self._settings, new), False

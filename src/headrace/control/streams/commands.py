@@ -45,7 +45,7 @@ def execute(
     if isinstance(command, QueryStatement):
         return _execute_on_query(tx, settings, caller, command)
     if isinstance(command, DropDefinition):
-        return _drop(tx, statement.owner, command, actor=caller.owner)
+        return _drop(tx, statement.owner, command, actor=caller.actor)
     assert isinstance(command, ShowDefinitions)
     is_sinks = command.entity is ListedEntity.SINKS
     return _show_sinks(tx, statement.owner) if is_sinks else _show(tx, statement.owner)

@@ -117,9 +117,9 @@ def act(tx: Tx, settings: Settings, caller: Caller, name: str, action: StreamAct
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
         _check_job(query)
         session_id = _choose_session(tx, settings, query)
-        query_id = stream_transitions.restart(tx, query, session_id, actor=caller.owner)
+        query_id = stream_transitions.restart(tx, query, session_id, actor=caller.actor)
         return find_query(tx, caller, query_id)
-    _ACTIONS[action](tx, query, actor=caller.owner)
+    _ACTIONS[action](tx, query, actor=caller.actor)
     current = stream_queries.get(tx, query.id)
     assert current is not None
     if action is StreamAction.RESTART and current.state in STREAM.terminal:

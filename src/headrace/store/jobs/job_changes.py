@@ -34,7 +34,9 @@ _SELECT = select(job_changes)
 _SELECT_DEPLOYMENT = select(deployments)
 
 
-def insert_deployment(tx: Tx, owner: str, action: JobAction, plan: DeploymentPlan) -> str:
+def insert_deployment(
+    tx: Tx, owner: str, action: JobAction, plan: DeploymentPlan, *, actor: str
+) -> str:
     """Insert a deployment whose manifests are being checked. Return its id."""
     deployment_id = new_id("dp")
     row = {
@@ -45,7 +47,7 @@ def insert_deployment(tx: Tx, owner: str, action: JobAction, plan: DeploymentPla
         "plan": plan,
     }
     tx.execute(insert(deployments).values(created_at=clock()), row)
-    events.append_creation(tx, DEPLOYMENT, deployment_id, actor=owner)
+    events.append_creation(tx, DEPLOYMENT, deployment_id, actor=actor)
     return deployment_id
 
 
@@ -101,7 +103,7 @@ def expire_plans(tx: Tx, seconds: float, *, actor: str) -> None:
         move_deployment(tx, Deployment(**row), DeploymentState.EXPIRED, actor=actor)
 
 
-def insert_change(tx: Tx, deployment_id: str, job: Job, record: ChangeRecord) -> str:
+def insert_change(tx: Tx, deployment_id: str, job: Job, record: ChangeRecord, *, actor: str) -> str:
     """Insert the change of a locked job, which must have none in progress. Return its id."""
     if job.change_id is not None:
         raise ValueError(f"the job {job.name} is being changed already")
@@ -118,7 +120,7 @@ def insert_change(tx: Tx, deployment_id: str, job: Job, record: ChangeRecord) ->
     tx.execute(insert(job_changes).values(created_at=clock(), stepped_at=clock()), row)
     tx.execute(update(jobs).where(jobs.c.id == job.id).values(change_id=change_id))
     detail = {"job": job.name, "decision": record.decision}
-    events.append_creation(tx, CHANGE, change_id, actor=job.owner, detail=detail)
+    events.append_creation(tx, CHANGE, change_id, actor=actor, detail=detail)
     return change_id
 
 

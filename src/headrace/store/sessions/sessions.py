@@ -189,7 +189,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
 
 def columns_of(new: NewSession, *, without: Collection[str] = ()) -> dict[str, Any]:
     """Return the fields of a new session by column name; see `record_to_columns`."""
-    columns = record_to_columns(new, without=without)
+    columns = record_to_columns(new, without=("actor", *without))
     return {**columns, "parallelism": new.parallelism or 1}
 
 

@@ -108,7 +108,9 @@ def assign(tx: Tx, new: NewSession) -> str | None:
         return None
     session_id: str = row.id
     detail = {"reason": "assigned with its warm driver"}
-    events.append(tx, "session", session_id, row.state, row.state, actor=new.owner, detail=detail)
+    events.append(
+        tx, "session", session_id, row.state, row.state, actor=new.actor or new.owner, detail=detail
+    )
     tx.wake(session_topic(session_id), LAUNCH)
     return session_id
 
