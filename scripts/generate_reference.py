@@ -407,6 +407,8 @@ def metrics_page(node: Node) -> str:
         known = getattr(metric, "_labelnames", None) or label_names.get(metric.name, ())
         labels: dict[str, set[str]] = {name: set() for name in known}
         for sample in samples:
+            if metric.type == "counter" and sample.value:
+                continue  # it counts what this node has done, and presets no value of a label
             for label, value in sample.labels.items():
                 labels.setdefault(label, set()).add(value)
         suffix = "_total" if metric.type == "counter" else ""

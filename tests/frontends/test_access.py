@@ -85,6 +85,7 @@ class Who:
 
 
 SIGNED_IN = {
+    "without a role": Who(("guests",)),
     "stranger": Who(("people",)),
     "owner": Who(("people",), owns=True),
     "member": Who(("people", "etl"), owns=True),
@@ -102,6 +103,7 @@ _ADMINS = {"admin", "admin who may submit"}
 SERVED: dict[Access, set[str]] = {
     Access.OPEN: {*SIGNED_IN, *NOT_SIGNED_IN},
     Access.SIGNED_IN: {*SIGNED_IN},
+    Access.WITH_ROLE: {*SIGNED_IN} - {"without a role"},
     Access.VISIBLE: {*SIGNED_IN},
     Access.CREATE: {"stranger", "owner", "member", "owner who may submit", *_ADMINS},
     # All callers of this test have tokens.
@@ -123,7 +125,8 @@ def expected(access: Access, who: str) -> Outcome:
     if who in NOT_SIGNED_IN:
         return Outcome.UNKNOWN
     is_object = access in {Access.READ, Access.READ_CONTENT, Access.CHANGE}
-    return Outcome.HIDDEN if is_object and who == "stranger" else Outcome.REFUSED
+    learns_nothing = who in {"stranger", "without a role"}
+    return Outcome.HIDDEN if is_object and learns_nothing else Outcome.REFUSED
 
 
 @dataclass

@@ -35,7 +35,7 @@ class Nodes:
         """Ask a node to leave. It learns so when it renews its lease.
 
         Raises:
-            NotPermitted: The caller is no administrator.
+            NotPermitted: The caller is neither operator nor administrator.
             NodeNotFound: There is no such node.
             NodeStateConflict: The node is gone.
         """
@@ -56,7 +56,7 @@ class Nodes:
         Sessions of drivers that only this node could reach continue in other drivers.
 
         Raises:
-            NotPermitted: The caller is no administrator.
+            NotPermitted: The caller is neither operator nor administrator.
             NodeNotFound: There is no such node.
             NodeStateConflict: The node has a valid lease.
         """

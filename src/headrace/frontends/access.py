@@ -15,6 +15,7 @@ class Access(StrEnum):
 
     OPEN = "everyone, without credentials"
     SIGNED_IN = "everyone who has signed in"
+    WITH_ROLE = "everyone with a role"
     VISIBLE = "everyone who has signed in; it answers what the caller may read"
     CREATE = "users and administrators"
     CREATE_IN_PERSON = "users and administrators, not with a token"
@@ -65,7 +66,7 @@ OPERATIONS: Mapping[str, Access] = {
     "list_users": Access.WATCH,
     "disable_user": Access.ADMINISTER,
     "enable_user": Access.ADMINISTER,
-    "list_nodes": Access.SIGNED_IN,
+    "list_nodes": Access.WITH_ROLE,
     "drain_node": Access.OPERATE,
     "confirm_node_gone": Access.OPERATE,
     "purge_history": Access.ADMINISTER,
