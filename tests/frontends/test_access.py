@@ -112,6 +112,7 @@ SERVED: dict[Access, set[str]] = {
     Access.READ_CONTENT: {*_OWNERS, *_ADMINS, "auditor"},
     Access.CHANGE: {"owner", "member", "owner who may submit", "admin"},
     Access.WATCH: {*_ADMINS, "operator", "auditor"},
+    Access.AUDIT: {*_ADMINS, "auditor"},
     Access.OPERATE: {"operator", "admin"},
     Access.ADMINISTER: {"admin"},
 }

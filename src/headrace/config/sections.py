@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -101,6 +102,25 @@ class HistorySettings(Section):
     retention: Duration | None = timedelta(days=30)
     """How long ended statements and sessions are kept, with their events and transactions; at least
     24h and `results.retention`; null: for ever."""
+
+
+class AuditedReads(StrEnum):
+    """Which reads of results the audit records."""
+
+    ALL = "all"
+    OTHERS = "others"  # of statements that do not belong to the caller itself
+    NONE = "none"
+
+
+class AuditSettings(Section):
+    """Records of who did, read, or was refused what."""
+
+    retention: Duration | None = timedelta(days=365)
+    """How long records are kept; null: for ever."""
+    reads: AuditedReads = AuditedReads.ALL
+    """Which reads of results are recorded. An embedded node records none."""
+    file: Path | None = None
+    """File to which the node appends each of its records as a line of JSON, for a log collector."""
 
 
 class LeaseSettings(Section):

@@ -29,6 +29,8 @@ from headrace.config.config_file import find_config_file, nearest_variable, refu
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
+    AuditedReads,
+    AuditSettings,
     CatalogSettings,
     ClusterSettings,
     EmbeddedSettings,
@@ -82,6 +84,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     results: ResultsSettings = ResultsSettings()
     history: HistorySettings = HistorySettings()
+    audit: AuditSettings = AuditSettings()
     lease: LeaseSettings = LeaseSettings()
     cluster: ClusterSettings = ClusterSettings()
     sessions: SessionSettings = SessionSettings()
@@ -181,7 +184,8 @@ class Settings(BaseSettings):
 
     def for_embedded(self) -> Settings:
         """Return the settings of an embedded node. Its user is its operator, without a policy."""
-        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY})
+        audit = self.audit.model_copy(update={"reads": AuditedReads.NONE})
+        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY, "audit": audit})
         settings._is_embedded = True  # noqa: SLF001 - a copy of this object
         return settings
 

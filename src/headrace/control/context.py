@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.config.settings import Settings
+from headrace.control.audit import Audit
 from headrace.store.database import Database
 
 
@@ -17,6 +18,12 @@ class NodeContext:
     node_id: str
     address: str
     """URL at which drivers and other nodes reach this node."""
+    audit: Audit = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Create the audit, which all parts of the node share."""
+        audit = Audit(self.database, self.settings.audit, self.node_id)
+        object.__setattr__(self, "audit", audit)
 
     @property
     def lease_seconds(self) -> float:

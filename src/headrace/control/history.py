@@ -17,8 +17,9 @@ from headrace.control.context import NodeContext
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
-from headrace.store import history
-from headrace.store.database import Database
+from headrace.model.audit import AuditAction
+from headrace.store import audit, history
+from headrace.store.database import Database, Tx
 from headrace.store.statements import idempotency, results
 from headrace.text.durations import seconds_of
 
@@ -37,18 +38,25 @@ class HistoryRetention:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._seconds = seconds_of(context.settings.history.retention)
+        self._audit_seconds = seconds_of(context.settings.audit.retention)
 
     def run(self) -> None:
-        """Delete what is older than the setting `history.retention`, and expired keys."""
-        for _number in range(_BATCHES):
-            with self._database.write("retention.idempotency") as tx:
-                if idempotency.delete_expired(tx, _BATCH) < _BATCH:
-                    break
+        """Delete what is older than the retention of history and audit, and expired keys."""
+        self._repeat("retention.idempotency", idempotency.delete_expired)
+        seconds = self._audit_seconds
+        if seconds is not None:
+            self._repeat("retention.audit", lambda tx, limit: audit.delete_old(tx, seconds, limit))
         if self._seconds is not None:
             for delete_batch in _DELETIONS:
                 for _number in range(_BATCHES):
                     if not _is_full(delete_batch(self._database, self._seconds)):
                         break
+
+    def _repeat(self, name: str, delete: Callable[[Tx, int], int]) -> None:
+        for _number in range(_BATCHES):
+            with self._database.write(name) as tx:
+                if delete(tx, _BATCH) < _BATCH:
+                    break
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ class HistoryPurge:
 
     def __init__(self, context: NodeContext, retention: Retention) -> None:
         self._database = context.database
+        self._audit = context.audit
         self._retention = retention
 
     def count(self, caller: Caller, older_than: timedelta) -> Purge:
@@ -86,6 +95,9 @@ class HistoryPurge:
         """
         require(caller, Action.CHANGE, Shared.HISTORY)
         seconds = _seconds_of_age(older_than)
+        with self._database.write("purge.audit") as tx:
+            detail = {"older_than_seconds": seconds}
+            self._audit.record_in(tx, AuditAction.HISTORY_PURGED, caller, detail=detail)
         _LOG.info("%s purges what ended more than %s ago", caller.owner, older_than)
         deadline = time.monotonic() + _PURGE_SECONDS
         counts: Counter[str] = Counter()

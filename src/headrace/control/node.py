@@ -290,6 +290,7 @@ class Node:
         try:
             if self.ends_drivers:
                 DriverEnds(self.context, self._takeovers).end_own()
+            self.context.audit.flush()
             with self.database.write("node.stop") as tx:
                 nodes.transition(tx, self.id, NodeState.GONE, actor=self.id)
         except StoreUnavailable as error:
@@ -339,6 +340,7 @@ class Node:
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("free places", FreePlaces(self.context).run),
             PeriodicTask("launches", self._launches.start_pending),
+            PeriodicTask("audit", self.context.audit.flush),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),
             PeriodicTask("plan expiry", PlanExpiry(self.context).run, _HISTORY_SECONDS),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from headrace.control.context import NodeContext
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.errors import NodeNotFound, NodeStateConflict, StoreUnavailable
+from headrace.model.audit import AuditAction
 from headrace.model.lifecycle import NodeState
 from headrace.model.node import NodeRecord
 from headrace.store import nodes
@@ -21,6 +22,7 @@ class Nodes:
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
+        self._audit = context.audit
 
     def list_nodes(self, caller: Caller) -> list[NodeRecord]:
         """Return the record of every node in the store, including nodes that are gone.
@@ -48,6 +50,7 @@ class Nodes:
                     hint="headrace node list shows the nodes that are up.",
                 )
             nodes.transition(tx, node_id, NodeState.DRAINING, actor=caller.actor)
+            self._audit.record_in(tx, AuditAction.NODE_DRAINED, caller, target=node_id)
             return _get(tx, node_id)
 
     def confirm_gone(self, caller: Caller, node_id: str) -> NodeRecord:
@@ -69,6 +72,7 @@ class Nodes:
                     f" {node.lease_until:%Y-%m-%d %H:%M:%S} UTC.",
                     hint=f"Stop its process, or drain it: headrace node drain {node_id}.",
                 )
+            self._audit.record_in(tx, AuditAction.NODE_CONFIRMED_GONE, caller, target=node_id)
             return _get(tx, node_id)
 
 

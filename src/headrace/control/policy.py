@@ -7,7 +7,7 @@ store, needs a role. The scope of a token limits what its roles allow.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from functools import cached_property
 from typing import NamedTuple, Protocol, TypeVar
@@ -32,6 +32,8 @@ class Caller:
     """The token that the caller has sent, unless it is that of the node."""
     user: str | None = None
     """User who acts for a group; None: the owner acts."""
+    address: str | None = field(default=None, compare=False)
+    """IP address from which the caller has sent its request, for the audit."""
 
     @property
     def actor(self) -> str:
@@ -59,6 +61,7 @@ class Shared(Enum):
     METRICS = auto()
     HISTORY = auto()
     USERS = auto()
+    AUDIT = auto()
 
 
 class Owned(Protocol):
@@ -98,6 +101,7 @@ _SHARED_ROLES: dict[tuple[Action, Shared], frozenset[Role]] = {
     (Action.READ, Shared.HISTORY): _ADMINS,
     (Action.CHANGE, Shared.HISTORY): _ADMINS,
     (Action.READ, Shared.USERS): _WATCHERS,
+    (Action.READ, Shared.AUDIT): _READERS,
     (Action.CHANGE, Shared.USERS): _ADMINS,
 }
 """The roles of which a caller needs one. An action that is not here is never allowed."""
@@ -158,6 +162,7 @@ def check(caller: Caller, action: Action, target: T | None, missing: HeadraceErr
         NotPermitted: The caller may read the object, and do no more.
     """
     if target is None or not may(caller, Action.READ, target):
+        missing.is_foreign = target is not None
         raise missing
     if not may(caller, action, target):
         is_own = target.owner in caller.owners

@@ -32,6 +32,8 @@ class HeadraceError(Exception):
     """Spark's condition for the same error, if Spark has one. An error may differ from its class.
     """
     sqlstate: str | None = None
+    is_foreign: bool = False
+    """Whether the object exists and belongs to another owner. Only the audit says so."""
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ class Access(StrEnum):
     READ_CONTENT = "owners, auditors and administrators"
     CHANGE = "owners and administrators"
     WATCH = "operators, auditors and administrators"
+    AUDIT = "auditors and administrators"
     OPERATE = "operators and administrators"
     ADMINISTER = "administrators"
 
@@ -66,6 +67,7 @@ OPERATIONS: Mapping[str, Access] = {
     "list_users": Access.WATCH,
     "disable_user": Access.ADMINISTER,
     "enable_user": Access.ADMINISTER,
+    "list_audit": Access.AUDIT,
     "list_nodes": Access.WITH_ROLE,
     "drain_node": Access.OPERATE,
     "confirm_node_gone": Access.OPERATE,

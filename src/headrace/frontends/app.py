@@ -15,10 +15,10 @@ from headrace.frontends import driver_link
 from headrace.frontends.driver_link import BatchedRenewals, LinkCalls
 from headrace.frontends.http.allowed_hosts import AllowedHosts
 from headrace.frontends.http.auth import API_PREFIX, SIGN_IN_THREADS, Authentication
-from headrace.frontends.http.authentication_failures import AuthenticationFailures
 from headrace.frontends.http.body_limit import BodyLimit
 from headrace.frontends.http.browser_rules import BrowserRules, read_origins
 from headrace.frontends.http.errors import ErrorRenderers, install_error_handlers
+from headrace.frontends.http.refusals import AuthenticationFailures
 from headrace.frontends.http.request_metrics import RequestMetrics
 from headrace.frontends.http.server import HttpServer
 from headrace.frontends.openapi import DESCRIPTION, build_document
@@ -29,6 +29,7 @@ from headrace.frontends.opensearch.async_query import render_opensearch_error
 from headrace.frontends.rest.event_feed import EventFeed
 from headrace.frontends.rest.problems import render_problem
 from headrace.frontends.rest.routes import (
+    audit,
     docs,
     events,
     health,
@@ -84,6 +85,7 @@ _RESOURCES = {
     "sign-in": ("Where users sign in, and who calls.", [sign_in.router]),
     "tokens": ("Tokens with which programs act for their owners.", [tokens.router]),
     "users": ("Who has signed in.", [users.router]),
+    "audit": ("Who did, read, or was refused what.", [audit.router]),
     "nodes": ("The nodes of the cluster.", [nodes.router]),
     "history": ("The deletion of old history.", [history.router]),
 }

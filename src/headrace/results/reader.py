@@ -147,6 +147,13 @@ def select_batches(rows: Rows, selection: Selection) -> Iterator[pa.RecordBatch]
     return rows.batches() if selection is None else rows.chunk(selection)
 
 
+def count_rows(rows: Rows, selection: Selection) -> int | None:
+    """Return how many rows a request reads; None: not known before they are read."""
+    if isinstance(selection, RowRange):
+        return max(0, min(rows.row_count, selection.end) - selection.offset)
+    return rows.row_count if selection is None or rows.chunks == 1 else None
+
+
 def find_next_offset(rows: Rows, selected: RowRange) -> int | None:
     """Return the position of the row that follows a range, or None if there is none."""
     return selected.end if selected.end < rows.row_count else None

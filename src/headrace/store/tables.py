@@ -36,6 +36,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from headrace.model.audit import AuditAction
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction, VersionSpec
 from headrace.model.failure import Failure
 from headrace.model.identity import Scope
@@ -283,6 +284,24 @@ tokens = Table(
     ),
     Index("tokens_by_owner", "owner", "id"),
     Index("tokens_expired", "expires_at"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("at", Instant, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("action", enum_type(AuditAction, length=32), nullable=False),
+    Column("actor", Text),
+    Column("token_id", Text),
+    Column("address", Text),
+    Column("target", Text),
+    Column("detail", JSON, nullable=False),
+    Index("audit_by_actor", "actor", "id"),
+    Index("audit_by_target", "target", "id"),
+    Index("audit_by_action", "action", "id"),
+    Index("audit_by_time", "at"),
 )
 
 sessions = Table(

@@ -16,7 +16,7 @@ from headrace.control.host.home_ownership import load_or_create_token
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.frontends import process
-from headrace.frontends.http.authentication_failures import AuthenticationFailures
+from headrace.frontends.http.refusals import AuthenticationFailures
 
 PROTECTED = (
     ("GET", "/api/v1/statements"),

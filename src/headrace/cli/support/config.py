@@ -45,6 +45,7 @@ KNOWN_KEYS = (
     "limits",
     "conf_policy",
     "history",
+    "audit",
     "catalog",
     "embedded",
     "streams",

@@ -8,6 +8,7 @@ from headrace.control.context import NodeContext
 from headrace.control.identity.authenticator import Authenticator
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.errors import NotPermitted, UserNotFound
+from headrace.model.audit import AuditAction
 from headrace.model.identity import User
 from headrace.store.identity import users
 
@@ -20,6 +21,7 @@ class Accounts:
 
     def __init__(self, context: NodeContext, authenticator: Authenticator) -> None:
         self._database = context.database
+        self._audit = context.audit
         self._authenticator = authenticator
 
     def page(self, caller: Caller, *, after: str | None, limit: int) -> list[User]:
@@ -48,7 +50,9 @@ class Accounts:
                 hint="Its token is the file 'token' of the home. Replace it and restart the nodes.",
             )
         with self._database.write("user.disable") as tx:
-            users.set_disabled(tx, user_id, is_disabled=is_disabled, actor=caller.actor)
+            if users.set_disabled(tx, user_id, is_disabled=is_disabled, actor=caller.actor):
+                action = AuditAction.USER_DISABLED if is_disabled else AuditAction.USER_ENABLED
+                self._audit.record_in(tx, action, caller, target=user_id)
             user = users.get(tx, user_id)
         if user is None:
             raise missing

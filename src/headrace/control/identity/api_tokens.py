@@ -18,6 +18,7 @@ from headrace.control.policy import (
     resolve_owner,
 )
 from headrace.errors import InvalidRequest, NotPermitted, TokenNotFound
+from headrace.model.audit import AuditAction
 from headrace.model.identity import LONGEST_TOKEN, SHORTEST_TOKEN, ApiToken, Scope
 from headrace.model.ids import looks_like_id
 from headrace.store.database import Tx
@@ -40,6 +41,7 @@ class ApiTokens:
 
     def __init__(self, context: NodeContext, authenticator: Authenticator) -> None:
         self._database = context.database
+        self._audit = context.audit
         self._authenticator = authenticator
 
     def create(
@@ -80,6 +82,10 @@ class ApiTokens:
                 seconds=expires.total_seconds(),
                 created_by=caller.actor,
             )
+            detail = {"name": name, "owner": token.owner, "scope": scope}
+            self._audit.record_in(
+                tx, AuditAction.TOKEN_CREATED, caller, target=token.id, detail=detail
+            )
         return CreatedToken(token, new.text(token.id))
 
     def page(
@@ -99,7 +105,8 @@ class ApiTokens:
         """
         with self._database.write("token.revoke") as tx:
             token = self._find(tx, caller, name_or_id)
-            tokens.revoke(tx, token.id, actor=caller.actor)
+            if tokens.revoke(tx, token.id, actor=caller.actor):
+                self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=token.id)
             revoked = tokens.get(tx, token.id)
         self._authenticator.forget_callers()
         assert revoked is not None

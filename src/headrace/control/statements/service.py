@@ -61,7 +61,7 @@ from headrace.grammar.parse import Command, ParsedStatement, parse
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.result import Disposition, has_certain_parts
+from headrace.model.result import Disposition, ResultInfo, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
     MAX_PARAMETERS,
@@ -74,7 +74,14 @@ from headrace.model.statement import (
     WaitingFor,
 )
 from headrace.model.stream_query import StreamQuery
-from headrace.results.reader import RowRange, Rows, find_next_offset, open_rows
+from headrace.results.reader import (
+    RowRange,
+    Rows,
+    Selection,
+    count_rows,
+    find_next_offset,
+    open_rows,
+)
 from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
@@ -212,6 +219,7 @@ class Statements:
         self._claim_for_poll = claim_for_poll
         self._long_polls = long_polls
         self._wake_ups = WakeUps(context.database)
+        self._audit = context.audit
         self._wait_reasons = WaitReasons(context.database, running_limit(context.settings))
 
     def submit(
@@ -501,24 +509,29 @@ class Statements:
         check_permitted(caller, statement, statement.id)
         if not may(caller, Action.READ_CONTENT, statement):
             return None
-        return self._held_results.find_offer(statement, is_local=is_local)
+        offer = self._held_results.find_offer(statement, is_local=is_local)
+        if offer is not None and statement.result is not None:
+            self._audit.record_read(caller, statement, statement.result.row_count)
+        return offer
 
     def read_page(self, caller: Caller, statement_id: str, selection: RowRange) -> ResultPage:
         """Return a range of the rows of a statement. Raise as `get` and `open_result` do."""
         statement = self.get(caller, statement_id)
-        return ResultPage(self.open_result(caller, statement), selection)
+        return ResultPage(self.open_result(caller, statement, selection=selection), selection)
 
     def open_result(
         self,
         caller: Caller,
         statement: Statement,
         *,
+        selection: Selection = None,
         forward: bool = True,
         data: bytes | None = None,
     ) -> Rows:
         """Return the rows of a successful statement.
 
         Args:
+            selection: What the caller reads of them.
             forward: Whether another node may be asked for the rows that a driver of its host holds.
             data: The rows of an inline result, if they are read already.
 
@@ -539,19 +552,29 @@ class Statements:
             )
         if statement.result is None:
             raise NoResult(f"Statement {statement.id} has no result: it is {statement.state}.")
-        if statement.result.disposition is Disposition.MEMORY:
+        rows = self._open(statement, statement.result, forward=forward, data=data)
+        self._audit.record_read(caller, statement, count_rows(rows, selection))
+        return rows
+
+    def _open(
+        self, statement: Statement, result: ResultInfo, *, forward: bool, data: bytes | None
+    ) -> Rows:
+        if result.disposition is Disposition.MEMORY:
             return self._held_results.open(statement, forward=forward)
-        is_inline = statement.result.disposition is Disposition.INLINE
-        if data is None and is_inline and not statement.result.gone:
+        is_inline = result.disposition is Disposition.INLINE
+        if data is None and is_inline and not result.gone:
             with self._database.read() as tx:
                 data = results.inline_data(tx, statement.id)
-        return open_rows(statement.result, data)
+        return open_rows(result, data)
 
     def find_location(self, caller: Caller, statement: Statement) -> str | None:
         """Return the location at which the current attempt writes rows; None if there is none."""
         check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
         with self._database.read() as tx:
-            return results.location_of(tx, statement.id)
+            location = results.location_of(tx, statement.id)
+        if location is not None:
+            self._audit.record_read(caller, statement, None)
+        return location
 
     def _choose_session(
         self, tx: Tx, request: _Submit, owner: str, named: NamedSession | None

@@ -7,6 +7,7 @@ reveal nothing, and the driver link, whose routes check the tokens of drivers.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
@@ -16,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import HeadraceError, Unauthorized
-from headrace.frontends.http.authentication_failures import log_authentication_failure
 from headrace.frontends.http.errors import ErrorRenderers
+from headrace.frontends.http.refusals import address_of, record_refusal
 from headrace.model.messages import LINK_PREFIX
 
 API_PREFIX = "/api/v1"
@@ -60,10 +61,10 @@ class Authentication:
             return
         request = Request(scope)
         try:
-            caller = request.state.caller = await _identify(request)
+            caller = replace(await _identify(request), address=address_of(request))
+            request.state.caller = caller
         except HeadraceError as error:
-            if isinstance(error, Unauthorized):
-                log_authentication_failure(request, error)
+            record_refusal(request, error)
             await self._renderers.respond(scope["path"], error)(scope, receive, send)
             return
         guard = _GuardedSend(request, caller, send)
@@ -99,7 +100,7 @@ class _GuardedSend:
         try:
             current = await _identify(self._request)
         except Unauthorized as error:
-            log_authentication_failure(self._request, error)
+            record_refusal(self._request, error)
             self.is_refused = True
         except HeadraceError:
             return  # it is not known while the store or the issuer is away

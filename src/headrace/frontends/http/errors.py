@@ -20,9 +20,8 @@ from headrace.errors import (
     InvalidRequest,
     Position,
     TooManyCalls,
-    Unauthorized,
 )
-from headrace.frontends.http.authentication_failures import log_authentication_failure
+from headrace.frontends.http.refusals import record_refusal
 
 _LOG = logging.getLogger("headrace.api")
 _RETRY_AFTER = {HTTPStatus.TOO_MANY_REQUESTS: "5", HTTPStatus.SERVICE_UNAVAILABLE: "1"}
@@ -123,8 +122,8 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
     async def handle_expected(request: Request, error: Exception) -> Response:
         if _is_fault_of_node(error):
             _LOG.error("%s: %s", error.code, error.message)
-        if isinstance(error, Unauthorized):
-            log_authentication_failure(request, error)
+        if isinstance(error, HeadraceError):
+            record_refusal(request, error)
         path, method = request.url.path, request.method
         if not _is_unknown_method(error):
             return renderers.respond(path, error, method=method)

@@ -131,9 +131,11 @@ def result_response(
         NotAcceptable: If no format fits the header `accept`.
     """
     result_format = choose_format(format_, accept)
-    rows = statements.open_result(caller, statement, forward=forward)
+    if result_format is ResultFormat.JSON and selection is None:
+        selection = 0
+    rows = statements.open_result(caller, statement, selection=selection, forward=forward)
     if result_format is ResultFormat.JSON:
-        content = json.write(rows, 0 if selection is None else selection, numbers=numbers)
+        content = json.write(rows, selection, numbers=numbers)
     else:
         content = _WRITERS[result_format](rows, selection)
     truncated = statement.result is not None and statement.result.truncated

@@ -1,4 +1,4 @@
-"""Users and tokens. What a store of version 0.1.0 has belongs to the user who runs the node."""
+"""Users, tokens, audit. What a store of 0.1.0 has belongs to the user who runs the node."""
 
 from __future__ import annotations
 
@@ -63,6 +63,22 @@ def upgrade() -> None:
         sqlite_where=is_live,
         postgresql_where=is_live,
     )
+    op.create_table(
+        "audit",
+        sa.Column("id", _ID, nullable=False),
+        sa.Column("at", _INSTANT, nullable=False),
+        sa.Column("node_id", sa.Text, nullable=False),
+        sa.Column("action", sa.String(32), nullable=False),
+        sa.Column("actor", sa.Text),
+        sa.Column("token_id", sa.Text),
+        sa.Column("address", sa.Text),
+        sa.Column("target", sa.Text),
+        sa.Column("detail", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="audit_key"),
+    )
+    for column in ("actor", "target", "action"):
+        op.create_index(f"audit_by_{column}", "audit", [column, "id"])
+    op.create_index("audit_by_time", "audit", ["at"])
     # A node registers at its first start: the store is one of version 0.1.0, which may still run.
     if _has_rows("nodes"):
         _insert_user()
