@@ -19,6 +19,7 @@ from benchmarks import (
     postgres_node,
     report,
     saturation,
+    sign_in,
     small_statements,
     streams,
     table_writes,
@@ -39,6 +40,7 @@ PARTS = (
     *(
         "select",
         "job",
+        "sign-in",
         "small",
         "rows",
         "ctas",
@@ -55,6 +57,7 @@ PARTS = (
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
+SIGN_IN_WARM_UP, SIGN_IN_ROUNDS = 200, 400
 JOB_WARM_UP, JOB_ROUNDS = 1000, 600
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
 SMALL_WARM_UP, SMALL_ROUNDS = 10, 30
@@ -240,6 +243,22 @@ def _one_job(results: Report, folder: Path) -> None:
         f"## A small query with a job\n`{one_job.QUERY}`, measured like `SELECT 1`. Median of"
         f" {JOB_ROUNDS} rounds after {JOB_WARM_UP}. Each of the three systems has a JVM of its own,"
         f" which has run this query as often as the others.\n\n{report.in_ms(samples, reference)}"
+    )
+
+
+def _sign_in(results: Report, folder: Path) -> None:
+    """Measure what it costs to find out who calls."""
+    samples = sign_in.select_times(folder, warm_up=SIGN_IN_WARM_UP, rounds=SIGN_IN_ROUNDS)
+    medians = {name: sample.median for name, sample in samples.items()}
+    token = medians[sign_in.OWN_TOKEN] / medians[sign_in.NODE_TOKEN]
+    # The group has another driver: its own token is the reference of its member.
+    member = token * medians[sign_in.ACCESS_TOKEN] / medians[sign_in.GROUP_TOKEN]
+    text, reached = f"{token:.3f}×, {member:.3f}×", max(token, member) <= 1.02
+    results.add(report.SIGNED_IN, "≤ 1.02×", text, reached=reached)
+    results.details.append(
+        f"## Sign-in\n`SELECT 1` over HTTP at one node. Median of {SIGN_IN_ROUNDS} rounds after"
+        f" {SIGN_IN_WARM_UP}. The first two run in one session, and the last two in one of a group."
+        f"\n\n{report.in_ms(samples, sign_in.NODE_TOKEN)}"
     )
 
 
@@ -483,6 +502,7 @@ def say(text: str) -> None:
 
 ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     "job": (f"a small query with a job: {JOB_WARM_UP + JOB_ROUNDS} rounds", _one_job),
+    "sign-in": (f"sign-in: {SIGN_IN_WARM_UP + SIGN_IN_ROUNDS} rounds", _sign_in),
     "claims": ("claims: inserting finished statements into the stores", _claims),
     "cold": (f"starts from nothing: {COLD_WARM_UP + COLD_ROUNDS} rounds", _cold),
     "warm": (f"new sessions on warm drivers: {2 * WARM_ROUNDS} drivers in succession", _warm),

@@ -28,8 +28,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 class NodeClient:
     """HTTP client of a node, with one connection that is kept alive."""
 
-    def __init__(self, address: str, pid: int) -> None:
+    def __init__(self, address: str, pid: int, *, token: str | None = None) -> None:
         self.address = address
+        self._authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
         self.process = psutil.Process(pid)
         parts = urlsplit(address)
         assert parts.hostname is not None
@@ -54,7 +55,7 @@ class NodeClient:
         body = {"statement": query, "session": SESSION}
         statement = self.wait_for_success(self.call("POST", "/api/v1/statements", body))
         path = f"/api/v1/statements/{statement['id']}/result"
-        self._connection.request("GET", path, headers={"Accept": ARROW})
+        self._connection.request("GET", path, headers={"Accept": ARROW, **self._authorization})
         response = self._connection.getresponse()
         _raise_for_status(response, path)
         with pa.ipc.open_stream(response) as reader:
@@ -92,7 +93,7 @@ class NodeClient:
             method,
             path,
             json.dumps(body) if body is not None else None,
-            {"Content-Type": "application/json"},
+            {"Content-Type": "application/json", **self._authorization},
         )
         response = self._connection.getresponse()
         _raise_for_status(response, path)
@@ -139,17 +140,24 @@ def headrace_node(folder: Path) -> Iterator[NodeClient]:
 
 @contextmanager
 def node_process(
-    home: Path, **settings: str
+    home: Path, *, token: str | None = None, **settings: str
 ) -> Iterator[tuple[NodeClient, subprocess.Popen[bytes]]]:
-    """Start a node; yield a client and its process. All processes of the home end afterwards."""
+    """Start a node; yield a client and its process. All processes of the home end afterwards.
+
+    Args:
+        token: Token of the node; None: requests need none.
+    """
+    settings |= {} if token is None else {"HEADRACE_TOKEN": token}
+    no_auth = ["--no-auth"] if token is None else []
     env = {"HEADRACE_HOME": str(home), "HEADRACE_EMBEDDED__LINGER": "0s", **settings}
     node_file = home / "node.json"
     try:
         with process_group(
-            [sys.executable, "-m", "headrace.frontends", "--port", "0", "--no-auth"], home, env
+            [sys.executable, "-m", "headrace.frontends", "--port", "0", *no_auth], home, env
         ) as process:
             wait_for(node_file.exists, process, "the node")
-            yield NodeClient(json.loads(node_file.read_text())["address"], process.pid), process
+            address = json.loads(node_file.read_text())["address"]
+            yield NodeClient(address, process.pid, token=token), process
     finally:
         _end_processes(home)
 
