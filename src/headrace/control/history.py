@@ -18,7 +18,8 @@ from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.store import history
-from headrace.store.database import Database
+from headrace.store.database import Database, Tx
+from headrace.store.identity import sign_in_failures
 from headrace.store.statements import idempotency, results
 from headrace.text.durations import seconds_of
 
@@ -31,6 +32,13 @@ _PURGE_SECONDS = 5.0
 _YOUNGEST_LOG_SECONDS = 24 * 3600.0
 
 
+_EXPIRIES: dict[str, Callable[[Tx, int], int]] = {
+    "idempotency": idempotency.delete_expired,
+    "sign_in_failures": sign_in_failures.delete_forgotten,
+}
+"""Deletions of what has a time of its own, whatever the settings say."""
+
+
 class HistoryRetention:
     """Deletes the history of the whole store. Several nodes may do so at the same time."""
 
@@ -39,11 +47,12 @@ class HistoryRetention:
         self._seconds = seconds_of(context.settings.history.retention)
 
     def run(self) -> None:
-        """Delete what is older than the setting `history.retention`, and expired keys."""
-        for _number in range(_BATCHES):
-            with self._database.write("retention.idempotency") as tx:
-                if idempotency.delete_expired(tx, _BATCH) < _BATCH:
-                    break
+        """Delete what is older than `history.retention`, expired keys, forgotten failures."""
+        for name, delete_expired in _EXPIRIES.items():
+            for _number in range(_BATCHES):
+                with self._database.write(f"retention.{name}") as tx:
+                    if delete_expired(tx, _BATCH) < _BATCH:
+                        break
         if self._seconds is not None:
             for delete_batch in _DELETIONS:
                 for _number in range(_BATCHES):

@@ -61,6 +61,15 @@ def upgrade() -> None:
         op.create_index(
             name, "tokens", columns, unique=unique, sqlite_where=where, postgresql_where=where
         )
+    op.create_table(
+        "sign_in_failures",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("address", sa.Text, nullable=False),
+        sa.Column("failures", sa.Integer, nullable=False),
+        sa.Column("free_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("name", "address", name="sign_in_failures_key"),
+    )
+    op.create_index("sign_in_failures_by_age", "sign_in_failures", ["free_at"])
     # A node registers at its first start: the store is one of version 0.1.0, which may still run.
     if _has_rows("nodes"):
         _insert_user()
