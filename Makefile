@@ -47,6 +47,7 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-nginx
 	@scripts/setup-oidc
+	@scripts/setup-ldap
 	@scripts/setup-systemd
 	@scripts/setup-prometheus
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector mongodb s3
@@ -79,7 +80,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not oidc and not promtool" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not oidc and not ldap and not promtool" $(ARGS)
 
 bench:
 	@scripts/setup bench

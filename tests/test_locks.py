@@ -21,6 +21,7 @@ SETS = {
     "test": ([*RUN, "emr"], ["build", "demo", "dev"]),
     "bench": ([*RUN, "emr"], ["build", "demo", "dev", "bench"]),
     "java": (["java"], []),
+    "ldap": (["ldap"], []),
 }
 JARS = sorted((ROOT / "requirements").glob("*.jars"))
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))

@@ -17,13 +17,16 @@ from headrace.errors import PackagesMissing
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 _NAME = re.compile(r"[\w.-]+")
+_MODULES = {"python_ldap": "ldap"}
+"""Modules whose names are not those of their packages."""
 
 
 def package_name(requirement: str) -> str:
     """Return the name of the module that a requirement installs: `sse-starlette>=3`."""
     match = _NAME.match(requirement)
     assert match is not None
-    return match[0].replace("-", "_")
+    name = match[0].replace("-", "_")
+    return _MODULES.get(name, name)
 
 
 def test_the_extras_name_the_packages_of_the_project() -> None:

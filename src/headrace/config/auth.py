@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
@@ -16,6 +17,10 @@ from headrace.text.durations import Duration
 
 LOCAL_SOURCE = "os"
 """Source of the user who runs the node."""
+LDAP_SOURCE = "ldap"
+"""Source of the users of a directory."""
+HEADER_SOURCE = "header"
+"""Source of the users whom a proxy names."""
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
@@ -103,22 +108,125 @@ class OidcSettings(Section):
         return url
 
 
+class LdapSettings(Section):
+    """A directory. Its users sign in with user name and password."""
+
+    url: str
+    """`ldaps://host`, or `ldap://host` with `start_tls`. A port may follow."""
+    start_tls: bool = False
+    """Whether to begin TLS (StartTLS) before anything else is sent."""
+    ca: Path | None = None
+    """File with the certificates of the authorities that are trusted; default: the system's."""
+    bind_dn: str | None = None
+    """Entry as which the node searches; default: anonymously."""
+    bind_password_file: Path | None = None
+    """File with the password of that entry. Other users must not be able to read it."""
+    user_base: str
+    """Entry below which the users are."""
+    user_filter: str = "(uid={name})"
+    """Filter that finds one user by the name that was given."""
+    subject_attribute: str = "entryUUID"
+    """Attribute that identifies a user and never changes; in Active Directory: `objectGUID`."""
+    name_attribute: str = "uid"
+    """Attribute with the name of the user; in Active Directory: `sAMAccountName`."""
+    group_base: str | None = None
+    """Entry below which the groups are; default: users have no groups."""
+    group_filter: str = "(member={dn})"
+    """Filter that finds the groups of a member by its `{dn}`, or by the `{name}` of a user. Groups
+    in groups are found by `{dn}` only."""
+    group_name_attribute: str = "cn"
+    """Attribute with the name of a group. It must be unique below `group_base`."""
+    max_groups: int = Field(default=1000, ge=0)
+    """Largest number of groups of a user. A user with more cannot sign in."""
+    max_group_depth: int = Field(default=10, ge=1)
+    """Levels of groups in groups that are followed."""
+    timeout: Duration = timedelta(seconds=5)
+    """Time after which a directory that does not answer is given up; at most 1m."""
+    cache: Duration = timedelta(seconds=60)
+    """Time for which a success counts. For so long, an old password and old groups are valid."""
+    max_connections: int = Field(default=4, ge=1, le=64)
+    """Largest number of sign-ins at once on each node."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise ValueError for what would send a password in clear, or bind without one."""
+        parts = urlsplit(self.url)
+        if not parts.hostname or (parts.scheme, self.start_tls) not in {
+            ("ldaps", False),
+            ("ldap", True),
+        }:
+            raise ValueError("url is ldaps://host, or ldap://host with start_tls = true")
+        if (self.bind_dn is None) != (self.bind_password_file is None):
+            raise ValueError("bind_dn needs bind_password_file, and the reverse")
+        if "{name}" not in self.user_filter:
+            raise ValueError("user_filter contains {name}, for example (uid={name})")
+        if "{dn}" not in self.group_filter and "{name}" not in self.group_filter:
+            raise ValueError("group_filter contains {dn} or {name}, for example (member={dn})")
+        if not timedelta() < self.timeout <= timedelta(minutes=1):
+            raise ValueError("timeout is above 0s and at most 1m")
+        return self
+
+
+class HeaderSettings(Section):
+    """A proxy that signs in users, and sends their names in a header of each request."""
+
+    addresses: list[IPv4Network | IPv6Network] = Field(min_length=1)
+    """Addresses and networks (CIDR) of the proxies, as the node sees their connections."""
+    secret_file: Path
+    """File with the secret that the proxies send. Other users must not be able to read it."""
+    secret_header: str = "X-Headrace-Proxy-Secret"  # noqa: S105 - the name of a header
+    """Header with the secret."""
+    user_header: str = "X-Forwarded-User"
+    """Header with the name of the user."""
+    groups_header: str | None = None
+    """Header with the groups of the user, separated by commas; default: users have no groups."""
+    max_groups: int = Field(default=1000, ge=0)
+    """Largest number of groups of a user. A request with more is refused."""
+
+    @field_validator("addresses")
+    @classmethod
+    def _check_addresses(
+        cls, networks: list[IPv4Network | IPv6Network]
+    ) -> list[IPv4Network | IPv6Network]:
+        """Raise ValueError for a network that contains every address."""
+        if any(network.prefixlen == 0 for network in networks):
+            raise ValueError("a network of all addresses would let everyone name a user")
+        return networks
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        """Raise ValueError for names of headers that are unusual, or the same."""
+        names = [self.secret_header, self.user_header, self.groups_header or "X-No-Groups"]
+        for name in names:
+            if re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", name) is None:
+                raise ValueError(f"{name!r} is no name of a header; use letters, digits and -")
+        lower = {name.lower() for name in names}
+        if len(lower) < len(names) or "authorization" in lower:
+            raise ValueError("the headers are three different ones, and none is Authorization")
+        return self
+
+
 class AuthSettings(Section):
     """How callers prove who they are."""
 
-    methods: list[Literal["token", "oidc"]] = Field(default=["token"])
+    methods: list[Literal["token", "oidc", "ldap", "header"]] = Field(default=["token"])
     """Ways to sign in, in the order in which a node tries them."""
     roles: RoleSettings = RoleSettings()
     """Roles that groups give to their members."""
     oidc: dict[str, OidcSettings] = Field(default={})
     """Issuers of OpenID Connect by name. Groups of an issuer are `name:group` in `auth.roles`."""
+    ldap: LdapSettings | None = None
+    """The directory of the method `ldap`. Its groups are `ldap:group` in `auth.roles`."""
+    header: HeaderSettings | None = None
+    """The proxy of the method `header`. Its groups are `header:group` in `auth.roles`."""
 
     @field_validator("oidc")
     @classmethod
     def _check_issuers(cls, issuers: dict[str, OidcSettings]) -> dict[str, OidcSettings]:
         """Raise ValueError for names that make two groups one, and for an issuer with two names."""
         for name in issuers:
-            if re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name) is None or name == LOCAL_SOURCE:
+            is_name = re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name) is not None
+            if not is_name or name in {LOCAL_SOURCE, LDAP_SOURCE, HEADER_SOURCE}:
                 raise ValueError(f"{name!r} cannot be the name of an issuer; use a-z, 0-9 and -")
         urls = [each.issuer for each in issuers.values()]
         if len(set(urls)) < len(urls):
@@ -130,6 +238,11 @@ class AuthSettings(Section):
         """Raise ValueError for a method without its settings, or the reverse."""
         if ("oidc" in self.methods) != bool(self.oidc):
             raise ValueError("auth.methods names oidc if, and only if, auth.oidc has an issuer")
+        for method, section in (("ldap", self.ldap), ("header", self.header)):
+            if (method in self.methods) != (section is not None):
+                raise ValueError(
+                    f"auth.methods names {method} if, and only if, auth.{method} is set"
+                )
         return self
 
     def roles_of(self, source: str, groups: frozenset[str]) -> frozenset[Role]:

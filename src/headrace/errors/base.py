@@ -42,10 +42,12 @@ class HeadraceError(Exception):
         position: Position | None = None,
         hint: str | None = None,
         problems: Sequence[dict[str, Any]] = (),
+        retry_after: float | None = None,
     ) -> None:
         """Create an error.
 
         Args:
+            retry_after: Seconds after which the caller may try again, if they are known.
             problems: The single errors, if the error stands for several: each with `path`, `line`,
                 `column`, `code`, `message` and `hint`.
         """
@@ -53,6 +55,7 @@ class HeadraceError(Exception):
         self.problems = list(problems)
         self.position = position
         self.hint = hint
+        self.retry_after = retry_after
         super().__init__(self.message)
 
     def with_condition(self, condition: str | None, sqlstate: str | None) -> Self:

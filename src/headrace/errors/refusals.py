@@ -131,7 +131,7 @@ class NotAcceptable(InvalidRequest):
 
 
 class Unauthorized(HeadraceError):
-    """The request needs a valid token."""
+    """The request needs valid credentials."""
 
     code = "unauthorized"
     status = 401
@@ -335,6 +335,14 @@ class TooManyTransactions(HeadraceError):
     code = "too_many_transactions"
     status = 429
     exit_code = EXIT_CONFLICT
+
+
+class TooManyFailures(HeadraceError):
+    """Too many sign-ins with this name, or from this address, have failed."""
+
+    code = "too_many_failures"
+    status = 429
+    exit_code = EXIT_DENIED
 
 
 class TooManyCalls(HeadraceError):

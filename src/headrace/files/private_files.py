@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import stat
 from pathlib import Path
 from typing import BinaryIO
+
+from headrace.errors import InvalidSetting
 
 _ROOT = 0
 
@@ -32,6 +35,28 @@ def write_private(file: Path, content: str | bytes) -> None:
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
     temporary.replace(file)
+
+
+def read_secret(file: Path) -> str:
+    """Return the text of a file with a secret, without spaces at its ends.
+
+    Raises:
+        InvalidSetting: The file cannot be read, is empty, or is open to other users.
+    """
+    try:
+        with file.open(encoding="utf-8") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            text = stream.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"The secret in {file} cannot be read: {error}.") from error
+    # The group may read it: Kubernetes gives the files of a secret to the group of a pod.
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise InvalidSetting(
+            f"Other users can read or change the secret in {file}.", hint=f"chmod 600 {file}"
+        )
+    if not text:
+        raise InvalidSetting(f"The file {file} contains no secret.")
+    return text
 
 
 def belongs_to_other_user(path: Path) -> bool:

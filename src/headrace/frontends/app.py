@@ -127,6 +127,7 @@ def create_app(node: Node) -> FastAPI:
     app.state.readiness = Readiness(node.check_ready)
     app.state.authentication_failures = AuthenticationFailures()
     app.state.sign_ins = CapacityLimiter(SIGN_IN_THREADS)
+    app.state.password_checks = CapacityLimiter(SIGN_IN_THREADS)
     renderers = ErrorRenderers(
         render_problem,
         by_prefix={OPENSEARCH_PREFIX: render_opensearch_error},

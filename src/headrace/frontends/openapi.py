@@ -33,6 +33,7 @@ COMMON_ERRORS = SERVER_ERRORS | {
     HTTPStatus.FORBIDDEN,  # a page of another site
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.MISDIRECTED_REQUEST,
+    HTTPStatus.TOO_MANY_REQUESTS,  # sign-ins of this name or address have failed
     HTTPStatus.INTERNAL_SERVER_ERROR,
     HTTPStatus.SERVICE_UNAVAILABLE,  # the store does not answer, or there are too many connections
 }
@@ -70,7 +71,7 @@ def build_document(app: FastAPI, tags: dict[str, str]) -> Json:
         operation["responses"].pop("422", None)
         operation["summary"] = " ".join(operation["description"].partition(".")[0].split())
         if path not in PUBLIC_PATHS:
-            operation["security"] = [{name: [] for name in SECURITY_SCHEMES}]
+            operation["security"] = [{name: []} for name in SECURITY_SCHEMES]
         _add_common_errors(path, operation)
         for response in operation["responses"].values():
             _complete_response(operation["operationId"], response, schemas)
@@ -86,7 +87,7 @@ def _add_common_errors(path: str, operation: Json) -> None:
     media_type = "application/json" if is_opensearch else PROBLEM_MEDIA_TYPE
     statuses = {*COMMON_ERRORS}
     if path in PUBLIC_PATHS:
-        statuses.remove(HTTPStatus.UNAUTHORIZED)
+        statuses -= {HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS}
     responses = operation["responses"]
     for status in statuses:
         described: Json = {"description": status.phrase}

@@ -304,6 +304,18 @@ audit = Table(
     Index("audit_by_time", "at"),
 )
 
+sign_in_failures = Table(
+    "sign_in_failures",
+    metadata,
+    # A hash; empty: all names. An empty address stands for all addresses.
+    Column("name", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    # Until when no further attempt is allowed.
+    Column("free_at", Instant, nullable=False),
+    Index("sign_in_failures_by_age", "free_at"),
+)
+
 sessions = Table(
     "sessions",
     metadata,

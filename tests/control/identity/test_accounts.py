@@ -10,6 +10,7 @@ from sqlalchemy import select
 from tests.support.identities import LOCAL_CALLER, LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 
+from headrace.control.identity.credentials import BearerToken
 from headrace.control.policy import Caller
 from headrace.errors import NotPermitted, Unauthorized, UserNotFound
 from headrace.model.identity import Scope
@@ -52,9 +53,9 @@ def test_a_disabled_user_is_refused_until_it_is_enabled(secured: InProcessNode) 
 def test_the_user_who_runs_the_node_cannot_be_disabled(secured: InProcessNode) -> None:
     with secured.expect_no_changes(), pytest.raises(NotPermitted, match="runs the node"):
         secured.node.accounts.set_disabled(LOCAL_CALLER, LOCAL_OWNER, is_disabled=True)
-    assert secured.node.authenticator.identify("of-the-node").owner == LOCAL_OWNER
+    assert secured.node.authenticator.identify(BearerToken("of-the-node")).owner == LOCAL_OWNER
     with pytest.raises(Unauthorized):
-        secured.node.authenticator.identify("another")
+        secured.node.authenticator.identify(BearerToken("another"))
 
 
 @pytest.mark.parametrize("name", ["nobody-here", "\x00", "../ada", "Ada", "x" * 100, "\U0001f600"])

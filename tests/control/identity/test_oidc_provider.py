@@ -12,6 +12,7 @@ from tests.support.oidc_provider import Issuer, running_issuer, serve_for
 from tests.support.waiting import wait_until
 
 from headrace.control.identity import oidc
+from headrace.control.identity.credentials import BearerToken
 
 pytestmark = pytest.mark.oidc
 
@@ -78,7 +79,8 @@ def test_new_keys_are_accepted_and_old_ones_refused(
         issuer.rotate_keys()
         # While the issuer is away, its last keys count.
         wait_until(
-            lambda: node.node.authenticator.find(old) is None, what="the node forgets the caller"
+            lambda: node.node.authenticator.find(BearerToken(old)) is None,
+            what="the node forgets the caller",
         )
         assert whoami(node, old).status_code == 200
         issuer.start()

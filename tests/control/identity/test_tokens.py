@@ -12,6 +12,7 @@ from tests.support.in_process_node import InProcessNode, make_settings, serve_no
 from tests.support.waiting import wait_until
 
 from headrace.config.auth import Role
+from headrace.control.identity.credentials import BearerToken
 from headrace.control.policy import Caller
 from headrace.errors import (
     InvalidRequest,
@@ -44,7 +45,9 @@ def create(node: InProcessNode, name: str, **fields: object) -> str:
 
 
 def test_a_token_acts_for_its_owner_within_its_scope(secured: InProcessNode) -> None:
-    caller = secured.node.authenticator.identify(create(secured, "reader", scope=Scope.READ))
+    caller = secured.node.authenticator.identify(
+        BearerToken(create(secured, "reader", scope=Scope.READ))
+    )
     assert (caller.owner, caller.scope) == (LOCAL_OWNER, Scope.READ)
     assert caller.roles == LOCAL_CALLER.roles
 
@@ -62,10 +65,10 @@ def test_the_store_has_no_token_that_someone_could_use(secured: InProcessNode) -
 def test_a_revoked_token_is_refused_at_once(secured: InProcessNode) -> None:
     text = create(secured, "revoked")
     identify = secured.node.authenticator.identify
-    assert identify(text).owner == LOCAL_OWNER
+    assert identify(BearerToken(text)).owner == LOCAL_OWNER
     secured.node.tokens.revoke(LOCAL_CALLER, "revoked")
     with pytest.raises(Unauthorized):
-        identify(text)
+        identify(BearerToken(text))
 
 
 def test_another_node_refuses_a_revoked_token_within_two_seconds(
@@ -73,14 +76,14 @@ def test_another_node_refuses_a_revoked_token_within_two_seconds(
 ) -> None:
     text = create(secured, "elsewhere")
     identify = secured.node.authenticator.identify
-    assert identify(text).owner == LOCAL_OWNER
+    assert identify(BearerToken(text)).owner == LOCAL_OWNER
     # The other node revokes it: this one hears of it by its next read only.
     monkeypatch.setattr(secured.node.authenticator, "forget_callers", lambda: None)
     secured.node.tokens.revoke(LOCAL_CALLER, "elsewhere")
 
     def is_refused() -> bool:
         try:
-            identify(text)
+            identify(BearerToken(text))
         except Unauthorized:
             return True
         return False
@@ -93,7 +96,7 @@ def test_an_expired_token_is_refused(secured: InProcessNode) -> None:
     with secured.database.write("test") as tx:
         tx.execute(update(tokens).where(tokens.c.name == "expired").values(expires_at=clock(-1.0)))
     with pytest.raises(Unauthorized):
-        secured.node.authenticator.identify(text)
+        secured.node.authenticator.identify(BearerToken(text))
 
 
 def test_a_wrong_or_malformed_token_is_refused_with_one_answer(secured: InProcessNode) -> None:
@@ -113,7 +116,7 @@ def test_a_wrong_or_malformed_token_is_refused_with_one_answer(secured: InProces
     messages = set()
     for text in texts:
         with pytest.raises(Unauthorized) as refusal:
-            secured.node.authenticator.identify(text)
+            secured.node.authenticator.identify(BearerToken(text))
         messages.add(refusal.value.message)
     assert messages == {"The token is not valid."}
 
@@ -124,14 +127,14 @@ def test_the_token_of_a_disabled_user_is_refused(secured: InProcessNode) -> None
     created = secured.node.tokens.create(
         Caller(user.id), name="laptop", expires=DAY, scope=Scope.SUBMIT
     )
-    caller = secured.node.authenticator.identify(created.text)
+    caller = secured.node.authenticator.identify(BearerToken(created.text))
     assert (caller.owner, caller.groups) == ("ada", {group_owner("corp", "etl")})
     assert caller.roles == {Role.USER}
     with secured.database.write("test") as tx:
         assert users.set_disabled(tx, user.id, is_disabled=True, actor="test")
     secured.node.authenticator.forget_callers()
     with pytest.raises(Unauthorized):
-        secured.node.authenticator.identify(created.text)
+        secured.node.authenticator.identify(BearerToken(created.text))
 
 
 def test_a_token_of_a_group_acts_for_the_group_alone(secured: InProcessNode) -> None:
@@ -142,14 +145,14 @@ def test_a_token_of_a_group_acts_for_the_group_alone(secured: InProcessNode) -> 
     created = secured.node.tokens.create(
         member, name="nightly", expires=DAY, scope=Scope.SUBMIT, owner="group:etl"
     )
-    caller = secured.node.authenticator.identify(created.text)
+    caller = secured.node.authenticator.identify(BearerToken(created.text))
     assert (caller.owners, caller.roles) == ({etl}, {Role.USER})
     assert created.token.created_by == mia
     with secured.database.write("test") as tx:
         assert users.set_disabled(tx, mia, is_disabled=True, actor="root")
     secured.node.authenticator.forget_callers()
     with pytest.raises(Unauthorized):
-        secured.node.authenticator.identify(created.text)
+        secured.node.authenticator.identify(BearerToken(created.text))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,9 @@ def test_a_token_that_is_not_allowed_is_not_created(
 
 
 def test_a_token_cannot_mint_another_one(secured: InProcessNode) -> None:
-    caller = secured.node.authenticator.identify(create(secured, "minter", scope=Scope.ADMIN))
+    caller = secured.node.authenticator.identify(
+        BearerToken(create(secured, "minter", scope=Scope.ADMIN))
+    )
     with pytest.raises(NotPermitted, match="cannot create"):
         secured.node.tokens.create(caller, name="child", expires=DAY, scope=Scope.READ)
     narrow = Caller("ada", scope=Scope.READ)
@@ -203,7 +208,7 @@ def test_the_last_use_of_a_token_is_recorded(secured: InProcessNode) -> None:
     text = create(secured, "used")
     [before] = [each for each in _list(secured) if each.name == "used"]
     assert before.last_used_at is None
-    secured.node.authenticator.identify(text)
+    secured.node.authenticator.identify(BearerToken(text))
     [after] = [each for each in _list(secured) if each.name == "used"]
     assert after.last_used_at is not None
 

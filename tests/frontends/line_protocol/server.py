@@ -23,6 +23,7 @@ from collections.abc import Callable
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
+from headrace.control.identity.credentials import BearerToken
 from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import HeadraceError, InvalidRequest
@@ -88,7 +89,7 @@ class _Connection(StreamRequestHandler):
     def _answer(self, line: str) -> Answer:
         command, _, text = line.partition(" ")
         if command == "TOKEN":
-            self._caller = self.node.authenticator.identify(text)
+            self._caller = self.node.authenticator.identify(BearerToken(text))
             return {}
         if self._caller is None:
             self._caller = self.node.authenticator.identify(None)

@@ -16,6 +16,7 @@ from tests.frontends.line_protocol.server import LineServer
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.made_results import inline_result
 
+from headrace.control.identity.credentials import BearerToken
 from headrace.control.node import Node
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -94,7 +95,9 @@ def test_a_client_cancels_a_statement_and_continues_in_a_new_session(
     first = client.send("SUBMIT", "SELECT 1")
     assert client.send("CANCEL", first["id"])["state"] == "cancelled"
     assert client.send("SUBMIT", "SELECT 2")["session"] == first["session"]
-    served[0].node.sessions.close(served[0].node.authenticator.identify(_TOKEN), first["session"])
+    served[0].node.sessions.close(
+        served[0].node.authenticator.identify(BearerToken(_TOKEN)), first["session"]
+    )
     assert client.send("SUBMIT", "SELECT 3")["session"] != first["session"]
 
 

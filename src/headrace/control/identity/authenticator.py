@@ -13,7 +13,17 @@ from typing import NamedTuple
 
 from headrace.config.auth import LOCAL_SOURCE, AuthSettings, Role
 from headrace.control.context import NodeContext
-from headrace.control.identity.oidc import Identity, OidcMethod
+from headrace.control.identity.credentials import (
+    WRONG_PASSWORD,
+    BearerToken,
+    Credentials,
+    Identity,
+    Password,
+    ProxyUser,
+)
+from headrace.control.identity.ldap import LdapMethod
+from headrace.control.identity.oidc import OidcMethod
+from headrace.control.identity.proxy_header import HeaderMethod
 from headrace.control.policy import Caller
 from headrace.errors import Unauthorized
 from headrace.files.private_files import name_of_user
@@ -31,7 +41,12 @@ _SECRET_BYTES = 32
 _LOCAL_SUBJECT = "node"
 """Subject of the user who runs the nodes: the same for all nodes of a store, whose operating
 systems may know different users."""
-_NOT_VALID = "The token is not valid."
+_NOT_VALID = {
+    BearerToken: "The token is not valid.",
+    # As for a wrong password: callers must not learn that a user exists.
+    Password: WRONG_PASSWORD,
+    ProxyUser: "The user whom the proxy names is disabled.",
+}
 
 
 class NewToken(NamedTuple):
@@ -65,12 +80,21 @@ class Authenticator:
 
         Args:
             node_token: Token of the node itself. None: the node needs no credentials.
+
+        Raises:
+            InvalidSetting: A file that `auth` names cannot be used.
+            PackagesMissing: The packages of a method are not installed.
         """
         self._database = context.database
         self._settings: AuthSettings = context.settings.auth
         self._node_token = node_token
         self._issuers = [OidcMethod(name, each) for name, each in self._settings.oidc.items()]
-        self._cached: OrderedDict[str, _CachedCaller] = OrderedDict()
+        ldap, header = self._settings.ldap, self._settings.header
+        self._ldap = None if ldap is None else LdapMethod(ldap, context.database)
+        self._header = None if header is None else HeaderMethod(header)
+        self._cached: OrderedDict[bytes, _CachedCaller] = OrderedDict()
+        self._key = secrets.token_bytes(32)
+        """Key of this process, without which a copy of its memory reveals no password."""
         name = name_of_user(os.geteuid())
         with context.database.write("node.sign_in") as tx:
             user = users.sign_in(tx, LOCAL_SOURCE, _LOCAL_SUBJECT, name=name, groups=())
@@ -82,31 +106,35 @@ class Authenticator:
         """Whether requests need no credentials."""
         return self._node_token is None
 
-    def find(self, token: str | None) -> Caller | None:
-        """Return the caller with a token if it is known without a read of the store."""
+    def find(self, credentials: Credentials | None) -> Caller | None:
+        """Return the caller with these credentials if no read of the store is needed."""
         if self._node_token is None:
             return self.local_caller
-        if token is None:
+        if credentials is None:
             return None
-        if secrets.compare_digest(token.encode(), self._node_token.encode()):
+        if isinstance(credentials, BearerToken) and secrets.compare_digest(
+            credentials.text.encode(), self._node_token.encode()
+        ):
             return self.local_caller
-        cached = self._cached.get(_hash(token))
+        cached = self._cached.get(self._key_of(credentials))
         return cached.caller if cached is not None and time.monotonic() < cached.until else None
 
-    def identify(self, token: str | None) -> Caller:
-        """Return the caller with a token. It may read the store, and the keys of an issuer.
+    def identify(self, credentials: Credentials | None) -> Caller:
+        """Return the caller with these credentials. It may ask the store, an issuer, a directory.
 
         Raises:
-            Unauthorized: The token is not valid.
-            SignInUnavailable: The issuer of the token does not answer.
+            Unauthorized: The credentials are not valid.
+            TooManyFailures: Too many attempts with this name or from this address have failed.
+            SignInUnavailable: The issuer or the directory does not answer.
         """
-        known = self.find(token)
+        known = self.find(credentials)
         if known is not None:
             return known
-        caller = None if token is None else self._try_methods(token)
-        if token is None or caller is None:
-            raise Unauthorized(_NOT_VALID)
-        self._cached[_hash(token)] = _CachedCaller(caller, time.monotonic() + _CACHE_SECONDS)
+        caller = None if credentials is None else self._try_methods(credentials)
+        if credentials is None or caller is None:
+            raise Unauthorized(_NOT_VALID.get(type(credentials)))
+        key = self._key_of(credentials)
+        self._cached[key] = _CachedCaller(caller, time.monotonic() + _CACHE_SECONDS)
         while len(self._cached) > _MAX_CACHED:
             self._cached.popitem(last=False)
         return caller
@@ -115,7 +143,24 @@ class Authenticator:
         """Look up each caller again, after a change of rights. Other nodes follow in a second."""
         self._cached.clear()
 
-    def _try_methods(self, token: str) -> Caller | None:
+    def _key_of(self, credentials: Credentials) -> bytes:
+        """Return a key that does not reveal the credentials."""
+        fields = [getattr(credentials, name) for name in credentials.__slots__]
+        text = repr((type(credentials).__name__, *fields))
+        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
+
+    def _try_methods(self, credentials: Credentials) -> Caller | None:
+        """Return the caller whom the credentials name, or None. Each kind has its methods."""
+        match credentials:
+            case BearerToken(text):
+                return self._try_token(text)
+            case Password():
+                identity = None if self._ldap is None else self._ldap.identify(credentials)
+            case ProxyUser():
+                identity = None if self._header is None else self._header.identify(credentials)
+        return None if identity is None else self._sign_in(identity)
+
+    def _try_token(self, token: str) -> Caller | None:
         """Return the caller whom the first method that knows the token names, or None."""
         for method in self._settings.methods:
             if method == "token":

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import urllib3
 from joserfc import jws, jwt
@@ -15,6 +15,7 @@ from joserfc.errors import ClaimError, InvalidKeyIdError, JoseError
 from joserfc.jwk import Key, KeySet
 
 from headrace.config.auth import OidcSettings, has_tls
+from headrace.control.identity.credentials import Identity
 from headrace.errors import SignInUnavailable, Unauthorized
 
 _LOG = logging.getLogger("headrace.auth")
@@ -33,17 +34,6 @@ _MAX_NAME = 200
 _MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 """Errors of joserfc for a token whose header or claims have unexpected types."""
 _DISCOVERY = "/.well-known/openid-configuration"
-
-
-class Identity(NamedTuple):
-    """Who has signed in, as the source says."""
-
-    source: str
-    subject: str
-    name: str
-    groups: frozenset[str]
-    issued_at: float | None = None
-    """Unix time of the claims, in seconds; None: unknown."""
 
 
 class IssuerKeys:

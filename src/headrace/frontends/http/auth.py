@@ -1,11 +1,13 @@
-"""The node and the caller of a request. Authentication finds the caller by its bearer token.
+"""The node and the caller of a request. Authentication finds the caller by its credentials.
 
-Requests are authenticated before their body is read. Every path needs a token, except a few that
-reveal nothing, and the driver link, whose routes check the tokens of drivers.
+Requests are authenticated before their body is read. Every path needs credentials, except a few
+that reveal nothing, and the driver link, whose routes check the tokens of drivers.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from dataclasses import replace
 from typing import Annotated
@@ -14,9 +16,17 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.config.auth import AuthSettings, HeaderSettings
+from headrace.control.identity.credentials import (
+    BearerToken,
+    Credentials,
+    Password,
+    ProxyUser,
+    from_password,
+)
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import HeadraceError, Unauthorized
+from headrace.errors import HeadraceError, InvalidRequest, Unauthorized
 from headrace.frontends.http.errors import ErrorRenderers
 from headrace.frontends.http.refusals import address_of, record_refusal
 from headrace.model.messages import LINK_PREFIX
@@ -26,19 +36,28 @@ OPENAPI_PATH = f"{API_PREFIX}/openapi.json"
 DOCS_PATH = "/docs"
 SIGN_IN_PATH = f"{API_PREFIX}/sign-in"
 PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH})
-"""Paths that need no token. Neither do the files of the page below DOCS_PATH."""
+"""Paths that need no credentials. Neither do the files of the page below DOCS_PATH."""
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
 SIGN_IN_THREADS = 8
-"""Threads that sign in callers: a slow issuer must not hold those of requests."""
+"""Threads that sign in callers: a slow issuer must not hold those of requests. As many others check
+passwords, so that a slow directory does not hold those who send tokens."""
 SECURITY_SCHEMES = {
     "token": {
         "type": "http",
         "description": "Needed if the node has a token.",
         "scheme": "bearer",
-    }
+    },
+    "password": {
+        "type": "http",
+        "description": (
+            "User and password of a directory, if the node has one. The user `token` sends a token"
+            " as its password."
+        ),
+        "scheme": "basic",
+    },
 }
-"""Description of the token for OpenAPI. A dependency of FastAPI would delay every request."""
+"""Description of the credentials for OpenAPI. A dependency of FastAPI would delay every request."""
 
 
 def node_of(request: Request) -> Node:
@@ -48,7 +67,7 @@ def node_of(request: Request) -> Node:
 
 
 class Authentication:
-    """ASGI middleware that refuses requests without a valid token."""
+    """ASGI middleware that refuses requests without valid credentials."""
 
     def __init__(self, app: ASGIApp, renderers: ErrorRenderers) -> None:
         self._app = app
@@ -65,7 +84,10 @@ class Authentication:
             request.state.caller = caller
         except HeadraceError as error:
             record_refusal(request, error)
-            await self._renderers.respond(scope["path"], error)(scope, receive, send)
+            response = self._renderers.respond(scope["path"], error)
+            if isinstance(error, Unauthorized) and node_of(request).settings.auth.ldap is not None:
+                response.headers.append("WWW-Authenticate", _PASSWORD_CHALLENGE)
+            await response(scope, receive, send)
             return
         guard = _GuardedSend(request, caller, send)
         try:
@@ -117,6 +139,8 @@ class _ResponseEnds(BaseException):
 
 _HOME_HINT = "the token is in the file 'token' of the home, unless HEADRACE_TOKEN sets it"
 _LOGIN_HINT = "sign in with headrace login, or set HEADRACE_TOKEN to a token of yours"
+_PASSWORD_HINT = "send user and password with HTTP Basic, or set HEADRACE_TOKEN to a token of yours"  # noqa: S105
+_PASSWORD_CHALLENGE = 'Basic realm="Headrace", charset="UTF-8"'  # noqa: S105
 
 
 def bearer_token(request: Request, hint: str = _HOME_HINT) -> str:
@@ -145,13 +169,96 @@ def _is_exempt(path: str) -> bool:
 
 
 async def _identify(request: Request) -> Caller:
-    """Return the caller of a request. Raise Unauthorized if the token is missing or wrong."""
+    """Return the caller of a request.
+
+    Raises:
+        Unauthorized: The credentials are missing or wrong.
+        InvalidRequest: There are several.
+        TooManyFailures, SignInUnavailable, StoreUnavailable: As the authenticator.
+    """
     node = node_of(request)
     authenticator = node.authenticator
-    hint = _LOGIN_HINT if node.settings.auth.oidc else _HOME_HINT
-    token = None if authenticator.is_open else bearer_token(request, hint)
-    known = authenticator.find(token)
+    is_open = authenticator.is_open
+    credentials = None if is_open else read_credentials(request, node.settings.auth)
+    known = authenticator.find(credentials)
     if known is not None:
         return known
-    threads: CapacityLimiter = request.app.state.sign_ins
-    return await to_thread.run_sync(authenticator.identify, token, limiter=threads)
+    state = request.app.state
+    is_password = isinstance(credentials, Password)
+    threads: CapacityLimiter = state.password_checks if is_password else state.sign_ins
+    return await to_thread.run_sync(authenticator.identify, credentials, limiter=threads)
+
+
+def read_credentials(request: Request, settings: AuthSettings) -> Credentials:
+    """Return the credentials of a request.
+
+    Raises:
+        Unauthorized: It has none, or they cannot be read.
+        InvalidRequest: It has several, of which each could name another caller.
+    """
+    address = request.client.host if request.client else ""
+    authorizations = request.headers.getlist("authorization")
+    user = None if settings.header is None else _read_proxy_user(request, settings.header, address)
+    if len(authorizations) + (user is not None) > 1:
+        raise InvalidRequest(
+            "The request has several credentials.",
+            hint="A proxy that names users removes the header Authorization.",
+        )
+    if user is not None:
+        return user
+    scheme, _, text = (authorizations or [""])[0].partition(" ")
+    if scheme.lower() == "basic":
+        return _read_basic(text.strip(), address)
+    return BearerToken(bearer_token(request, _hint(settings)))
+
+
+def _hint(settings: AuthSettings) -> str:
+    if settings.oidc:
+        return _LOGIN_HINT
+    return _HOME_HINT if settings.ldap is None else _PASSWORD_HINT
+
+
+def _read_basic(text: str, address: str) -> Credentials:
+    """Return the user and password of HTTP Basic (RFC 7617)."""
+    try:
+        name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        colon = ""
+    if not colon:
+        # The error is outside of the handler: it must not refer to one that has the password.
+        raise Unauthorized("The header Authorization is not that of HTTP Basic in UTF-8.")
+    return from_password(name, password, address)
+
+
+def _read_proxy_user(request: Request, settings: HeaderSettings, address: str) -> ProxyUser | None:
+    """Return the user whom a proxy names; None if the request has no such header."""
+    name = _read_header(request, settings.user_header)
+    if name is None:
+        return None
+    groups = settings.groups_header
+    return ProxyUser(
+        name,
+        None if groups is None else _read_header(request, groups),
+        _read_header(request, settings.secret_header),
+        address,
+    )
+
+
+def _read_header(request: Request, name: str) -> str | None:
+    """Return the value of a header that only a proxy sends; None if it is missing.
+
+    Raises:
+        InvalidRequest: The header occurs twice, or with `_`, which some servers take for `-`: a
+            proxy that removes headers of its callers may have left it. Or it is not in UTF-8.
+    """
+    wanted = name.lower().encode()
+    sent = [pair for pair in request.scope["headers"] if pair[0].replace(b"_", b"-") == wanted]
+    if not sent:
+        return None
+    if len(sent) > 1 or sent[0][0] != wanted:
+        raise InvalidRequest(f"The header {name} occurs twice, or with '_' instead of '-'.")
+    value: bytes = sent[0][1]
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"The header {name} is not in UTF-8.") from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -26,6 +28,7 @@ from headrace.frontends.http.refusals import record_refusal
 _LOG = logging.getLogger("headrace.api")
 _RETRY_AFTER = {HTTPStatus.TOO_MANY_REQUESTS: "5", HTTPStatus.SERVICE_UNAVAILABLE: "1"}
 """Seconds after which a client may repeat a refused request, by status."""
+_RETRY_SPREAD_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +180,10 @@ def _describe(error: HeadraceError) -> RequestError:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status in _RETRY_AFTER:
         headers["Retry-After"] = _RETRY_AFTER[HTTPStatus(error.status)]
+    if error.retry_after is not None:
+        # Callers that were refused together must not come back together.
+        seconds = math.ceil(error.retry_after) + random.randint(0, _RETRY_SPREAD_SECONDS)  # noqa: S311
+        headers["Retry-After"] = str(seconds)
     return RequestError(
         status=error.status,
         code=error.code,

@@ -79,6 +79,15 @@ def upgrade() -> None:
     for column in ("actor", "target", "action"):
         op.create_index(f"audit_by_{column}", "audit", [column, "id"])
     op.create_index("audit_by_time", "audit", ["at"])
+    op.create_table(
+        "sign_in_failures",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("address", sa.Text, nullable=False),
+        sa.Column("failures", sa.Integer, nullable=False),
+        sa.Column("free_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("name", "address", name="sign_in_failures_key"),
+    )
+    op.create_index("sign_in_failures_by_age", "sign_in_failures", ["free_at"])
     # A node registers at its first start: the store is one of version 0.1.0, which may still run.
     if _has_rows("nodes"):
         _insert_user()
