@@ -133,6 +133,7 @@ def _driver_conf(
         "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
         **_fair_scheduling(session),
         **catalog_conf,
+        **profile.rpc_conf,
         **profile.conf,
         **artifact_conf(spec),
         **spec.conf,
