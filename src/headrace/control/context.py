@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.client.tls import ClientTls
 from headrace.config.settings import Settings
 from headrace.store.database import Database
 
@@ -17,6 +18,12 @@ class NodeContext:
     node_id: str
     address: str
     """URL at which drivers and other nodes reach this node."""
+
+    @property
+    def client_tls(self) -> ClientTls:
+        """How this node verifies other nodes."""
+        tls = self.settings.tls
+        return ClientTls(tls.ca, tls.client_cert, tls.client_key)
 
     @property
     def lease_seconds(self) -> float:

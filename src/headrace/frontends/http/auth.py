@@ -15,9 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import HeadraceError, Unauthorized
+from headrace.errors import ClientCertificateMissing, HeadraceError, Unauthorized
 from headrace.frontends.http.authentication_failures import log_authentication_failure
 from headrace.frontends.http.errors import ErrorRenderers
+from headrace.frontends.http.server import CERTIFICATE_STATE
 from headrace.model.messages import LINK_PREFIX
 
 API_PREFIX = "/api/v1"
@@ -26,6 +27,7 @@ DOCS_PATH = "/docs"
 SIGN_IN_PATH = f"{API_PREFIX}/sign-in"
 PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH})
 """Paths that need no token. Neither do the files of the page below DOCS_PATH."""
+_PROBES = frozenset({"/health", "/ready"})
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
 SIGN_IN_THREADS = 8
@@ -55,16 +57,22 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app with its caller, or refuse it."""
-        if scope["type"] != "http" or _is_exempt(scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope)
+        caller = None
         try:
-            caller = request.state.caller = await _identify(request)
+            _check_certificate(request)
+            if not _is_exempt(scope["path"]):
+                caller = request.state.caller = await _identify(request)
         except HeadraceError as error:
-            if isinstance(error, Unauthorized):
+            if isinstance(error, Unauthorized | ClientCertificateMissing):
                 log_authentication_failure(request, error)
             await self._renderers.respond(scope["path"], error)(scope, receive, send)
+            return
+        if caller is None:
+            await self._app(scope, receive, send)
             return
         guard = _GuardedSend(request, caller, send)
         try:
@@ -141,6 +149,26 @@ Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 
 def _is_exempt(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith((f"{LINK_PREFIX}/", f"{DOCS_PATH}/"))
+
+
+def _check_certificate(request: Request) -> None:
+    """Raise ClientCertificateMissing if the client needs a certificate and has none.
+
+    Drivers need none: users' code runs in them, and a certificate would let this code call the API.
+    Their tokens open their own session of the link only. Probes of balancers have none either.
+    """
+    path = request.scope["path"]
+    if (
+        node_of(request).settings.tls.client_ca is None
+        or request.scope["state"].get(CERTIFICATE_STATE)
+        or path in _PROBES
+        or path.startswith(f"{LINK_PREFIX}/")
+    ):
+        return
+    raise ClientCertificateMissing(
+        "This node requires a certificate of its clients.",
+        hint="commands present that of tls.client_cert and tls.client_key",
+    )
 
 
 async def _identify(request: Request) -> Caller:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from starlette.requests import Request
 
-from headrace.errors import Unauthorized
+from headrace.errors import ClientCertificateMissing, Unauthorized
 
 _LOG = logging.getLogger("headrace.auth")
 
@@ -58,8 +58,10 @@ class AuthenticationFailures:
         )
 
 
-def log_authentication_failure(request: Request, error: Unauthorized) -> None:
-    """Log that a request was refused because its token is missing or wrong."""
+def log_authentication_failure(
+    request: Request, error: Unauthorized | ClientCertificateMissing
+) -> None:
+    """Log that a request was refused because its token or its certificate is missing or wrong."""
     failures: AuthenticationFailures = request.app.state.authentication_failures
     address = request.client.host if request.client else "unknown"
     failures.record(address, request.method, request.url.path, error.message)
