@@ -7,6 +7,7 @@ from tests.support.other_user import give_to_other_user
 
 from headrace.cli.support import config, discovery
 from headrace.cli.support.config import load_config
+from headrace.client.tls import ClientTls
 from headrace.config import sections, settings
 from headrace.errors import InvalidSetting
 
@@ -41,9 +42,24 @@ def test_commands_and_nodes_read_the_same_values(monkeypatch: pytest.MonkeyPatch
     assert (client.server, client.format) == (node.server, node.format) == ("http://a", "json")
 
 
+def test_commands_and_nodes_read_the_same_files_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("headrace.toml").write_text('[tls]\nca = "a.pem"\nclient_cert = "c"\nclient_key = "k"\n')
+    monkeypatch.setenv("HEADRACE_TLS__CA", "b.pem")
+    client, node = load_config(), settings.load().tls
+    assert client.tls == ClientTls(Path("b.pem"), Path("c"), Path("k"))
+    assert client.tls == ClientTls(node.ca, node.client_cert, node.client_key)
+    assert client.source("tls.ca") == "HEADRACE_TLS__CA"
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"tls\.client_cert and tls\.client_key"):
+        load_config({}, {"HEADRACE_TLS__CLIENT_CERT": "c"})
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("[tls]\nca = 3", "'tls.ca' in headrace.toml must be a string, not 3"),
         ("sever = 'x'", "'sever' in headrace.toml; did you mean 'server'?"),
         ("home = 3", "'home' in headrace.toml must be a string, not 3"),
         ("home = ", "headrace.toml is not valid TOML"),

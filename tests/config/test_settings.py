@@ -92,6 +92,22 @@ def submitted(**fields: str) -> dict[str, Any]:
             submitted(master="spark://m:7077"),
             "'profiles.x'.*Spark cannot run Python in cluster mode",
         ),
+        (
+            profiles(master="spark://m:7077", encrypt_rpc="true"),
+            "'profiles.x'.*encrypt_rpc on a standalone cluster needs spark.authenticate.secret",
+        ),
+        (
+            profiles(
+                backend="emr-serverless",
+                application_id="a",
+                execution_role_arn="r",
+                encrypt_rpc="true",
+            ),
+            "'profiles.x'.*spark.ssl.internode.enabled",
+        ),
+        ({"tls": {"cert": "c"}}, "'tls'.*cert and key belong together"),
+        ({"tls": {"client_key": "k"}}, "'tls'.*client_cert and client_key belong together"),
+        ({"tls": {"client_ca": "a"}}, "'tls'.*client_ca needs cert and key"),
         (submitted(master="k8s://https://k"), "^Drivers of the profile 'x'.*catalog.kind"),
     ],
 )

@@ -30,6 +30,8 @@ RESERVED = [
     "spark.blockManager.port",
     "spark.driver.blockManager.port",
     "spark.ui.port",
+    "spark.authenticate",
+    "spark.network.crypto.enabled",
     "spark.driver.extraJavaOptions",
     "spark.executor.extraJavaOptions",
     "spark.driver.extraClassPath",

@@ -30,6 +30,7 @@ KILLED_PROFILES = ["standalone", "yarn-cluster"]
 """The first starts drivers on this host, the second on the cluster."""
 QUEUES = {FULL: "ACCEPTED", CLOSED: "cannot accept submission of application"}
 """Queues without resources, and what YARN reports about an application in them."""
+ENCRYPTED = {"encrypt_rpc": True}
 Clusters = dict[str, StandaloneCluster | YarnCluster]
 
 
@@ -46,8 +47,8 @@ def node(
     python = bare_python(folder)
     profiles = {
         "standalone": standalone_profile(standalone, python),
-        "yarn": yarn_profile(yarn, python),
-        "yarn-cluster": yarn_cluster_profile(yarn, python),
+        "yarn": yarn_profile(yarn, python) | ENCRYPTED,
+        "yarn-cluster": yarn_cluster_profile(yarn, python) | ENCRYPTED,
         **{queue: _set_queue(yarn_cluster_profile(yarn, python), queue) for queue in QUEUES},
     }
     process = NodeProcess(folder / "home", **as_settings(profiles), CATALOG__KIND="memory")
@@ -87,6 +88,8 @@ def test_a_session_runs_on_a_cluster(
     assert name in cluster.applications()
     assert node.rows("SELECT 1", session) == [[1]]
     assert node.rows("SET spark.test.odd", session) == [["spark.test.odd", ODD]]
+    [[_, authenticated]] = node.rows("SET spark.authenticate", session)
+    assert (authenticated == "true") is (profile != "standalone")
     shuffled = "SELECT id % 3 AS k, count(*) FROM range(0, 300000, 1, 3) GROUP BY k ORDER BY k"
     assert node.rows(shuffled, session) == [["0", "100000"], ["1", "100000"], ["2", "100000"]]
     # The executors write the parts of this result.

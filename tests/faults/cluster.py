@@ -112,7 +112,9 @@ class ChaosNode:
         self.host = host
         self._flags = ["--port", str(port), *(["--embedded"] if embedded else [])]
         if host is not None:
+            # The networks of the hosts belong to the test alone.
             self._flags += ["--host", host.address]
+            environment = {**environment, "HEADRACE_TLS__TERMINATED_BY_PROXY": "true"}
         self._lock = threading.Lock()
         times = {} if default_times else _QUICK
         self._environment = {

@@ -20,6 +20,7 @@ from tests.support.node import NodeProcess
 
 from headrace.control.places import find_unshared
 from headrace.frontends.http.server import _SHUTDOWN_SECONDS
+from headrace.frontends.process import _check_tls
 from headrace.text.durations import parse_duration
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +92,7 @@ def test_a_node_has_settings_that_it_understands(name: str) -> None:
     settings = load_settings(_environment(name))
     grace = parse_duration(SERVICES[name]["stop_grace_period"]).total_seconds()
 
+    _check_tls(settings)
     assert settings.store_url == "postgresql://headrace@postgres/headrace"
     assert settings.http.advertise == f"http://{name}:{settings.http.port}"
     assert find_unshared(settings) == {}

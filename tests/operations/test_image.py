@@ -9,11 +9,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 from tests.operations.test_kubernetes import POD, STATEFUL_SET
 from tests.support.deployed_settings import load_settings
 
 from headrace.control.host import class_archive
+from headrace.errors import InvalidSetting
+from headrace.frontends.process import _check_tls
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -106,5 +109,8 @@ def test_the_check_of_health_asks_the_port_on_which_the_node_listens() -> None:
 
     assert settings.http.host == "0.0.0.0"
     assert settings.http.auth
+    # Who starts the image decides how its port is protected.
+    with pytest.raises(InvalidSetting, match="three ways"):
+        _check_tls(settings)
     assert final("EXPOSE") == [str(settings.http.port)]
     assert f"http://localhost:{settings.http.port}/health" in json.loads(command)[-1]

@@ -18,6 +18,7 @@ from headrace.config.settings import Settings
 from headrace.control.places import find_unshared
 from headrace.frontends.http.allowed_hosts import AllowedHosts, HostAndPort
 from headrace.frontends.http.server import _SHUTDOWN_SECONDS
+from headrace.frontends.process import _check_tls
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MANIFESTS: dict[str, dict[str, Any]] = {
@@ -103,6 +104,7 @@ def test_the_node_understands_its_settings(settings: Settings) -> None:
     ports = [port["containerPort"] for port in NODE["ports"]]
     service = MANIFESTS["Service/headrace-nodes"]["spec"]
 
+    _check_tls(settings)
     assert find_unshared(settings) == {}
     assert ports == [settings.http.port] == [port["port"] for port in service["ports"]]
     assert (

@@ -25,6 +25,7 @@ from headrace.config.settings import Settings
 from headrace.control.node import Node
 from headrace.frontends.app import create_app
 from headrace.frontends.http.server import HttpServer
+from headrace.frontends.http.tls import ServerTls
 from headrace.frontends.servers import Server, Servers
 from headrace.store.database import Database
 from headrace.store.tables import events as event_table
@@ -156,9 +157,11 @@ def serve_node(
     launcher = launcher or ScriptedLauncher()
     _create_store(settings)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        scheme = "http" if settings.tls.cert is None else "https"
+        address = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+        tls = None if settings.tls.cert is None else ServerTls(settings.tls, address)
         node = Node(settings, address=address, embedded=embedded, launchers=[launcher, *others])
-        http = HttpServer(create_app(node), settings.http, listener)
+        http = HttpServer(create_app(node, tls), settings.http, listener, tls)
         servers = Servers(node, [http, *more_servers(node)], loop_factory=http.loop_factory)
         thread = threading.Thread(target=servers.run, daemon=True)
         node.start(request_stop=lambda: None)
@@ -167,8 +170,9 @@ def serve_node(
             assert servers.started.wait(10), "the node does not listen"
             node.announce()
             headers = {"Authorization": f"Bearer {node.token}"} if embedded else {}
+            verify = node.context.client_tls.make_context() if tls else False
             with httpx.Client(
-                base_url=address, headers=headers, trust_env=False, verify=False, timeout=30
+                base_url=address, headers=headers, trust_env=False, verify=verify, timeout=30
             ) as client:
                 yield InProcessNode(node, launcher, client)
         finally:

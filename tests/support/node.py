@@ -13,6 +13,8 @@ from tests.support.node_client import ENDED, NodeClient
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
 
+from headrace.client.tls import ClientTls
+
 __all__ = ["ENDED", "NodeProcess", "bearer"]
 
 
@@ -67,7 +69,15 @@ class NodeProcess(NodeClient):
 
         wait_until(is_up, seconds=60, what="the node is up")
         self.address = json.loads(file.read_text())["address"]
-        self.http = httpx.Client(base_url=self.address, headers=bearer(self.home), timeout=120)
+        files = ("TLS__CA", "TLS__CLIENT_CERT", "TLS__CLIENT_KEY")
+        values = [self._settings.get(f"HEADRACE_{name}") for name in files]
+        tls = ClientTls(*(value and Path(value) for value in values))
+        self.http = httpx.Client(
+            base_url=self.address,
+            headers=bearer(self.home),
+            verify=tls.make_context() if tls.ca else True,
+            timeout=120,
+        )
         wait_until(self.is_ready, seconds=60, what="the node is ready")
 
     @property

@@ -6,6 +6,7 @@ answers every statement by itself. Its token comes from the launch request of it
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections import defaultdict
@@ -85,7 +86,8 @@ class ScriptedDriver:
             base_url=f"{bootstrap.nodes[0]}{path}",
             headers={"Authorization": f"Bearer {token or bootstrap.token}"},
             trust_env=False,
-            verify=False,  # To read the certificates takes longer than most tests.
+            # To read the certificates of the system takes longer than most tests.
+            verify=ssl.create_default_context(cadata=bootstrap.ca) if bootstrap.ca else False,
             timeout=30,
         )
 

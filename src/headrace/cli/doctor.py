@@ -14,6 +14,7 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, command_context
 from headrace.cli.support.config import EMBEDDED
+from headrace.cli.support.embedded import choose_tls
 from headrace.cli.support.listing import write_items
 from headrace.client.http import Client, Json
 from headrace.config.extras import find_missing, install_command
@@ -101,10 +102,11 @@ def _check_node(context: CommandContext, missing: list[str]) -> Json:
     node = find_running_node(layout)
     server = config.server
     if server is not None and _is_address(server):
-        address, token, source = server, config.token, config.source("server")
+        address, token, tls, source = server, config.token, config.tls, config.source("server")
         status, fix = "failed", f"start the node, or change {source}"
     elif node is not None:
         address, token = node.address, choose_token(layout, node, config.token)
+        tls = choose_tls(node, config.tls)
         source = str(layout.node_file)
         status, fix = "failed", "end the node with headrace stop"
     elif missing:
@@ -113,7 +115,7 @@ def _check_node(context: CommandContext, missing: list[str]) -> Json:
     else:
         return _check("node", "ok", f"no node runs for {config.home}; commands start one")
     try:
-        with Client(address, token, retry_seconds=1) as client:
+        with Client(address, token, tls=tls, retry_seconds=1) as client:
             version = client.health()["version"]
             client.sessions(limit=1)
     except Unauthorized as error:

@@ -12,6 +12,7 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 from headrace.client.errors import error_from_response
+from headrace.client.tls import SYSTEM_TRUST, ClientTls
 from headrace.client.transport import (
     Endpoint,
     HttpRequest,
@@ -63,6 +64,7 @@ class Client:
         address: str,
         token: TokenSource = None,
         *,
+        tls: ClientTls = SYSTEM_TRUST,
         retry_seconds: float = 30.0,
         parse_float: Callable[[str], Any] = float,
         relocate: Callable[[], Endpoint | None] | None = None,
@@ -75,6 +77,7 @@ class Client:
                 nodes of one cluster, separated by commas: while a node does not respond, requests
                 go to the next one.
             token: Bearer token of the nodes, or a function that returns it for each request.
+            tls: Files with which the client verifies the nodes, for HTTPS.
             retry_seconds: How long requests are repeated while no node responds.
             parse_float: Converts the text of each JSON number that is not an integer.
             relocate: Called while no node responds. Returns the endpoint of the node to use from
@@ -84,7 +87,7 @@ class Client:
         Raises:
             InvalidSetting: The address is not an HTTP URL.
         """
-        endpoints = [Endpoint(each.strip(), token) for each in address.split(",")]
+        endpoints = [Endpoint(each.strip(), token, tls) for each in address.split(",")]
         for endpoint in endpoints:
             parse_address(endpoint.address)
         following = cycle([*endpoints[1:], endpoints[0]])

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from headrace.errors import InvalidSetting, NodeUnreachable
+from headrace.client.tls import SYSTEM_TRUST, ClientTls, describe_tls_error
+from headrace.errors import InvalidSetting, NodeUnreachable, TlsFailed
 from headrace.text.readable import describe_duration
 
 BLOCK = 256 * 1024
@@ -37,6 +38,7 @@ class Endpoint:
 
     address: str
     token: TokenSource = field(default=None, repr=False)
+    tls: ClientTls = SYSTEM_TRUST
 
     def find_token(self) -> str | None:
         """Return the token for the next request."""
@@ -191,7 +193,7 @@ class Transport:
 
     def _may_retry(self, request: HttpRequest, error: Exception) -> bool:
         """Return whether the request can be repeated without harm after this error."""
-        if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
+        if _is_tls_failure(error) or isinstance(error, http.client.InvalidURL):
             return False
         if isinstance(error, socket.gaierror):
             return self._has_others or error.errno != socket.EAI_NONAME
@@ -253,13 +255,31 @@ class Transport:
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._secure:
-            context = ssl.create_default_context()
+            context = self._endpoint.tls.make_context()
             return http.client.HTTPSConnection(self._host, self._port, context=context)
         return http.client.HTTPConnection(self._host, self._port)
 
     def _unreachable(self, error: Exception) -> NodeUnreachable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return TlsFailed(
+                f"The certificate of {self.address} is not accepted: {describe_tls_error(error)}.",
+                hint="use a host name of the certificate; name the file of a private CA in tls.ca"
+                " (HEADRACE_TLS__CA)",
+            )
+        if isinstance(error, ssl.SSLError) and _is_tls_failure(error):
+            return TlsFailed(
+                f"TLS with {self.address} has failed: {describe_tls_error(error)}.",
+                hint="write http:// for a node without TLS; a node that requires a certificate of"
+                " its clients accepts that of tls.client_cert",
+            )
         reason = str(error) or type(error).__name__
         return NodeUnreachable(f"No node responds at {self.address}: {reason}.")
+
+
+def _is_tls_failure(error: Exception) -> bool:
+    """Return whether TLS fails in the same way again. A connection that ends may do better."""
+    ends = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+    return isinstance(error, ssl.SSLError) and not isinstance(error, ends)
 
 
 class _Outage:

@@ -35,6 +35,7 @@ RESERVED_CONF = [
     "spark.*blockManager.port",
     "spark.ui.*",
     "spark.authenticate*",
+    "spark.network.crypto.*",
     "spark.ssl.*",
     "spark.*acls*",
     # Options and code of the processes that Spark starts.

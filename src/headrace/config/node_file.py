@@ -37,6 +37,8 @@ class NodeFile:
     version: str
     embedded: bool
     """Whether a command has started the node."""
+    ca: str | None = None
+    """File with the CAs of the node's certificate; None: those of the system."""
 
     @property
     def started_by(self) -> str:
@@ -65,6 +67,7 @@ def read_node_file(layout: HomeLayout) -> NodeFile | None:
             node_id=str(record["node_id"]),
             version=str(record["version"]),
             embedded=bool(record["embedded"]),
+            ca=record.get("ca"),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

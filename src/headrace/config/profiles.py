@@ -17,6 +17,15 @@ from headrace.text.durations import Duration
 _GROUP = "headrace.launchers"
 """Group of entry points. Each one has the name of a backend, and is a subclass of `Profile`."""
 _LONG_START = timedelta(minutes=10)
+_SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a key
+_ENCRYPTED_RPC = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # Spark's defaults are a cipher that does not notice changed data (CVE-2025-55039), and SASL for
+    # a peer that fails the stronger protocol.
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.saslFallback": "false",
+}
 
 
 def _default_start_timeout(values: dict[str, Any]) -> timedelta:
@@ -61,6 +70,26 @@ class Profile(Section):
     start_timeout: Duration = Field(default_factory=_default_start_timeout)
     """Longest start of a driver. Default: 2 minutes; 10 minutes on YARN and EMR Serverless, where
     an application may have to wait for resources."""
+    encrypt_rpc: bool = False
+    """Whether the driver and its executors authenticate each other, and encrypt what they send
+    (`spark.authenticate`, `spark.network.crypto.enabled`, with AES-GCM). Spark creates a secret
+    for each application, except on a standalone cluster: there, `conf` needs the cluster's
+    `spark.authenticate.secret`."""
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        """Raise ValueError if Spark would need a secret that the profile does not name."""
+        if self.encrypt_rpc and self.master.startswith("spark://") and _SECRET not in self.conf:
+            raise ValueError(
+                f"encrypt_rpc on a standalone cluster needs {_SECRET} in conf, with the value that"
+                " its master and its workers have"
+            )
+        return self
+
+    @property
+    def rpc_conf(self) -> dict[str, str]:
+        """The Spark configuration that `encrypt_rpc` stands for."""
+        return _ENCRYPTED_RPC if self.encrypt_rpc else {}
 
     @property
     def is_remote(self) -> bool:
@@ -131,11 +160,16 @@ class EmrServerlessProfile(Profile):
 
     @model_validator(mode="after")
     def _check_required(self) -> Self:
-        """Raise ValueError if a key is missing."""
+        """Raise ValueError if a key is missing, or has no effect."""
         keys = ("application_id", "execution_role_arn")
         missing = [key for key in keys if getattr(self, key) is None]
         if missing:
             raise ValueError(f"{self.backend} needs {_join(missing, 'and')}")
+        if self.encrypt_rpc:
+            raise ValueError(
+                f"{self.backend} has an encryption of its own: set spark.ssl.internode.enabled in"
+                " conf, and not encrypt_rpc"
+            )
         return self
 
     @property

@@ -6,9 +6,9 @@ from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from headrace.config.profiles import Section
 from headrace.text.durations import Duration
@@ -46,6 +46,40 @@ class HttpSettings(Section):
     drivers renew their leases over one connection."""
     allow_unauthenticated: bool = False
     """Allow `auth = false` beyond loopback. Anyone who reaches the port can then run SQL."""
+
+
+class TlsSettings(Section):
+    """TLS of the node, and how its clients verify it. All files are in PEM."""
+
+    cert: Path | None = None
+    """Certificate of the node, followed by those of its intermediate CAs. With it, the node speaks
+    HTTPS only. The node loads `cert`, `key`, `client_ca` and `ca` again when the files change."""
+    key: Path | None = None
+    """Private key of `cert`, without a password."""
+    client_ca: Path | None = None
+    """CAs of clients. With them, clients must present a certificate. Drivers present none, because
+    users' code runs in them: their tokens open the driver link only."""
+    ca: Path | None = None
+    """CAs with which commands, drivers and other nodes verify the certificates of nodes. They take
+    the place of the system's CAs, which are the default."""
+    client_cert: Path | None = None
+    """Certificate that commands, and nodes that call other nodes, present to a node with
+    `client_ca`."""
+    client_key: Path | None = None
+    """Private key of `client_cert`, without a password."""
+    terminated_by_proxy: bool = False
+    """Allow a node without a certificate to listen beyond loopback: a proxy in front of the node
+    has one, or no other host reaches the port. Drivers and other nodes may bypass the proxy."""
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        """Raise ValueError for a certificate without a key, or the reverse."""
+        for cert, key in (("cert", "key"), ("client_cert", "client_key")):
+            if (getattr(self, cert) is None) != (getattr(self, key) is None):
+                raise ValueError(f"{cert} and {key} belong together: set both, or neither")
+        if self.client_ca is not None and self.cert is None:
+            raise ValueError("client_ca needs cert and key: only a node with TLS sees certificates")
+        return self
 
 
 class StoreSettings(Section):

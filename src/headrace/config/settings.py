@@ -46,6 +46,7 @@ from headrace.config.sections import (
     StatementSettings,
     StoreSettings,
     StreamSettings,
+    TlsSettings,
 )
 from headrace.errors import InvalidSetting
 
@@ -81,6 +82,7 @@ class Settings(BaseSettings):
     Default: `headrace/classes` in the user's cache folder. `off`: no archives."""
     http: HttpSettings = HttpSettings()
     auth: AuthSettings = AuthSettings()
+    tls: TlsSettings = TlsSettings()
     store: StoreSettings = StoreSettings()
     results: ResultsSettings = ResultsSettings()
     history: HistorySettings = HistorySettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.client.tls import ClientTls
 from headrace.config.settings import Settings
 from headrace.control.audit import Audit
 from headrace.store.database import Database
@@ -24,6 +25,12 @@ class NodeContext:
         """Create the audit, which all parts of the node share."""
         audit = Audit(self.database, self.settings.audit, self.node_id)
         object.__setattr__(self, "audit", audit)
+
+    @property
+    def client_tls(self) -> ClientTls:
+        """How this node verifies other nodes."""
+        tls = self.settings.tls
+        return ClientTls(tls.ca, tls.client_cert, tls.client_key)
 
     @property
     def lease_seconds(self) -> float:

@@ -367,6 +367,7 @@ class Node:
             node_id=self.id,
             version=__version__,
             embedded=self.embedded,
+            ca=None if self.settings.tls.ca is None else str(self.settings.tls.ca.absolute()),
         )
 
     def _leave(self) -> None:

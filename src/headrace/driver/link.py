@@ -16,6 +16,7 @@ import contextlib
 import json
 import logging
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -141,7 +142,10 @@ class NodeLink:
         self._renewal_seconds = min(
             max(spare_seconds / 2, _SHORTEST_ATTEMPT_SECONDS), _CALL_SECONDS
         )
+        # urllib3's own context verifies with the CAs of the host.
+        context = None if bootstrap.ca is None else ssl.create_default_context(cadata=bootstrap.ca)
         self._pool = urllib3.PoolManager(
+            ssl_context=context,
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             maxsize=_CONNECTIONS,
             retries=False,

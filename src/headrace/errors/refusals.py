@@ -149,6 +149,14 @@ class NotPermitted(HeadraceError):
     exit_code = EXIT_DENIED
 
 
+class ClientCertificateMissing(HeadraceError):
+    """The node requires a certificate of the client."""
+
+    code = "client_certificate_missing"
+    status = 403
+    exit_code = EXIT_DENIED
+
+
 class ForeignOrigin(HeadraceError):
     """A web page of another site made the request."""
 
@@ -454,6 +462,12 @@ class NodeUnreachable(HeadraceError):
     code = "node_unreachable"
     status = 503
     exit_code = EXIT_CONNECTION
+
+
+class TlsFailed(NodeUnreachable):
+    """Client and node cannot agree on TLS, or the certificate of the node is not valid."""
+
+    code = "tls_failed"
 
 
 class UnsharedLocation(InvalidSetting):

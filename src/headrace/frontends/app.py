@@ -21,6 +21,7 @@ from headrace.frontends.http.errors import ErrorRenderers, install_error_handler
 from headrace.frontends.http.refusals import AuthenticationFailures
 from headrace.frontends.http.request_metrics import RequestMetrics
 from headrace.frontends.http.server import HttpServer
+from headrace.frontends.http.tls import ServerTls
 from headrace.frontends.openapi import DESCRIPTION, build_document
 from headrace.frontends.opensearch import async_query
 from headrace.frontends.opensearch.async_query import INFO_PATH as OPENSEARCH_INFO_PATH
@@ -57,12 +58,15 @@ _EXPOSED_HEADERS = [
 """Headers of responses that such pages may read."""
 
 
-def create_servers(node: Node, listener: socket.socket) -> Servers:
+def create_servers(node: Node, listener: socket.socket, tls: ServerTls | None = None) -> Servers:
     """Return the servers of a node: that of HTTP, on a socket that listens already.
+
+    Args:
+        tls: Certificate of the node; None: it speaks HTTP.
 
     Raises InvalidSetting as `create_app` does.
     """
-    http = HttpServer(create_app(node), node.settings.http, listener)
+    http = HttpServer(create_app(node, tls), node.settings.http, listener, tls)
     return Servers(node, [http], loop_factory=http.loop_factory)
 
 
@@ -96,7 +100,7 @@ _TAGS = {name: text for name, (text, _) in _RESOURCES.items()} | {
 }
 
 
-def create_app(node: Node) -> FastAPI:
+def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     """Return the app that serves a node. Routes find the node in `app.state.node`.
 
     Raises:
@@ -115,6 +119,7 @@ def create_app(node: Node) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.node = node
+    app.state.tls = tls
     app.state.event_feed = EventFeed(
         node.events.shared_reads, node.wake_ups.on_event, node.long_polls
     )

@@ -14,6 +14,7 @@ import sys
 from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from headrace.config.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
 from headrace.config.process_start import resume_garbage_collection
@@ -22,6 +23,7 @@ from headrace.control.host.home_ownership import own_home, refuse_second_node
 from headrace.control.sessions.early_launch import LocalParts, launch_early
 from headrace.errors import InvalidSetting
 from headrace.frontends.http.allowed_hosts import AllowedHosts, is_loopback
+from headrace.frontends.http.tls import ServerTls
 from headrace.grammar.masking import mask_text
 from headrace.text.readable import escape_character, escape_controls
 
@@ -59,8 +61,8 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
             that starts this embedded node needs it.
 
     Raises:
-        InvalidSetting: If the node cannot listen on the address, or would be reachable from other
-            hosts without a token.
+        InvalidSetting: If the node cannot listen on the address, would be reachable from other
+            hosts without a token or without TLS, or cannot use its certificate.
         StoreInUse: If another node serves the home.
         HeadraceError: As `Node` raises it.
     """
@@ -70,6 +72,7 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
     # Alembic writes a line for each step of a new store.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     _check_auth(settings, embedded=embedded)
+    _check_tls(settings)
     if embedded:
         settings = settings.for_embedded()
     layout = settings.layout
@@ -81,7 +84,9 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
         ExitStack() as not_adopted,
     ):
         host, port = listener.getsockname()[:2]
-        address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
+        scheme = "http" if settings.tls.cert is None else "https"
+        address = settings.http.advertise or f"{scheme}://{_url_host(host)}:{port}"
+        tls = None if settings.tls.cert is None else ServerTls(settings.tls, address)
         AllowedHosts(address=address, host=settings.http.host, names=settings.http.allowed_hosts)
         parts = LocalParts.create(settings, embedded=embedded)
         early = launch_early(settings, parts, address=address) if opens_pool else None
@@ -99,7 +104,7 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
             # As above: the driver does not wait for the servers before Spark is up.
             from headrace.frontends.app import create_servers  # noqa: PLC0415
 
-            servers = create_servers(node, listener)
+            servers = create_servers(node, listener, tls)
             stop.attach(servers)
             if not stop.is_requested:
                 node.announce()
@@ -174,6 +179,24 @@ def _check_auth(settings: Settings, *, embedded: bool) -> None:
     )
 
 
+def _check_tls(settings: Settings) -> None:
+    host, tls, advertise = settings.http.host, settings.tls, settings.http.advertise
+    if tls.cert is not None:
+        if advertise is not None and urlsplit(advertise).scheme != "https":
+            raise InvalidSetting(
+                f"http.advertise {advertise!r} is no address of a node with tls.cert.",
+                hint="write https://",
+            )
+    elif not (tls.terminated_by_proxy or is_loopback(host)):
+        raise InvalidSetting(
+            f"http.host {host!r} is reachable from other hosts. Without TLS, everyone on the way"
+            " could read tokens and rows. Choose one of three ways: serve HTTPS with tls.cert and"
+            " tls.key; set tls.terminated_by_proxy = true if a proxy in front of the node has a"
+            " certificate, or if no other host reaches the port; or listen on this host only,"
+            " with http.host = 127.0.0.1."
+        )
+
+
 def _print_access(node: Node, settings: Settings) -> None:
     """Print how to send requests. Standard error may be a log, so never print the token itself."""
     address, file = node.context.address, settings.layout.token_file
@@ -183,10 +206,12 @@ def _print_access(node: Node, settings: Settings) -> None:
         lines = [f"{address} requires the token of HEADRACE_TOKEN or headrace.toml."]
     else:
         token = f'"$(cat {shlex.quote(str(file))})"'
+        ca = settings.tls.ca
+        trust = "" if ca is None else f" --cacert {shlex.quote(str(ca.absolute()))}"
         lines = [
             f"{address} requires the token in {file}.",
             "Commands of this home find the token. Other clients send it:",
-            f"  curl --oauth2-bearer {token} {address}/api/v1/sessions",
+            f"  curl{trust} --oauth2-bearer {token} {address}/api/v1/sessions",
         ]
     print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - for the user who starts it
 

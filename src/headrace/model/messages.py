@@ -102,6 +102,8 @@ class Bootstrap(Message):
     token: str | None
     nodes: list[str]
     """Node addresses. A node that restarts on another port rewrites them."""
+    ca: str | None = None
+    """CAs of the nodes' certificates, in PEM; None: those of the driver's host."""
     conf: dict[str, str]
     """Complete Spark configuration of the application."""
     catalog: str | None = None

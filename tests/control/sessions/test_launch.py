@@ -53,6 +53,40 @@ def test_drivers_cache_no_tables_that_other_sessions_may_change(node: InProcessN
     assert request.bootstrap.conf["spark.sql.catalog.cached.cache-enabled"] == "true"
 
 
+SECRET = "secret-of-the-cluster"
+
+
+def test_a_profile_encrypts_what_spark_sends_with_a_secret_that_only_drivers_get(
+    start_node: StartNode,
+) -> None:
+    profile = {
+        "master": "spark://master:7077",
+        "encrypt_rpc": True,
+        "conf": {"spark.authenticate.secret": SECRET},
+    }
+    node = start_node(profiles={"default": profile, "plain": {}})
+    for key in ("spark.authenticate", "spark.network.crypto.enabled"):
+        body = {"conf": {key: "false"}}
+        assert node.http.post("/api/v1/sessions", json=body).json()["code"] == "setting_denied"
+    session_id, driver = node.start_session()
+    conf = driver.bootstrap.conf
+    assert {key: value for key, value in conf.items() if "auth" in key or "crypto" in key} == {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": SECRET,
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+        "spark.network.crypto.saslFallback": "false",
+    }
+    plain = node.launcher.wait_for_request(node.session(profile="plain")).bootstrap.conf
+    assert "spark.authenticate" not in plain
+
+    for path in ("sessions", f"sessions/{session_id}", f"sessions/{session_id}/log", "nodes"):
+        assert SECRET not in node.http.get(f"/api/v1/{path}").text
+    assert SECRET not in node.http.get("/api/v1/events", params={"limit": 1000}).text
+    for file in node.node.settings.home.glob("headrace.db*"):
+        assert SECRET.encode() not in file.read_bytes()
+
+
 @pytest.mark.finding("B8")
 def test_a_slow_start_of_a_driver_delays_neither_timeouts_nor_takeovers(
     start_node: StartNode,

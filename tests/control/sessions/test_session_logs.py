@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.certificates import Authority
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.waiting import wait_until
 
+from headrace.client.tls import ClientTls
 from headrace.control.sessions.session_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
 from headrace.model.ids import new_id
@@ -23,9 +25,15 @@ _LEASE = {"renew": "100ms", "sweep": "50ms"}
 
 @contextmanager
 def serve(
-    home: Path, store: str, *, token: str = "", results: str | None = None
+    home: Path,
+    store: str,
+    *,
+    token: str = "",
+    results: str | None = None,
+    tls: dict[str, Path] | None = None,
 ) -> Iterator[InProcessNode]:
     changes: dict[str, Any] = {"token": token} if token else {}
+    changes |= {"tls": tls} if tls else {}
     changes |= {"results": {"location": results}} if results else {}
     settings = make_settings(home, store={"url": store}, lease=_LEASE, **changes)
     with serve_node(settings) as node:
@@ -77,6 +85,30 @@ def test_a_node_with_another_token_is_named(tmp_path: Path, postgres_url: str) -
 
     assert refused.status_code == 503
     assert "HEADRACE_TOKEN" in refused.json()["detail"] + str(refused.json().get("hint"))
+
+
+def test_nodes_that_require_certificates_read_the_logs_of_each_other(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    authority = Authority(tmp_path / "certificates")
+    pair, own = authority.issue("node", "127.0.0.1"), authority.issue("own")
+    tls = {
+        "cert": pair.cert,
+        "key": pair.key,
+        "ca": authority.ca,
+        "client_ca": authority.ca,
+        "client_cert": own.cert,
+        "client_key": own.key,
+    }
+    with serve(tmp_path / "one", postgres_url, token="secret", tls=tls) as one:
+        path = start_with_log(one)
+        with serve(tmp_path / "two", postgres_url, token="secret", tls=tls) as two:
+            assert two.http.get(path).text == "first\nsecond\n"
+            two.node.session_logs._tls = ClientTls(authority.ca)
+            refused = two.http.get(path)
+
+    assert refused.status_code == 503
+    assert "tls.client_cert" in refused.json()["detail"] + str(refused.json().get("hint"))
 
 
 def end_session(node: InProcessNode, session_id: str) -> None:

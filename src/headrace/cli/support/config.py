@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headrace.client.tls import SYSTEM_TRUST, ClientTls
 from headrace.config.config_file import (
     FILE_VARIABLE,
     VARIABLE_PREFIX,
@@ -29,6 +30,7 @@ EMBEDDED = "embedded"
 """Value of `server` that allows only the node of this home, which is started if needed."""
 
 TEXT_KEYS = ("server", "token", "format", "home")
+TLS_KEYS = ("tls.ca", "tls.client_cert", "tls.client_key")
 KNOWN_KEYS = (
     *TEXT_KEYS,
     "reserved_statements",
@@ -36,6 +38,7 @@ KNOWN_KEYS = (
     "class_archives",
     "http",
     "auth",
+    "tls",
     "store",
     "results",
     "lease",
@@ -66,6 +69,8 @@ class ClientConfig:
     token: str | None = field(default=None, repr=False)
     """Token for `server`, and for a node of this home that has no token of its own in the home."""
     format: str | None = None
+    tls: ClientTls = SYSTEM_TRUST
+    """How nodes are verified, except a node of this home that names its CAs itself."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """For each key that is set: the flag, variable or file that set it."""
 
@@ -102,6 +107,7 @@ def load_config(
         server=values.get("server"),
         token=values.get("token"),
         format=values.get("format"),
+        tls=_read_tls(values),
         sources=sources,
     )
 
@@ -127,14 +133,18 @@ def _read_environment(environ: Mapping[str, str]) -> _ConfigLayer:
     for name in environ:
         if not name.startswith(VARIABLE_PREFIX) or name == FILE_VARIABLE:
             continue
-        key = name.removeprefix(VARIABLE_PREFIX).lower()
-        if key.partition("__")[0] not in KNOWN_KEYS:
+        key = name.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
+        if key.partition(".")[0] not in KNOWN_KEYS:
             nearest = nearest_variable(name, KNOWN_KEYS)
             suggestion = f"; did you mean {nearest}?" if nearest else "."
             raise InvalidSetting(f"Unknown setting: the environment variable {name}{suggestion}")
-        if key in TEXT_KEYS and environ[name]:
+        if key in (*TEXT_KEYS, *TLS_KEYS) and environ[name]:
             values[key] = environ[name]
-    return _ConfigLayer(values, {key: VARIABLE_PREFIX + key.upper() for key in values})
+    return _ConfigLayer(values, {key: _variable(key) for key in values})
+
+
+def _variable(key: str) -> str:
+    return VARIABLE_PREFIX + key.upper().replace(".", "__")
 
 
 def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
@@ -155,8 +165,20 @@ def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
     for key in table:
         _check_key(key, f"{key!r} in {file}")
     refuse_foreign_settings(file, table)
-    values = {key: _require_string(table[key], key, file) for key in TEXT_KEYS if key in table}
+    tls = table.get("tls")
+    if isinstance(tls, dict):
+        table |= {f"tls.{key}": value for key, value in tls.items()}
+    keys = [key for key in (*TEXT_KEYS, *TLS_KEYS) if key in table]
+    values = {key: _require_string(table[key], key, file) for key in keys}
     return _ConfigLayer(values, dict.fromkeys(values, str(file)))
+
+
+def _read_tls(values: Mapping[str, str]) -> ClientTls:
+    """Return the files of TLS. Raise InvalidSetting for a certificate without its key."""
+    ca, cert, key = (Path(values[name]) if name in values else None for name in TLS_KEYS)
+    if (cert is None) != (key is None):
+        raise InvalidSetting("tls.client_cert and tls.client_key belong together: set both.")
+    return ClientTls(ca, cert, key)
 
 
 def _require_string(value: Any, key: str, file: Path) -> str:

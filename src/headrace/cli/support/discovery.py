@@ -11,7 +11,6 @@ the user's login there. A node on the default port receives none.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -21,13 +20,19 @@ from typing import NamedTuple
 
 from headrace.cli.output.text import Number
 from headrace.cli.support.config import EMBEDDED, ClientConfig
-from headrace.cli.support.embedded import require_node_packages, start_embedded_node
+from headrace.cli.support.embedded import choose_tls, require_node_packages, start_embedded_node
 from headrace.cli.support.logins import Logins
 from headrace.client.http import Client
 from headrace.client.transport import Endpoint
 from headrace.config.home import DEFAULT_HOME, HomeLayout, logins_file
 from headrace.config.node_file import choose_token, find_running_node
-from headrace.errors import HeadraceError, InvalidSetting, NodeUnreachable, Unauthorized
+from headrace.errors import (
+    HeadraceError,
+    InvalidSetting,
+    NodeUnreachable,
+    TlsFailed,
+    Unauthorized,
+)
 from headrace.files.file_locks import lock_file
 from headrace.text.readable import describe_duration
 
@@ -191,6 +196,7 @@ def connect_home_node(config: ClientConfig, reports: Reports = _SILENT) -> Clien
     client = Client(
         node.address,
         choose_token(layout, node, config.token),
+        tls=choose_tls(node, config.tls),
         retry_seconds=CONNECT_SECONDS,
         parse_float=Number,
         relocate=lambda: _locate_home_node(config),
@@ -216,7 +222,8 @@ def _locate_home_node(config: ClientConfig) -> Endpoint | None:
     node = find_running_node(layout)
     if node is None:
         return None
-    return Endpoint(node.address, choose_token(layout, node, config.token))
+    token = choose_token(layout, node, config.token)
+    return Endpoint(node.address, token, choose_tls(node, config.tls))
 
 
 def connect_configured(
@@ -230,6 +237,7 @@ def connect_configured(
     client = Client(
         server,
         config.token or _login_token(server),
+        tls=config.tls,
         retry_seconds=CONNECT_SECONDS if retry_seconds is None else retry_seconds,
         parse_float=Number,
         report=reports.notice,
@@ -238,9 +246,11 @@ def connect_configured(
         return client
     client.close()
     source = config.source("server")
+    # A node that does not accept a certificate closes the connection without a reason.
+    certificate = "" if config.tls.cert is None else " or tls.client_cert"
     raise NodeUnreachable(
         f"No Headrace node responds at {server} (set by {source}).",
-        hint=f"start the node, or change {source}",
+        hint=f"start the node, or change {source}{certificate}",
     )
 
 
@@ -297,9 +307,14 @@ def connect_default(config: ClientConfig, reports: Reports = _SILENT) -> Client 
 
 
 def _is_node(client: Client) -> bool:
-    with contextlib.suppress(HeadraceError):
+    """Return whether a node responds. Raise TlsFailed and InvalidSetting, which say what to fix."""
+    try:
         return "node_id" in client.health()
-    return False
+    except (TlsFailed, InvalidSetting):
+        client.close()
+        raise
+    except HeadraceError:
+        return False
 
 
 def _home_missing(config: ClientConfig) -> NodeUnreachable:

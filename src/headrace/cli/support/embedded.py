@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.client.http import Client
+from headrace.client.tls import SYSTEM_TRUST, ClientTls
 from headrace.config.extras import install_command, require_extra
 from headrace.config.home import HomeLayout
 from headrace.config.node_file import NodeFile, read_node_file
@@ -36,6 +38,11 @@ def node_command(*flags: str) -> list[str]:
     `-P` keeps Python from importing modules out of the working directory.
     """
     return [sys.executable, "-P", "-m", "headrace.frontends", *flags]
+
+
+def choose_tls(node: NodeFile, configured: ClientTls) -> ClientTls:
+    """Return how to verify the node of a home: with the CAs that it names, if it names some."""
+    return configured if node.ca is None else replace(configured, ca=Path(node.ca))
 
 
 def start_embedded_node(layout: HomeLayout, *, opens_pool: bool = False) -> NodeFile:
@@ -88,7 +95,7 @@ def _wait_until_ready(
 
 
 def _is_ready(node: NodeFile) -> bool:
-    with Client(node.address, retry_seconds=0) as client:
+    with Client(node.address, tls=choose_tls(node, SYSTEM_TRUST), retry_seconds=0) as client:
         try:
             return client.ready()
         except HeadraceError:

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.client.tls import read_authorities
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
 from headrace.control.conf import artifact_conf, list_conf_rules
@@ -66,7 +67,8 @@ def build_launch_request(
     Args:
         addresses: Addresses of the nodes, in the order in which the driver calls them.
 
-    Raises JavaMissing, and OSError if the supervisor of the metastore cannot be started.
+    Raises JavaMissing, OSError if the supervisor of the metastore cannot be started, and
+    InvalidSetting if the CAs of the nodes cannot be read.
     """
     lease = DriverLease(session.id, epoch)
     name = launch_name(lease)
@@ -77,6 +79,7 @@ def build_launch_request(
         epoch=epoch,
         token=driver_secrets.token,
         nodes=list(dict.fromkeys(addresses)),
+        ca=None if settings.tls.ca is None else read_authorities("tls.ca", settings.tls.ca),
         conf=_driver_conf(session, name, settings, catalog_conf, profile),
         catalog=session.spec.catalog,
         database=session.spec.database,
@@ -133,6 +136,7 @@ def _driver_conf(
         "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
         **_fair_scheduling(session),
         **catalog_conf,
+        **profile.rpc_conf,
         **profile.conf,
         **artifact_conf(spec),
         **spec.conf,

@@ -15,7 +15,12 @@ from headrace.control.context import NodeContext
 from headrace.control.policy import Caller
 from headrace.control.sessions.opening import get_session, resolve_session
 from headrace.control.worker_pool import WorkerPool
-from headrace.errors import HeadraceError, NodeUnreachable, Unauthorized
+from headrace.errors import (
+    ClientCertificateMissing,
+    HeadraceError,
+    NodeUnreachable,
+    Unauthorized,
+)
 from headrace.files import locations
 from headrace.files.places import join
 from headrace.grammar.masking import mask_text
@@ -188,6 +193,7 @@ class SessionLogs:
         self._layout = context.settings.layout
         self._results_location = context.settings.results_location
         self._token = token
+        self._tls = context.client_tls
         self._threads = WorkerPool(
             "log-reads", threads=_THREADS, seconds=_SECONDS, storage="folder of the logs"
         )
@@ -233,11 +239,14 @@ class SessionLogs:
 
     def _fetch(self, node: NodeRecord, session_id: str, tail: int) -> str:
         try:
-            with Client(node.address, self._token, retry_seconds=_FORWARD_SECONDS) as client:
+            with Client(
+                node.address, self._token, tls=self._tls, retry_seconds=_FORWARD_SECONDS
+            ) as client:
                 return client.session_log(session_id, tail, forward=False)
-        except Unauthorized:
+        except (ClientCertificateMissing, Unauthorized):
             raise NodeUnreachable(
                 f"The node {node.id} at {node.address} has the log of the session {session_id}, and"
-                " does not accept the token of this node.",
-                hint="Give all nodes of the cluster the same token (HEADRACE_TOKEN).",
+                " does not accept the token or the certificate of this node.",
+                hint="Give all nodes of the cluster the same token (HEADRACE_TOKEN), and with"
+                " tls.client_ca also a tls.client_cert.",
             ) from None

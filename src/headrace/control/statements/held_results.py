@@ -8,9 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.client.http import Client
+from headrace.client.tls import ClientTls
 from headrace.control.context import NodeContext
 from headrace.control.host.process_identity import HostIdentity, this_host
-from headrace.errors import InvalidResult, NodeUnreachable, Unauthorized
+from headrace.errors import (
+    ClientCertificateMissing,
+    InvalidResult,
+    NodeUnreachable,
+    Unauthorized,
+)
 from headrace.model.lifecycle import SessionState
 from headrace.model.node import NodeRecord
 from headrace.model.result import GoneReason, ResultHolder, ResultInfo
@@ -61,6 +67,7 @@ class HeldResultReader:
         self._database = context.database
         self._node_id = context.node_id
         self._token = token
+        self._tls = context.client_tls
         self._host = host or this_host()
         self._buffers = BufferLimit()
 
@@ -103,7 +110,7 @@ class HeldResultReader:
                 " live node is there.",
                 hint="Try again when a node of that host is back, or submit the statement again.",
             )
-        return _ForwardedRows(info, statement.id, other, self._token, self._buffers)
+        return _ForwardedRows(info, statement.id, other, self._token, self._tls, self._buffers)
 
     def find_offer(self, statement: Statement, *, is_local: bool) -> FlightOffer | None:
         """Return the place at which a client reads a result directly; None if there is none.
@@ -165,12 +172,14 @@ class _ForwardedRows(FetchedRows):
         statement_id: str,
         node: NodeRecord,
         token: str | None,
+        tls: ClientTls,
         buffers: BufferLimit,
     ) -> None:
         super().__init__(info, buffers)
         self._statement_id = statement_id
         self._node = node
         self._token = token
+        self._tls = tls
 
     def fetch(self, number: int) -> Iterator[bytes]:
         return self._download({"chunk": number})
@@ -191,15 +200,19 @@ class _ForwardedRows(FetchedRows):
     def _download(self, selection: Mapping[str, int]) -> Iterator[bytes]:
         node = self._node
         try:
-            with Client(node.address, self._token, retry_seconds=_FORWARD_SECONDS) as client:
+            with Client(
+                node.address, self._token, tls=self._tls, retry_seconds=_FORWARD_SECONDS
+            ) as client:
                 yield from client.download_held(
                     self._statement_id, selection, timeout=_FORWARDED_SECONDS
                 )
-        except Unauthorized:
+        except (ClientCertificateMissing, Unauthorized):
             raise NodeUnreachable(
                 f"The node {node.id} at {node.address} reaches the rows of the statement"
-                f" {self._statement_id}, and does not accept the token of this node.",
-                hint="Give all nodes of the cluster the same token (HEADRACE_TOKEN).",
+                f" {self._statement_id}, and does not accept the token or the certificate of this"
+                " node.",
+                hint="Give all nodes of the cluster the same token (HEADRACE_TOKEN), and with"
+                " tls.client_ca also a tls.client_cert.",
             ) from None
 
 

@@ -26,9 +26,15 @@ from headrace.control.identity.credentials import (
 )
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import HeadraceError, InvalidRequest, Unauthorized
+from headrace.errors import (
+    ClientCertificateMissing,
+    HeadraceError,
+    InvalidRequest,
+    Unauthorized,
+)
 from headrace.frontends.http.errors import ErrorRenderers
 from headrace.frontends.http.refusals import address_of, record_refusal
+from headrace.frontends.http.server import CERTIFICATE_STATE
 from headrace.model.messages import LINK_PREFIX
 
 API_PREFIX = "/api/v1"
@@ -37,6 +43,7 @@ DOCS_PATH = "/docs"
 SIGN_IN_PATH = f"{API_PREFIX}/sign-in"
 PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH})
 """Paths that need no credentials. Neither do the files of the page below DOCS_PATH."""
+_PROBES = frozenset({"/health", "/ready"})
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
 SIGN_IN_THREADS = 8
@@ -75,19 +82,25 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app with its caller, or refuse it."""
-        if scope["type"] != "http" or _is_exempt(scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope)
+        caller = None
         try:
-            caller = replace(await _identify(request), address=address_of(request))
-            request.state.caller = caller
+            _check_certificate(request)
+            if not _is_exempt(scope["path"]):
+                caller = replace(await _identify(request), address=address_of(request))
+                request.state.caller = caller
         except HeadraceError as error:
             record_refusal(request, error)
             response = self._renderers.respond(scope["path"], error)
             if isinstance(error, Unauthorized) and node_of(request).settings.auth.ldap is not None:
                 response.headers.append("WWW-Authenticate", _PASSWORD_CHALLENGE)
             await response(scope, receive, send)
+            return
+        if caller is None:
+            await self._app(scope, receive, send)
             return
         guard = _GuardedSend(request, caller, send)
         try:
@@ -166,6 +179,26 @@ Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 
 def _is_exempt(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith((f"{LINK_PREFIX}/", f"{DOCS_PATH}/"))
+
+
+def _check_certificate(request: Request) -> None:
+    """Raise ClientCertificateMissing if the client needs a certificate and has none.
+
+    Drivers need none: users' code runs in them, and a certificate would let this code call the API.
+    Their tokens open their own session of the link only. Probes of balancers have none either.
+    """
+    path = request.scope["path"]
+    if (
+        node_of(request).settings.tls.client_ca is None
+        or request.scope["state"].get(CERTIFICATE_STATE)
+        or path in _PROBES
+        or path.startswith(f"{LINK_PREFIX}/")
+    ):
+        return
+    raise ClientCertificateMissing(
+        "This node requires a certificate of its clients.",
+        hint="commands present that of tls.client_cert and tls.client_key",
+    )
 
 
 async def _identify(request: Request) -> Caller:

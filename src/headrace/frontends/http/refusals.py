@@ -10,7 +10,12 @@ from collections.abc import Callable
 from starlette.requests import Request
 
 from headrace.control.policy import Caller
-from headrace.errors import HeadraceError, NotPermitted, Unauthorized
+from headrace.errors import (
+    ClientCertificateMissing,
+    HeadraceError,
+    NotPermitted,
+    Unauthorized,
+)
 from headrace.model.audit import AuditAction
 
 _LOG = logging.getLogger("headrace.auth")
@@ -69,7 +74,7 @@ def record_refusal(request: Request, error: HeadraceError) -> None:
     """
     address, path = address_of(request), request.url.path
     audit = request.app.state.node.context.audit
-    if isinstance(error, Unauthorized):
+    if isinstance(error, Unauthorized | ClientCertificateMissing):
         failures: AuthenticationFailures = request.app.state.authentication_failures
         counted = failures.record(address, request.method, path, error.message)
         if counted is not None:

@@ -17,10 +17,12 @@ from http import HTTPStatus
 from typing import Any
 
 import uvicorn
+from anyio import to_thread
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.config.sections import HttpSettings
+from headrace.frontends.http.tls import CHECK_SECONDS, ServerTls
 from headrace.frontends.servers import Server
 
 _MAX_HEADER_BYTES = 64 * 1024
@@ -29,6 +31,8 @@ extensions."""
 _MAX_HEADERS = 100
 """Largest number of headers of a request."""
 _SHUTDOWN_SECONDS = 5
+CERTIFICATE_STATE = "has_client_certificate"
+"""Key of the state of a request: whether its client has presented a certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,8 @@ class LimitedProtocol(HttpToolsProtocol):
         # uvicorn declares an int, and passes the value on to `call_later`, which takes a float.
         self.timeout_keep_alive = self.config.limits.idle_seconds  # type: ignore[assignment]
         self._deadline: asyncio.TimerHandle | None = None
+        self._has_certificate = False
+        """Whether the client has presented a certificate of `tls.client_ca`."""
         self._has_data = False
         self._is_making_progress = False
         self._overhead_bytes = 0
@@ -89,6 +95,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time for the first request; replace an idle connection if necessary."""
         super().connection_made(transport)
+        self._has_certificate = bool(transport.get_extra_info("peercert"))
         self._expect_headers()
         self._become_idle()
         idle = self.config.idle_connections
@@ -121,6 +128,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start the time for the headers of a request."""
         super().on_message_begin()
+        self.scope["state"][CERTIFICATE_STATE] = self._has_certificate
         self._is_making_progress = True
         self._header_bytes = self._header_count = 0
         self._expect_headers()
@@ -245,11 +253,24 @@ class HttpServer(Server):
     `uvicorn.Server.serve` would handle the signals of the process. This class runs its parts.
     """
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: HttpSettings,
+        listener: socket.socket,
+        tls: ServerTls | None = None,
+    ) -> None:
+        """Create it; it does not accept connections yet.
+
+        Args:
+            tls: Certificate of the server; None: it speaks HTTP.
+        """
         self._config = LimitedConfig(app, connection_limits(settings))
         self._uvicorn = uvicorn.Server(self._config)
         self._listener = listener
+        self._tls = tls
         self._ticks: asyncio.Task[None] | None = None
+        self._reloads: asyncio.Task[None] | None = None
 
     @property
     def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -260,16 +281,42 @@ class HttpServer(Server):
         """Accept connections."""
         self._config.load()
         self._uvicorn.lifespan = self._config.lifespan_class(self._config)
-        await self._uvicorn.startup(sockets=[self._listener])
+        # uvicorn cannot limit the time of a handshake, and leaves it at 60 seconds.
+        await self._uvicorn.startup(sockets=[])
+        server = await asyncio.get_running_loop().create_server(
+            self._create_protocol,
+            sock=self._listener,
+            backlog=self._config.backlog,
+            ssl=None if self._tls is None else self._tls.context,
+            ssl_handshake_timeout=self._config.limits.header_seconds if self._tls else None,
+        )
+        self._uvicorn.servers.append(server)
         self._ticks = asyncio.create_task(self._uvicorn.main_loop())
+        if self._tls is not None:
+            self._reloads = asyncio.create_task(_keep_certificate_current(self._tls))
+
+    def _create_protocol(self) -> LimitedProtocol:
+        state = self._uvicorn.server_state
+        return LimitedProtocol(
+            config=self._config, server_state=state, app_state=self._uvicorn.lifespan.state
+        )
 
     async def stop(self) -> None:
         """Close the listener and idle connections, and wait for open requests."""
         self._uvicorn.should_exit = True
         if self._ticks is not None:
             await self._ticks
+        if self._reloads is not None:
+            self._reloads.cancel()
         await self._uvicorn.shutdown(sockets=[self._listener])
 
     def hurry(self) -> None:
         """Let `stop` not wait for open requests."""
         self._uvicorn.force_exit = True
+
+
+async def _keep_certificate_current(tls: ServerTls) -> None:
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        # The files may be on a slow file system.
+        await to_thread.run_sync(tls.check)

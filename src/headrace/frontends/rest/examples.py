@@ -276,6 +276,7 @@ BODIES: dict[str, list[Json]] = {
         }
     ],
     "Health": [{"status": "ok", "node_id": NODE_ID, "version": "0.1.0"}],
+    "Ready": [{"status": "ready", "node_id": NODE_ID, "version": "0.1.0", "warnings": []}],
     "Problem": [
         {
             "type": "urn:headrace:error:unknown_parameter",

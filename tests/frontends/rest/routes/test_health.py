@@ -16,7 +16,10 @@ def test_a_running_node_is_healthy_and_ready(node: InProcessNode) -> None:
     health = node.http.get("/health")
     assert (health.status_code, health.json()) == (200, {"status": "ok", **identity})
     ready = node.http.get("/ready")
-    assert (ready.status_code, ready.json()) == (200, {"status": "ready", **identity})
+    assert (ready.status_code, ready.json()) == (
+        200,
+        {"status": "ready", **identity, "warnings": []},
+    )
 
 
 def test_the_private_node_file_contains_the_address_of_the_node(start_node: StartNode) -> None:

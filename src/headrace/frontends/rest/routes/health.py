@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from headrace import __version__
 from headrace.frontends.http.auth import Authenticated, node_of
+from headrace.frontends.http.tls import ServerTls
 from headrace.frontends.rest.schemas import ResponseModel
 
 router = APIRouter(tags=["health"])
@@ -43,6 +44,13 @@ class Readiness:
         await asyncio.shield(self._running)
 
 
+_OLD_CERTIFICATE = (
+    "The files of tls have changed and cannot be used. The last certificate stays in use."
+    " The log of the node has the reason."
+)
+"""The reason names files of the host, and everyone may read `/ready`."""
+
+
 def readiness_of(request: Request) -> Readiness:
     """Return the checks whether the node that answers a request is ready."""
     readiness: Readiness = request.app.state.readiness
@@ -58,6 +66,13 @@ class Health(ResponseModel):
     """Id of the node."""
     version: str
     """Version of Headrace."""
+
+
+class Ready(Health):
+    """State of a node that can serve."""
+
+    warnings: list[str]
+    """What an operator should fix, although the node can serve: a new certificate is not in use."""
 
 
 @router.get(
@@ -79,7 +94,7 @@ async def check_health(request: Request) -> Health:
 
 
 @router.get("/ready")
-async def check_readiness(request: Request) -> Health:
+async def check_readiness(request: Request) -> Ready:
     """Report whether the node can write to the store and its background tasks run.
 
     The status is 200, otherwise 503. While another process has locked the store, the response waits
@@ -87,4 +102,7 @@ async def check_readiness(request: Request) -> Health:
     """
     node = node_of(request)
     await readiness_of(request).check()
-    return Health(status="ready", node_id=node.id, version=__version__)
+    tls: ServerTls | None = request.app.state.tls
+    # 503 would take all nodes that share the files away from their clients.
+    warnings = [] if tls is None or tls.problem is None else [_OLD_CERTIFICATE]
+    return Ready(status="ready", node_id=node.id, version=__version__, warnings=warnings)
