@@ -9,7 +9,7 @@ import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
-from headrace.config.sections import LimitSettings
+from headrace.config.limits import LimitSettings
 
 
 def _refuse(node: InProcessNode, path: str, body: dict[str, Any]) -> dict[str, Any]:

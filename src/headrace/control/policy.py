@@ -32,6 +32,8 @@ class Caller:
     """The token that the caller has sent, unless it is that of the node."""
     user: str | None = None
     """User who acts for a group; None: the owner acts."""
+    account: str | None = None
+    """The owner as `source:name`, if it is a user who acts itself."""
 
     @property
     def actor(self) -> str:
@@ -261,6 +263,7 @@ def act_for(caller: Caller, owner: str) -> Caller:
         caller,
         owner=owner,
         user=caller.actor,
+        account=None,
         groups=frozenset(),
         roles=frozenset({Role.USER}),
     )

@@ -22,6 +22,22 @@ class Position:
     column: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedLimit:
+    """The limit that refuses a request."""
+
+    name: str
+    """What is limited, for example `sessions`."""
+    owner: str | None
+    """Whose use is limited; None: that of all owners together."""
+    value: int | str
+    """The limit: a number, or a duration such as `1h`."""
+    used: int | None
+    """The present use; None: nothing is counted."""
+    setting: str
+    """Setting by which an administrator changes the limit."""
+
+
 class HeadraceError(Exception):
     """An internal error occurred in Headrace."""
 
@@ -32,6 +48,10 @@ class HeadraceError(Exception):
     """Spark's condition for the same error, if Spark has one. An error may differ from its class.
     """
     sqlstate: str | None = None
+    limit: ReachedLimit | None = None
+    """The limit that refuses the request, if one does."""
+    retry_seconds: float | None = None
+    """Time after which the same request may succeed; None: not known."""
 
     def __init__(
         self,
@@ -56,4 +76,9 @@ class HeadraceError(Exception):
     def with_condition(self, condition: str | None, sqlstate: str | None) -> Self:
         """Give this error the condition and the SQLSTATE of another error of Spark; return it."""
         self.condition, self.sqlstate = condition, sqlstate
+        return self
+
+    def with_limit(self, limit: ReachedLimit, *, retry_seconds: float | None = None) -> Self:
+        """Name the limit that refuses the request. Return the error."""
+        self.limit, self.retry_seconds = limit, retry_seconds
         return self

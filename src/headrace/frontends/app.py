@@ -35,6 +35,7 @@ from headrace.frontends.rest.routes import (
     history,
     jobs,
     nodes,
+    quota,
     results,
     sessions,
     sign_in,
@@ -84,6 +85,7 @@ _RESOURCES = {
     "sign-in": ("Where users sign in, and who calls.", [sign_in.router]),
     "tokens": ("Tokens with which programs act for their owners.", [tokens.router]),
     "users": ("Who has signed in.", [users.router]),
+    "quota": ("What an owner may use, and what it uses.", [quota.router]),
     "nodes": ("The nodes of the cluster.", [nodes.router]),
     "history": ("The deletion of old history.", [history.router]),
 }
