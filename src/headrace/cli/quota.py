@@ -41,6 +41,6 @@ _LIST_COLUMNS = (
 def quota(
     context: CommandContext, *, owner: str | None, output_format: OutputFormat | None
 ) -> None:
-    """Show your limits, the setting of each, and what you use at present."""
+    """Show your limits, and what you use at present."""
     shown = context.connect().quota(owner)
     write_items(context.terminal, shown["limits"], _FIELDS, output_format, _LIST_COLUMNS)
