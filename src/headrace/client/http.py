@@ -199,6 +199,10 @@ class Client:
         """Return who calls: `{owner, groups, roles, scope, token_id}`."""
         return self._call("GET", "/api/v1/me")
 
+    def quota(self, owner: str | None = None) -> Json:
+        """Return the limits of an owner, by default those of the caller: `{owner, limits}`."""
+        return self._call("GET", "/api/v1/quota", query={"owner": owner})
+
     def nodes(self) -> list[Json]:
         """Return every node that the store has a record of."""
         return list(self.page("nodes")["items"])

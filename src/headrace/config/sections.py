@@ -218,24 +218,6 @@ class StatementSettings(Section):
     `queue_full`."""
 
 
-class LimitSettings(Section):
-    """Limits of the whole store; null: no limit. All nodes of a store need the same values."""
-
-    sessions: int | None = Field(default=1000, ge=1)
-    """Largest number of live sessions. Another one is refused with `too_many_sessions`. The driver
-    of a session is a JVM of 1 GB or more."""
-    sessions_per_user: int | None = Field(default=100, ge=1)
-    """Largest number of live sessions of one user."""
-    waiting_statements: int | None = Field(default=None, ge=1)
-    """Largest number of waiting statements. Another submit is refused with `queue_full`."""
-    waiting_statements_per_user: int | None = Field(default=None, ge=1)
-    """Largest number of waiting statements of one user."""
-    running_statements: int | None = Field(default=None, ge=1)
-    """Largest number of statements in flight. Further ones wait, and users take turns."""
-    running_statements_per_user: int | None = Field(default=None, ge=1)
-    """Largest number of statements in flight of one user."""
-
-
 class CatalogSettings(Section):
     """The persistent catalog that sessions share."""
 

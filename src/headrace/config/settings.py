@@ -23,10 +23,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from headrace.config.auth import AuthSettings
+from headrace.config.auth import LOCAL_SOURCE, AuthSettings
 from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
 from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
+from headrace.config.limits import LimitSettings
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
     AuditedReads,
@@ -38,7 +39,6 @@ from headrace.config.sections import (
     HttpSettings,
     JobSettings,
     LeaseSettings,
-    LimitSettings,
     MaterializedViewSettings,
     OpenSearchSettings,
     ResultsSettings,
@@ -182,6 +182,12 @@ class Settings(BaseSettings):
                 "The setting history.retention must be at least 24h, the lifetime of an"
                 " Idempotency-Key, and at least results.retention"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_quotas(self) -> Settings:
+        """Raise ValueError if a quota names a source of users that does not exist."""
+        self.limits.check_sources(self.auth.oidc, local=LOCAL_SOURCE)
         return self
 
     def for_embedded(self) -> Settings:

@@ -33,7 +33,7 @@ from headrace.control.jobs.planning import PlanExpiry
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
-from headrace.control.limits import FreePlaces
+from headrace.control.limits import FreePlaces, Quotas
 from headrace.control.long_polls import AwaitedEnds, LongPolls, WakeUps
 from headrace.control.metrics import (
     NodeMetrics,
@@ -226,6 +226,11 @@ class Node:
     def accounts(self) -> Accounts:
         """Service for users."""
         return Accounts(self.context, self.authenticator)
+
+    @property
+    def quotas(self) -> Quotas:
+        """Service that shows the limits of owners."""
+        return Quotas(self.context)
 
     @property
     def history(self) -> HistoryPurge:

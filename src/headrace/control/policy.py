@@ -34,6 +34,8 @@ class Caller:
     """User who acts for a group; None: the owner acts."""
     address: str | None = field(default=None, compare=False)
     """IP address from which the caller has sent its request, for the audit."""
+    account: str | None = None
+    """The owner as `source:name`, if it is a user who acts itself."""
 
     @property
     def actor(self) -> str:
@@ -266,6 +268,7 @@ def act_for(caller: Caller, owner: str) -> Caller:
         caller,
         owner=owner,
         user=caller.actor,
+        account=None,
         groups=frozenset(),
         roles=frozenset({Role.USER}),
     )

@@ -22,6 +22,22 @@ class Position:
     column: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedLimit:
+    """The limit that refuses a request."""
+
+    name: str
+    """What is limited, for example `sessions`."""
+    owner: str | None
+    """Whose use is limited; None: that of all owners together."""
+    value: int | str
+    """The limit: a number, or a duration such as `1h`."""
+    used: int | None
+    """The present use; None: nothing is counted."""
+    setting: str
+    """Setting by which an administrator changes the limit."""
+
+
 class HeadraceError(Exception):
     """An internal error occurred in Headrace."""
 
@@ -34,6 +50,10 @@ class HeadraceError(Exception):
     sqlstate: str | None = None
     is_foreign: bool = False
     """Whether the object exists and belongs to another owner. Only the audit says so."""
+    limit: ReachedLimit | None = None
+    """The limit that refuses the request, if one does."""
+    retry_seconds: float | None = None
+    """Time after which the same request may succeed; None: not known."""
 
     def __init__(
         self,
@@ -42,12 +62,10 @@ class HeadraceError(Exception):
         position: Position | None = None,
         hint: str | None = None,
         problems: Sequence[dict[str, Any]] = (),
-        retry_after: float | None = None,
     ) -> None:
         """Create an error.
 
         Args:
-            retry_after: Seconds after which the caller may try again, if they are known.
             problems: The single errors, if the error stands for several: each with `path`, `line`,
                 `column`, `code`, `message` and `hint`.
         """
@@ -55,10 +73,14 @@ class HeadraceError(Exception):
         self.problems = list(problems)
         self.position = position
         self.hint = hint
-        self.retry_after = retry_after
         super().__init__(self.message)
 
     def with_condition(self, condition: str | None, sqlstate: str | None) -> Self:
         """Give this error the condition and the SQLSTATE of another error of Spark; return it."""
         self.condition, self.sqlstate = condition, sqlstate
+        return self
+
+    def with_limit(self, limit: ReachedLimit, *, retry_seconds: float | None = None) -> Self:
+        """Name the limit that refuses the request. Return the error."""
+        self.limit, self.retry_seconds = limit, retry_seconds
         return self

@@ -48,6 +48,12 @@ class InvalidSetting(InvalidRequest):
     code = "invalid_setting"
 
 
+class TimeoutTooLong(InvalidRequest):
+    """The statement asks for more time than its owner may have."""
+
+    code = "timeout_too_long"
+
+
 class EmptyStatement(InvalidRequest):
     """The statement contains no SQL."""
 
@@ -333,6 +339,22 @@ class TooManySessions(HeadraceError):
     """The user, or all users together, have too many live sessions."""
 
     code = "too_many_sessions"
+    status = 429
+    exit_code = EXIT_CONFLICT
+
+
+class TooManySubmits(HeadraceError):
+    """The owner has submitted too many statements in the last minute."""
+
+    code = "too_many_submits"
+    status = 429
+    exit_code = EXIT_CONFLICT
+
+
+class ResultsFull(HeadraceError):
+    """The stored results of the owner take all the space that the owner may use."""
+
+    code = "results_full"
     status = 429
     exit_code = EXIT_CONFLICT
 

@@ -56,7 +56,7 @@ class CheckpointOfOtherSink(Conflict):
 
 
 class TooManyStreams(HeadraceError):
-    """Too many streaming queries run in the session."""
+    """Too many streaming queries are live in the session, or of the owner."""
 
     code = "too_many_streams"
     status = 429

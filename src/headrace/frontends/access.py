@@ -64,6 +64,7 @@ OPERATIONS: Mapping[str, Access] = {
     "revoke_token": Access.CHANGE,
     "list_issuers": Access.OPEN,
     "show_caller": Access.SIGNED_IN,
+    "show_quota": Access.VISIBLE,
     "list_users": Access.WATCH,
     "disable_user": Access.ADMINISTER,
     "enable_user": Access.ADMINISTER,

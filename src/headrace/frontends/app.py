@@ -37,6 +37,7 @@ from headrace.frontends.rest.routes import (
     history,
     jobs,
     nodes,
+    quota,
     results,
     sessions,
     sign_in,
@@ -90,6 +91,7 @@ _RESOURCES = {
     "tokens": ("Tokens with which programs act for their owners.", [tokens.router]),
     "users": ("Who has signed in.", [users.router]),
     "audit": ("Who did, read, or was refused what.", [audit.router]),
+    "quota": ("What an owner may use, and what it uses.", [quota.router]),
     "nodes": ("The nodes of the cluster.", [nodes.router]),
     "history": ("The deletion of old history.", [history.router]),
 }

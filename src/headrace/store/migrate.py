@@ -94,6 +94,7 @@ LATE = {
     "statements_waiting": statements,
     "statements_slow": statements,
     "results_held": results,
+    "results_stored": results,
 }
 """Names of indexes that no migration creates, with their tables."""
 

@@ -187,6 +187,7 @@ TIMED = text(
 NODE_EVENTS = text("entity = 'node'")
 ENDED = text("ended_at IS NOT NULL")
 HELD = text("holder_session_id IS NOT NULL AND gone_at IS NULL")
+STORED = text("disposition = 'stored' AND holder_session_id IS NULL AND gone_at IS NULL")
 WAITING = text("ended_at IS NULL AND state = 'waiting'")
 SLOW = {
     "sqlite": text("ended_at - started_at >= 1000000"),
@@ -387,6 +388,23 @@ sessions = Table(
 
 limit_locks = Table("limit_locks", metadata, Column("counted", Text, primary_key=True))
 """One row for each limit on live rows. A transaction locks the row while it counts."""
+
+# When the owner may again submit as many statements at once as in a minute.
+submit_rates = Table(
+    "submit_rates",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("full_at", Instant, nullable=False),
+)
+
+# Virtual times of the last claim of an owner: see `store/statements/limits.py`.
+fair_shares = Table(
+    "fair_shares",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("start", Float, nullable=False),
+    Column("finish", Float, nullable=False),
+)
 
 schema_support = Table("schema_support", metadata, Column("oldest_code", Text, primary_key=True))
 """One row: the oldest schema version whose code can use this schema."""
@@ -595,6 +613,13 @@ results = Table(
     Column("endpoint", Text),
     Column("gone_reason", Text),
     Index("results_held", "holder_session_id", sqlite_where=HELD, postgresql_where=HELD),
+    Index(
+        "results_stored",
+        "owner",
+        "byte_count",
+        sqlite_where=STORED,
+        postgresql_where=STORED,
+    ),
     Index(
         "results_kept",
         "expires_at",

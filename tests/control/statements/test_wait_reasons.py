@@ -132,7 +132,7 @@ def test_a_query_waits_for_a_place_in_its_session(node: InProcessNode) -> None:
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ("running_statements_per_user", "Its user has 1 running statement, and no more may run"),
+        ("running_statements_per_user", "Its owner has 1 running statement, and no more may run"),
         ("running_statements", "All users together have 1 running statement, and no more may run"),
     ],
 )

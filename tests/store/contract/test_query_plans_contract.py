@@ -18,12 +18,14 @@ from headrace.store.database import Database, Tx
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
     idempotency,
+    limits,
     results,
     statement_transitions,
     statements,
     time_limits,
     wait_view,
 )
+from headrace.store.statements.limits import Counted, Limit
 from headrace.store.streams import stream_progress, stream_queries
 
 _ENDED = 3000
@@ -388,3 +390,31 @@ def test_no_query_for_statements_in_flight_reads_the_queue(
     for plan in plans:
         assert "SCAN other" not in plan, plan
         assert "INDEX statements_live (session_id=?)" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    ("act", "index"),
+    [
+        (lambda tx: limits.sum_stored_bytes(tx, "ada"), "results_stored"),
+        (
+            lambda tx: limits.find_excess(
+                tx, Limit(counted=Counted.STREAMS, per_user=1, total=9), "ada"
+            ),
+            "stream_queries_live_name",
+        ),
+        (
+            lambda tx: limits.find_excess(
+                tx, Limit(counted=Counted.SESSIONS, per_user=1, total=9), "ada"
+            ),
+            "sessions_live",
+        ),
+    ],
+    ids=["stored bytes", "streams", "sessions"],
+)
+def test_what_an_owner_uses_is_counted_by_an_index(store: Database, act: Any, index: str) -> None:
+    with store.write("test") as tx:
+        if store.dialect == "postgresql":
+            # A small table would be read as a whole.
+            tx.execute(text("SET LOCAL enable_seqscan = off"))
+        plans = "\n".join(_plans(tx, act))
+    assert index in plans, plans

@@ -22,7 +22,7 @@ def attempt(store: Database, name: str = "ada", address: str = HERE) -> float | 
         with store.write("test.begin") as tx:
             sign_in_failures.begin(tx, name, address)
     except TooManyFailures as error:
-        return error.retry_after
+        return error.retry_seconds
     return None
 
 

@@ -98,7 +98,11 @@ class Authenticator:
         name = name_of_user(os.geteuid())
         with context.database.write("node.sign_in") as tx:
             user = users.sign_in(tx, LOCAL_SOURCE, _LOCAL_SUBJECT, name=name, groups=())
-        self.local_caller = Caller(owner=user.id, roles=frozenset({Role.ADMIN, Role.USER}))
+        self.local_caller = Caller(
+            owner=user.id,
+            roles=frozenset({Role.ADMIN, Role.USER}),
+            account=f"{LOCAL_SOURCE}:{name}",
+        )
         """The user who runs the node."""
 
     @property
@@ -234,6 +238,7 @@ class Authenticator:
             owner=user.id,
             groups=frozenset(group_owner(source, name) for name in user.groups),
             roles=self._settings.roles_of(source, user.groups),
+            account=f"{source}:{user.name}",
         )
 
 

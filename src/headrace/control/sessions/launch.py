@@ -15,6 +15,7 @@ from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
+from headrace.control.limits import describe_owner, find_weights
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.early_launch import EarlyLaunch
 from headrace.control.sessions.ending import fail_session
@@ -150,8 +151,12 @@ class Launches:
             return
         names = [name for name, profile in self._profiles.items() if profile.backend == backend]
         with self._database.read() as tx:
+            weights = {}
+            if self._settings.limits.has_weights:
+                owners = sessions.list_launching_owners(tx, names)
+                weights = find_weights(tx, self._settings, owners)
             # Sessions whose start waits for a thread are launchable until they are claimed.
-            pending = sessions.launchable(tx, _THREADS, profiles=names)
+            pending = sessions.launchable(tx, _THREADS, profiles=names, weights=weights)
         for session in [each for each in pending if not self._pools.is_busy(each.id)][:free]:
             profile = self._profiles[session.spec.profile]
             self._pools.submit(backend, session.id, partial(self._start_next, session, profile))
@@ -214,7 +219,8 @@ class Launches:
         is_current = False
         with suppress(TooManySessions), self._database.write("launch.early") as tx:
             is_current = (
-                choose_pool_session(tx, settings, owner, session) == session.id
+                choose_pool_session(tx, settings, describe_owner(tx, settings, owner), session)
+                == session.id
                 and self._claim(tx, session.id, early.profile, early.driver_secrets) == early.epoch
                 and sessions.set_handle(tx, early.lease, early.handle)
             )

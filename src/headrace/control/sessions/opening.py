@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.config.limits import LimitedOwner
 from headrace.config.settings import Settings
 from headrace.control.limits import check_sessions
 from headrace.control.policy import Action, Caller, check, find_named
@@ -120,7 +121,7 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
 
 
 def choose_pool_session(
-    tx: Tx, settings: Settings, owner: str, new: NewSession | None = None
+    tx: Tx, settings: Settings, owner: LimitedOwner, new: NewSession | None = None
 ) -> str:
     """Return the id of the owner's pool session, which is created if there is none.
 
@@ -130,15 +131,15 @@ def choose_pool_session(
     Raise TooManySessions if it must be created and a limit on live sessions is reached.
     """
     profile = SessionSpec().profile
-    found = sessions.find_open_pool(tx, owner, profile)
+    found = sessions.find_open_pool(tx, owner.id, profile)
     if found is None:
         # Two transactions must not both create one. The second finds that of the first.
         limits.lock(tx, Counted.SESSIONS)
-        found = sessions.find_open_pool(tx, owner, profile)
+        found = sessions.find_open_pool(tx, owner.id, profile)
     if found is not None:
         return found
     check_sessions(tx, settings, owner)
-    return create_session(tx, settings, new or new_pool_session(settings, owner))
+    return create_session(tx, settings, new or new_pool_session(settings, owner.id))
 
 
 def _with_defaults(settings: Settings, new: NewSession) -> NewSession:

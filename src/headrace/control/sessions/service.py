@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
-from headrace.control.limits import check_sessions
+from headrace.control.limits import check_sessions, describe_owner
 from headrace.control.policy import (
     Action,
     Caller,
@@ -92,7 +92,8 @@ class Sessions:
             parallelism=parallelism,
         )
         with self._database.write("session.open") as tx:
-            check_sessions(tx, self._settings, new.owner)
+            limited = describe_owner(tx, self._settings, new.owner, caller)
+            check_sessions(tx, self._settings, limited)
             return get_session(tx, create_session(tx, self._settings, new))
 
     def _copy_spec(self, caller: Caller, spec: SessionSpec, like: str) -> SessionSpec:

@@ -9,9 +9,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
+from headrace.config.limits import LimitedOwner
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
-from headrace.control.limits import check_sessions, check_waiting, running_limit
+from headrace.control.limits import (
+    check_sessions,
+    check_stored_bytes,
+    check_streams,
+    check_waiting,
+    choose_timeout,
+    describe_owner,
+    lock_streams,
+    running_limit,
+    take_submit,
+)
 from headrace.control.long_polls import LongPolls, Rereads, WakeUps
 from headrace.control.policy import (
     Action,
@@ -56,11 +67,15 @@ from headrace.errors import (
     StreamNotFound,
 )
 from headrace.files.places import check_has_no_password, is_below
-from headrace.grammar.materialized_views import MaterializedViewStatement, ViewAction
+from headrace.grammar.materialized_views import (
+    CreateMaterializedView,
+    MaterializedViewStatement,
+    ViewAction,
+)
 from headrace.grammar.parse import Command, ParsedStatement, parse
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
 from headrace.model.result import Disposition, ResultInfo, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
@@ -261,8 +276,12 @@ class Statements:
             MaterializedViewBusy: If another statement writes to the view to refresh.
             SessionNotFound: If the named session does not exist.
             SessionEnded: If the named session accepts no more statements.
+            TimeoutTooLong: If the owner may not ask for the timeout of the statement.
             QueueFull: If too many statements wait in the named session, or in all sessions.
             TooManySessions: If the statement needs a new session and a limit is reached.
+            TooManyStreams: If the statement starts a streaming query and a limit is reached.
+            TooManySubmits: If the owner has submitted too many statements in the last minute.
+            ResultsFull: If the stored results of the owner have reached a limit.
             IdempotencyConflict: If the key was used for a different request.
         """
         require_creator(caller, "statements")
@@ -312,9 +331,10 @@ class Statements:
             named = find_own_session(tx, request.caller, request.session)
             _check_owner(named, request.owner)
         owner = _choose_owner(tx, request) if named is None else named.owner
-        session_id, is_chosen_pool = self._choose_session(tx, request, owner, named)
-        if not is_local:
-            check_waiting(tx, self._settings, owner)
+        limited = describe_owner(tx, self._settings, owner, request.caller)
+        take_submit(tx, self._settings, limited)
+        session_id, is_chosen_pool = self._choose_session(tx, request, limited, named)
+        spec = self._reserve(tx, limited, spec, parsed.command)
         acting = act_for(request.caller, owner)
         lock_sessions(tx, acting, parsed.command, session_id)
         new = NewStatement(
@@ -346,6 +366,28 @@ class Statements:
             idempotency.remember(tx, of_caller, repeatable.key, repeatable.body_hash, statement.id)
         claimed = None if is_local else self._claim_for_poll(tx, session_id)
         return claimed if claimed is not None and claimed.id == statement.id else statement
+
+    def _reserve(
+        self, tx: Tx, owner: LimitedOwner, spec: StatementSpec, command: Command | None
+    ) -> StatementSpec:
+        """Return a statement as its owner may submit it, with its timeout.
+
+        A statement that a node executes itself does not wait, and has no timeout.
+
+        Raise QueueFull, TooManyStreams, ResultsFull or TimeoutTooLong if the owner may not.
+        """
+        if spec.kind is SessionKind.LOCAL:
+            if isinstance(command, QueryStatement) and command.action is StreamAction.RESTART:
+                lock_streams(tx, self._settings)
+            return spec
+        seconds = choose_timeout(self._settings, owner, spec.timeout_seconds)
+        check_waiting(tx, self._settings, owner)
+        if isinstance(command, SaveStream) or (
+            isinstance(command, CreateMaterializedView) and command.is_auto_refreshed
+        ):
+            check_streams(tx, self._settings, owner)
+        check_stored_bytes(tx, self._settings, owner)
+        return spec if seconds == spec.timeout_seconds else replace(spec, timeout_seconds=seconds)
 
     def get(self, caller: Caller, statement_id: str) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
@@ -577,7 +619,7 @@ class Statements:
         return location
 
     def _choose_session(
-        self, tx: Tx, request: _Submit, owner: str, named: NamedSession | None
+        self, tx: Tx, request: _Submit, owner: LimitedOwner, named: NamedSession | None
     ) -> tuple[str, bool]:
         """Return the id of the session for a statement, and whether it was chosen as the pool's.
 
@@ -596,11 +638,11 @@ class Statements:
                 return named.id, False
             spec = session.spec
         if _runs_in_pool(request, spec):
-            pool = replace(new_pool_session(self._settings, owner), actor=request.caller.actor)
+            pool = replace(new_pool_session(self._settings, owner.id), actor=request.caller.actor)
             return choose_pool_session(tx, self._settings, owner, pool), True
         new = NewSession(
             id=new_id("se"),
-            owner=owner,
+            owner=owner.id,
             actor=request.caller.actor,
             kind=kind,
             spec=spec,

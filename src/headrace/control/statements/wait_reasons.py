@@ -9,7 +9,7 @@ from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.statement import Statement, WaitCode, WaitingFor
 from headrace.store.database import Database
 from headrace.store.statements import wait_view
-from headrace.store.statements.limits import Limit
+from headrace.store.statements.limits import Limit, Share
 from headrace.store.statements.wait_view import LockView, QueueView
 from headrace.text.readable import describe_count
 
@@ -47,22 +47,25 @@ class WaitReasons:
                 wait_view.read_queues(tx, waiting, counts_users=counts_users) if waiting else {}
             )
             locks = wait_view.read_locks(tx, writing) if writing else {}
+            owners = {each.owner for each in statements if each.id in queues}
+            shares = self._limit.shares_of(tx, owners) if counts_users and owners else {}
         found: dict[str, tuple[int | None, WaitingFor | None]] = {}
         for statement in statements:
             if (queue := queues.get(statement.id)) is not None:
-                found[statement.id] = queue.before + 1, self._explain(statement, queue)
+                reason = self._explain(statement, queue, shares.get(statement.owner))
+                found[statement.id] = queue.before + 1, reason
             elif (lock := locks.get(statement.id)) is not None:
                 found[statement.id] = None, _explain_lock(caller, lock)
         return found
 
-    def _explain(self, statement: Statement, queue: QueueView) -> WaitingFor:
+    def _explain(self, statement: Statement, queue: QueueView, share: Share | None) -> WaitingFor:
         if queue.session_state is not SessionState.RUNNING:
             return _explain_session(queue)
-        code, text, blocker = self._explain_place(statement, queue)
+        code, text, blocker = self._explain_place(statement, queue, share)
         return WaitingFor(code=code, text=text, since=statement.waiting_since, statement_id=blocker)
 
     def _explain_place(
-        self, statement: Statement, queue: QueueView
+        self, statement: Statement, queue: QueueView, share: Share | None
     ) -> tuple[WaitCode, str, str | None]:
         """Return why a statement waits whose session has a driver."""
         if queue.before:
@@ -79,17 +82,15 @@ class WaitReasons:
         if queue.in_flight >= queue.parallelism:
             text = f"Its session has {in_flight}, and runs no more at once."
             return WaitCode.PARALLELISM, text, None
-        if limit := self._explain_limit(queue):
+        if limit := self._explain_limit(queue, share):
             return WaitCode.LIMIT, limit, None
         return WaitCode.DRIVER, "It is next: the driver of its session takes it.", None
 
-    def _explain_limit(self, queue: QueueView) -> str | None:
-        if self._limit.per_user is not None and queue.owner_in_flight >= self._limit.per_user:
+    def _explain_limit(self, queue: QueueView, share: Share | None) -> str | None:
+        limit = None if share is None else share.limit
+        if share is not None and limit is not None and queue.owner_in_flight >= limit:
             in_flight = describe_count(queue.owner_in_flight, "running statement")
-            return (
-                f"Its user has {in_flight}, and no more"
-                " may run (setting limits.running_statements_per_user)."
-            )
+            return f"Its owner has {in_flight}, and no more may run (setting {share.setting})."
         if self._limit.total is not None and queue.all_in_flight >= self._limit.total:
             in_flight = describe_count(queue.all_in_flight, "running statement")
             return (

@@ -12,6 +12,7 @@ from functools import partial
 
 from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
+from headrace.control.limits import check_streams, describe_owner
 from headrace.control.policy import (
     HIDDEN_TEXT,
     Action,
@@ -104,7 +105,10 @@ def act(tx: Tx, settings: Settings, caller: Caller, name: str, action: StreamAct
         StreamStateConflict: The state of the query does not allow the action.
         StreamNameExists, CheckpointInUse: For a restart, another query is live with the name or the
             checkpoint.
+        TooManyStreams: For a restart, the owner has as many live queries as it may have.
     """
+    if action is StreamAction.RESTART:
+        _check_limit(tx, settings, find_query(tx, caller, name, Action.CHANGE))
     query = lock_query(tx, caller, name)
     answer = answer_action(query, action)
     if answer is Answer.IN_FORCE:
@@ -135,6 +139,15 @@ _ACTIONS: dict[StreamAction, Callable[..., None]] = {
     StreamAction.RESTART: partial(stream_transitions.stop, reason=EndReason.RESTARTED),
     StreamAction.RETRY: stream_transitions.retry,
 }
+
+
+def _check_limit(tx: Tx, settings: Settings, query: StreamQuery) -> None:
+    """Raise TooManyStreams if a query that has ended may not be live again.
+
+    This comes before the locks on the session and on the query.
+    """
+    if query.state in STREAM.terminal:
+        check_streams(tx, settings, describe_owner(tx, settings, query.owner))
 
 
 def _suggest(query: StreamQuery) -> str:

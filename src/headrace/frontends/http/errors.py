@@ -21,14 +21,16 @@ from headrace.errors import (
     HeadraceError,
     InvalidRequest,
     Position,
+    ReachedLimit,
     TooManyCalls,
 )
 from headrace.frontends.http.refusals import record_refusal
 
 _LOG = logging.getLogger("headrace.api")
-_RETRY_AFTER = {HTTPStatus.TOO_MANY_REQUESTS: "5", HTTPStatus.SERVICE_UNAVAILABLE: "1"}
-"""Seconds after which a client may repeat a refused request, by status."""
-_RETRY_SPREAD_SECONDS = 2
+_RETRY_AFTER = {HTTPStatus.TOO_MANY_REQUESTS: 5, HTTPStatus.SERVICE_UNAVAILABLE: 1}
+"""Seconds after which a client may repeat a refused request, by status, if nothing better is known.
+"""
+_LONGEST_JITTER = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class RequestError:
     sqlstate: str | None = None
     problems: Sequence[dict[str, Any]] = ()
     """The single errors, if the error stands for several."""
+    limit: ReachedLimit | None = None
+    """The limit that refuses the request, if one does."""
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = ""
     path: str = ""
@@ -179,11 +183,7 @@ def _describe(error: HeadraceError) -> RequestError:
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status in _RETRY_AFTER:
-        headers["Retry-After"] = _RETRY_AFTER[HTTPStatus(error.status)]
-    if error.retry_after is not None:
-        # Callers that were refused together must not come back together.
-        seconds = math.ceil(error.retry_after) + random.randint(0, _RETRY_SPREAD_SECONDS)  # noqa: S311
-        headers["Retry-After"] = str(seconds)
+        headers["Retry-After"] = str(_choose_retry(error))
     return RequestError(
         status=error.status,
         code=error.code,
@@ -195,8 +195,24 @@ def _describe(error: HeadraceError) -> RequestError:
         condition=error.condition,
         sqlstate=error.sqlstate,
         problems=error.problems,
+        limit=error.limit,
         headers=headers,
     )
+
+
+def _choose_retry(error: HeadraceError) -> int:
+    """Return the seconds for `Retry-After`.
+
+    A limit refuses many clients at once. If they all came back in the same second, the limit would
+    refuse them together again.
+    """
+    seconds = _RETRY_AFTER[HTTPStatus(error.status)]
+    if error.retry_seconds is not None:
+        seconds = max(1, math.ceil(error.retry_seconds))
+    if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+        return seconds
+    jitter = min(max(seconds, _RETRY_AFTER[HTTPStatus.TOO_MANY_REQUESTS]), _LONGEST_JITTER)
+    return seconds + random.randint(0, jitter)  # noqa: S311 - no secret
 
 
 def _describe_http_exception(error: HTTPException) -> RequestError:

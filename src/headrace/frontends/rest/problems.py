@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -39,6 +40,10 @@ class Problem(ResponseModel):
     problems: list[dict[str, Any]] | None = None
     """The single errors of a request with several files: `path`, `line`, `column`, `code`,
     `message` and `hint` of each."""
+    limit: dict[str, Any] | None = None
+    """The limit that refuses the request: its `name`, the `owner` whose use it limits (null: all
+    owners together), its `value`, the present use `used` (null: nothing is counted), who can change
+    it (`changed_by`), and by which `setting`."""
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -69,6 +74,8 @@ def render_problem(error: RequestError) -> Response:
         body["condition"] = error.condition
     if error.sqlstate is not None:
         body["sqlstate"] = error.sqlstate
+    if error.limit is not None:
+        body["limit"] = asdict(error.limit) | {"changed_by": "administrator"}
     if error.problems:
         body["problems"] = list(error.problems)
     return JSONResponse(body, error.status, error.headers, media_type=MEDIA_TYPE)

@@ -54,7 +54,9 @@ def begin(tx: Tx, name: str, address: str) -> None:
             seconds = tx.execute(
                 select(seconds_between(clock(), table.c.free_at)).where(_is_key(count))
             ).scalar_one()
-            raise TooManyFailures(hint="Try again later.", retry_after=max(1.0, seconds))
+            error = TooManyFailures(hint="Try again later.")
+            error.retry_seconds = seconds
+            raise error
 
 
 def take_back(tx: Tx, name: str, address: str) -> None:

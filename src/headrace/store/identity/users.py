@@ -41,6 +41,14 @@ def get(tx: Tx, user_id: str) -> User | None:
     return _find(tx, table.c.id == user_id)
 
 
+def get_all(tx: Tx, user_ids: Collection[str]) -> dict[str, User]:
+    """Return the users with these ids, by id, without those that do not exist."""
+    if not user_ids:
+        return {}
+    rows = tx.execute(select(table).where(table.c.id.in_(user_ids))).mappings()
+    return {row["id"]: _to_user(row) for row in rows}
+
+
 def find_named(tx: Tx, name: str) -> list[User]:
     """Return the users with this id or name, at most two."""
     query = select(table).where((table.c.id == name) | (table.c.name == name))

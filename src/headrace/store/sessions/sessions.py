@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Float,
     Select,
     and_,
     bindparam,
+    case,
+    cast,
     delete,
     exists,
     func,
@@ -132,6 +135,18 @@ _drivers = (
     .where(_LIVE, sessions.c.lease_until.is_not(None))
     .group_by(sessions.c.owner)
     .subquery()
+)
+
+
+_LAUNCHABLE = (
+    _LIVE,
+    or_(
+        and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
+        sessions.c.state == SessionState.STARTING,
+        and_(sessions.c.state == SessionState.RECOVERING, or_(HAS_LIVE, NEEDS_DRIVER)),
+    ),
+    sessions.c.lease_until.is_(None),
+    sessions.c.fenced_driver.is_(None),
 )
 
 
@@ -268,10 +283,11 @@ def launchable(
     *,
     profiles: Collection[str] | None = None,
     other_than: Collection[str] | None = None,
+    weights: Mapping[str, int] | None = None,
 ) -> list[Session]:
     """Return at most `limit` sessions that need a driver and have none.
 
-    Users take turns: users with fewer drivers come first, then older sessions.
+    Owners take turns: owners with fewer drivers for their weights come first, then older sessions.
 
     A session whose driver was lost needs a new driver only when a statement waits in it, or when a
     streaming query is to run in it.
@@ -279,24 +295,26 @@ def launchable(
     Args:
         profiles: Only sessions with these profiles; None: with any profile.
         other_than: Only sessions with none of these profiles.
+        weights: Weights of owners; 1 for all others.
     """
-    needs_driver = or_(
-        and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
-        sessions.c.state == SessionState.STARTING,
-        and_(sessions.c.state == SessionState.RECOVERING, or_(HAS_LIVE, NEEDS_DRIVER)),
-    )
-    has_none = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
-    place_in_turn = func.coalesce(_drivers.c.number, 0) + func.row_number().over(
-        partition_by=sessions.c.owner, order_by=sessions.c.id
-    )
-    query = _SELECT.outerjoin(_drivers, _drivers.c.owner == sessions.c.owner).where(
-        _LIVE, needs_driver, *has_none
-    )
+    place_in_turn: ColumnElement[Any] = func.coalesce(
+        _drivers.c.number, 0
+    ) + func.row_number().over(partition_by=sessions.c.owner, order_by=sessions.c.id)
+    if weights:
+        weight = case(weights, value=sessions.c.owner, else_=1)
+        place_in_turn = cast(place_in_turn, Float) / weight
+    query = _SELECT.outerjoin(_drivers, _drivers.c.owner == sessions.c.owner).where(*_LAUNCHABLE)
     if profiles is not None:
         query = query.where(sessions.c.profile.in_(profiles))
     if other_than is not None:
         query = query.where(sessions.c.profile.not_in(other_than))
     return fetch(tx, query.order_by(place_in_turn, sessions.c.id).limit(limit))
+
+
+def list_launching_owners(tx: Tx, profiles: Collection[str]) -> list[str]:
+    """Return the owners of sessions with these profiles that need a driver and have none."""
+    query = select(sessions.c.owner).where(*_LAUNCHABLE, sessions.c.profile.in_(profiles))
+    return list(tx.execute(query.distinct()).scalars())
 
 
 def find_ended(tx: Tx, session_ids: Collection[str]) -> list[str]:

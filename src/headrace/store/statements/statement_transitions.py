@@ -22,7 +22,7 @@ from headrace.store.database import Tx
 from headrace.store.notifications import session_topic, statement_topic
 from headrace.store.records import row_to_statement
 from headrace.store.statements import results, statement_queue
-from headrace.store.statements.limits import Limit, may_claim
+from headrace.store.statements.limits import Limit, Turn, find_turn, record_turn
 from headrace.store.statements.locks import LockedStatement, lock_owned_statement, lock_statement
 from headrace.store.statements.statement_queries import (
     LOCK_CLAIMING_SESSION,
@@ -87,7 +87,10 @@ def claim_next(
     """
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
-    if session is None or (limit is not None and not may_claim(tx, limit, session.owner)):
+    if session is None:
+        return None
+    turn = Turn(session.owner, None) if limit is None else find_turn(tx, limit, session.owner)
+    if turn is None:
         return None
     values = {
         "max_in_flight": session.parallelism if at_once or session.pool else 1,
@@ -98,6 +101,7 @@ def claim_next(
     row = claim.mappings().one_or_none()
     if row is None:
         return None
+    record_turn(tx, turn)
     statement = row_to_statement(row)
     source, target = StatementState.WAITING, StatementState.LAUNCHED
     record(

@@ -80,7 +80,12 @@ async def submit_statement(
     repeatable = _repeatable(body, idempotency_key)
     if seconds <= 0:
         submit = partial(
-            node.statements.submit, caller, spec, session=body.session, repeatable=repeatable
+            node.statements.submit,
+            caller,
+            spec,
+            owner=body.owner,
+            session=body.session,
+            repeatable=repeatable,
         )
         statement = await run_in_threadpool(submit)
         return json_response(statement_body(statement), 201, {"Location": statement_url(statement)})

@@ -1,4 +1,4 @@
-"""Users, tokens, audit. What a store of 0.1.0 has belongs to the user who runs the node."""
+"""Users, tokens, audit, quotas. A store of 0.1.0 belongs to the user who runs the node."""
 
 from __future__ import annotations
 
@@ -88,6 +88,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", "address", name="sign_in_failures_key"),
     )
     op.create_index("sign_in_failures_by_age", "sign_in_failures", ["free_at"])
+    op.create_table(
+        "submit_rates",
+        sa.Column("owner", sa.Text, nullable=False),
+        sa.Column("full_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("owner", name="submit_rates_key"),
+    )
+    op.create_table(
+        "fair_shares",
+        sa.Column("owner", sa.Text, nullable=False),
+        sa.Column("start", sa.Float, nullable=False),
+        sa.Column("finish", sa.Float, nullable=False),
+        sa.PrimaryKeyConstraint("owner", name="fair_shares_key"),
+    )
+    op.execute("INSERT INTO limit_locks (counted) VALUES ('streams')")
     # A node registers at its first start: the store is one of version 0.1.0, which may still run.
     if _has_rows("nodes"):
         _insert_user()
