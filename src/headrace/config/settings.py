@@ -29,6 +29,7 @@ from headrace.config.config_file import find_config_file, nearest_variable, refu
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
+    EVERY,
     CatalogSettings,
     ClusterSettings,
     EmbeddedSettings,
@@ -39,7 +40,9 @@ from headrace.config.sections import (
     LimitSettings,
     MaterializedViewSettings,
     OpenSearchSettings,
+    RedactionSettings,
     ResultsSettings,
+    SecretSettings,
     SessionSettings,
     StatementSettings,
     StoreSettings,
@@ -88,6 +91,8 @@ class Settings(BaseSettings):
     statements: StatementSettings = StatementSettings()
     limits: LimitSettings = LimitSettings()
     conf_policy: ConfPolicy = ConfPolicy()
+    secrets: SecretSettings = SecretSettings()
+    redaction: RedactionSettings = RedactionSettings()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     streams: StreamSettings = StreamSettings()
@@ -179,9 +184,23 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_inherited(self) -> Settings:
+        """Raise ValueError if drivers would inherit a variable that holds a secret."""
+        prefix = self.secrets.environment_prefix
+        for name, profile in self.profiles.items():
+            inherited = [each for each in profile.inherit_env if each.startswith(prefix)]
+            if self.secrets.provider == "environment" and inherited:
+                raise ValueError(
+                    f"profiles.{name}.inherit_env names {inherited[0]}, which holds a secret"
+                    " (secrets.environment_prefix)"
+                )
+        return self
+
     def for_embedded(self) -> Settings:
         """Return the settings of an embedded node. Its user is its operator, without a policy."""
-        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY})
+        secrets = self.secrets.model_copy(update={"allowed": {EVERY: [EVERY]}})
+        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY, "secrets": secrets})
         settings._is_embedded = True  # noqa: SLF001 - a copy of this object
         return settings
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.config.settings import Settings
+from headrace.control.secret_values import Secrets
 from headrace.store.database import Database
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeContext:
     """The store, the settings and the identity of one node."""
 
@@ -17,6 +19,11 @@ class NodeContext:
     node_id: str
     address: str
     """URL at which drivers and other nodes reach this node."""
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """The values of secrets."""
+        return Secrets(self.settings)
 
     @property
     def lease_seconds(self) -> float:
