@@ -110,3 +110,13 @@ def test_the_diff_of_definitions_shows_no_secret() -> None:
     assert "hunter2" not in diff
     assert "-CREATE TABLE t (a INT);" in diff
     assert "+CREATE STREAM s FROM kafka" in diff
+
+
+def test_a_diff_shows_which_secret_is_used() -> None:
+    key = "spark.hadoop.fs.s3a.secret.key"
+    old, new = ({"spark-properties": {key: value}} for value in ("typed", "${secret:lake}"))
+
+    diff = diff_manifests(old, new, name="j")
+    assert "typed" not in diff
+    assert f"-  {key}: '{MASK}'" in diff or f"-  {key}: {MASK}" in diff
+    assert "${secret:lake}" in diff

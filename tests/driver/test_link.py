@@ -329,3 +329,30 @@ def test_a_progress_report_that_fails_is_not_retried_and_raises_no_error(
     server = start_server(STORE_DOWN)
     connect(server.address).report_progress({})
     assert len(server.requests) == 1
+
+
+def test_reports_have_references_instead_of_the_secrets_that_the_driver_has(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server((200, {"values": {"kafka": "second-secret"}}))
+    link = connect(server.address)
+    link.known_secrets.add({"pg": "first-secret"})
+    assert link.find_secrets(["kafka"]).values == {"kafka": "second-secret"}
+    server.answers = [APPLIED]
+    link.hello(HELLO.model_copy(update={"lost": ["first-secret, second-secret"]}))
+
+    body = server.requests[-1][-1]
+    assert "${secret:pg}, ${secret:kafka}" in str(body)
+    assert "first-secret" not in str(body)
+
+
+def test_the_secrets_of_the_bootstrap_are_known_and_leave_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "bootstrap.json"
+    fields = {"conf": {"spark.x": "first-secret"}, "secrets": {"pg": "first-secret"}}
+    write_private(file, make_bootstrap([UNREACHABLE]).model_copy(update=fields).model_dump_json())
+    bootstrap, token = build_bootstrap(take_bootstrap(file))
+
+    assert bootstrap.conf == {"spark.x": "first-secret"}
+    assert NodeLink(file, bootstrap, token).known_secrets.mask("first-secret") == "${secret:pg}"
+    assert "first-secret" not in file.read_text()
+    assert "first-secret" not in repr(bootstrap.model_copy(update={"conf": {}}))

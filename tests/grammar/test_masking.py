@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from headrace.grammar.masking import (
     mask_statement,
     mask_text,
     mask_values,
+    set_further_keys,
 )
 
 
@@ -28,6 +31,14 @@ from headrace.grammar.masking import (
         "'password' = '${PW}' -- 'password' = 'x'": "'password' = '${PW}' -- 'password' = 'x'",
         """SELECT "x", r'y', 'it''s'""": """SELECT "x", r'y', 'it''s'""",
         "SELECT 'password', 'x'": "SELECT 'password', 'x'",
+        "map('a', 'b', 'password', 'x')": f"map('a', 'b', 'password', '{MASK}')",
+        "f(password => 'x')": f"f(password => '{MASK}')",
+        "SET a.secret.key=x y;": f"SET a.secret.key={MASK};",
+        "set a.key = x": "set a.key = x",
+        "SELECT * FROM books WHERE author = 'x'": "SELECT * FROM books WHERE author = 'x'",
+        "('password' = '${secret:pg}')": "('password' = '${secret:pg}')",
+        "('password' = 'x${secret:pg}')": f"('password' = '{MASK}')",
+        "url 'jdbc:x?password=${secret:pg}'": "url 'jdbc:x?password=${secret:pg}'",
         "SELECT password FROM t WHERE a = 'x'": "SELECT password FROM t WHERE a = 'x'",
     }.items(),
 )
@@ -117,3 +128,24 @@ def test_settings_are_masked_by_their_keys_and_values() -> None:
     assert masked["spark.executor.memory"] == "2g"
     assert masked["spark.sql.catalog.pg.url"] == f"jdbc:postgresql://u:{MASK}@h/db?password={MASK}"
     assert set(list(masked.values())[:3]) == {masked["spark.sql.catalog.pg.passwd"]} == {MASK}
+
+
+@pytest.fixture
+def further_keys() -> Iterator[None]:
+    """Let keys that contain `pin` count as names of secrets."""
+    set_further_keys("(?i)\\bpin")
+    yield
+    set_further_keys(None)
+
+
+@pytest.mark.usefixtures("further_keys")
+def test_the_keys_of_the_setting_are_names_of_secrets_in_all_texts() -> None:
+    assert mask_values({"card.PIN": "x", "spinning": "x"}) == {"card.PIN": MASK, "spinning": "x"}
+    assert mask_sql("OPTIONS (card.pin 'x')") == f"OPTIONS (card.pin '{MASK}')"
+    assert mask_text("card.pin=x, spinning=x") == f"card.pin={MASK}, spinning=x"
+
+
+def test_a_reference_is_shown_as_it_is() -> None:
+    assert mask_values({"a.password": "${secret:pg}"}) == {"a.password": "${secret:pg}"}
+    text = "${secret:pg} may not be used, password '${secret:pg}'"
+    assert mask_text(text) == text

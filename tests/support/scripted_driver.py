@@ -33,6 +33,8 @@ from headrace.model.messages import (
     Ended,
     FailedRecovery,
     FindMarked,
+    FindSecrets,
+    FoundSecrets,
     Goodbye,
     Hello,
     MarkedQuery,
@@ -256,6 +258,9 @@ class ScriptedDriver:
             snapshot=snapshot,
             **table,
         )
+
+    def find_secrets(self, *names: str) -> FoundSecrets:
+        return self._call("find_secrets", FindSecrets(names=list(names)), FoundSecrets)
 
     def find_marked(self, query_id: str, marked_id: str) -> MarkedQuery:
         message = FindMarked(query_id=query_id, marked_id=marked_id)

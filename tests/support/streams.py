@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.driver.secret_values import SecretValues
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
-from headrace.model.messages import MarkedQuery
+from headrace.model.failure import Failure
+from headrace.model.messages import FoundSecrets, FoundStreams, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted
@@ -53,6 +55,21 @@ def make_desired(
 def find_no_other(_query_id: str, _marked_id: str) -> MarkedQuery:
     """Answer as a node does if the query that has marked a checkpoint has ended."""
     return MarkedQuery(is_live=False)
+
+
+class NoSecrets:
+    """A link to a node that has neither secrets nor streams."""
+
+    def find_secrets(self, names: list[str]) -> FoundSecrets:
+        """Answer as a node does that has no provider of secrets."""
+        return FoundSecrets(failure=Failure(code="secret_unavailable", message=", ".join(names)))
+
+    def find_streams(self, _names: list[str]) -> FoundStreams:
+        """Answer as a node does that has no stream of these names."""
+        return FoundStreams()
+
+
+NO_SECRETS = SecretValues(NoSecrets())
 
 
 def finish(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_address
@@ -188,6 +189,91 @@ class ClusterSettings(Section):
     checkpoints and tables there."""
     drain_timeout: Duration = timedelta(seconds=30)
     """How long a node that drains may finish what it has begun. SIGTERM drains a node."""
+
+
+SECRET_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"  # noqa: S105 - a pattern
+"""Regular expression of the name of a secret."""
+EVERY = "*"
+"""Stands for every secret, or for every owner."""
+_INHERITED_PREFIXES = ("HEADRACE_", "SPARK_", "PYSPARK_", "LC_")
+"""Prefixes of variables that drivers inherit, or that are settings."""
+
+
+class SecretSettings(Section):
+    """Where the values of `${secret:NAME}` come from, and who may use them."""
+
+    provider: Literal["files", "environment", "command"] | None = None
+    """`files`: the file NAME in `folder`. `environment`: the variable of the node whose name is
+    `environment_prefix` and NAME. `command`: what `command` writes to standard output. Default:
+    there are no secrets."""
+    folder: Path | None = None
+    """Folder of the files. Only the user of the node and its group may read a file."""
+    environment_prefix: str = "SECRET_"
+    """Begin of the names of the variables. Drivers do not inherit them."""
+    command: list[str] = Field(default=[])
+    """Program and arguments; the name of the secret is added. The program has the environment of
+    the node. Its standard error is discarded."""
+    timeout: Duration = timedelta(seconds=10)
+    """How long the provider may take for one secret."""
+    allowed: dict[str, list[str]] = Field(default={})
+    """For each secret, the users (`ada`) and groups (`group:corp:etl`) whose sessions may use it.
+    `*` stands for every secret or every owner. A secret that is not listed can be used in
+    profiles only."""
+
+    @field_validator("environment_prefix")
+    @classmethod
+    def _check_prefix(cls, prefix: str) -> str:
+        """Raise ValueError for a prefix of variables that drivers inherit."""
+        if re.fullmatch(r"[A-Za-z_]\w*", prefix) is None:
+            raise ValueError(f"{prefix!r} cannot begin the name of a variable")
+        for inherited in _INHERITED_PREFIXES:
+            if prefix.startswith(inherited) or inherited.startswith(prefix):
+                raise ValueError(f"{prefix!r} also begins names of variables of other use")
+        return prefix
+
+    @field_validator("allowed")
+    @classmethod
+    def _check_allowed(cls, allowed: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Raise ValueError for a name that no secret can have."""
+        for name in allowed:
+            if name != EVERY and re.fullmatch(SECRET_NAME, name) is None:
+                raise ValueError(
+                    f"{name!r} cannot be the name of a secret; use letters, digits, _ and -"
+                )
+        return allowed
+
+    @model_validator(mode="after")
+    def _check_provider(self) -> Self:
+        """Raise ValueError for a provider without its settings."""
+        if self.provider == "files" and (self.folder is None or not self.folder.is_absolute()):
+            raise ValueError("secrets.provider is files, which needs an absolute secrets.folder")
+        if self.provider == "command" and not self.command:
+            raise ValueError("secrets.provider is command, which needs secrets.command")
+        return self
+
+    def may_use(self, name: str, owners: frozenset[str]) -> bool:
+        """Return whether one of these owners may use a secret."""
+        listed = {*self.allowed.get(name, ()), *self.allowed.get(EVERY, ())}
+        return EVERY in listed or not listed.isdisjoint(owners)
+
+
+class RedactionSettings(Section):
+    """What responses, events and logs do not show."""
+
+    pattern: str | None = None
+    """Regular expression of further names of options whose values are secrets, in the syntax that
+    Python and Java share, for example `(?i)pin|cvv`. It is searched in the name."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _check_pattern(cls, pattern: str | None) -> str | None:
+        """Raise ValueError unless the pattern is a regular expression that needs a character."""
+        try:
+            if pattern is not None and re.search(pattern, "") is not None:
+                raise ValueError(f"{pattern!r} matches every name")
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return pattern
 
 
 class SessionSettings(Section):

@@ -30,6 +30,7 @@ from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.limits import LimitSettings
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
+    EVERY,
     AuditedReads,
     AuditSettings,
     CatalogSettings,
@@ -41,7 +42,9 @@ from headrace.config.sections import (
     LeaseSettings,
     MaterializedViewSettings,
     OpenSearchSettings,
+    RedactionSettings,
     ResultsSettings,
+    SecretSettings,
     SessionSettings,
     StatementSettings,
     StoreSettings,
@@ -93,6 +96,8 @@ class Settings(BaseSettings):
     statements: StatementSettings = StatementSettings()
     limits: LimitSettings = LimitSettings()
     conf_policy: ConfPolicy = ConfPolicy()
+    secrets: SecretSettings = SecretSettings()
+    redaction: RedactionSettings = RedactionSettings()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     streams: StreamSettings = StreamSettings()
@@ -190,10 +195,27 @@ class Settings(BaseSettings):
         self.limits.check_sources(self.auth.oidc, local=LOCAL_SOURCE)
         return self
 
+    @model_validator(mode="after")
+    def _check_inherited(self) -> Settings:
+        """Raise ValueError if drivers would inherit a variable that holds a secret."""
+        prefix = self.secrets.environment_prefix
+        for name, profile in self.profiles.items():
+            inherited = [each for each in profile.inherit_env if each.startswith(prefix)]
+            if self.secrets.provider == "environment" and inherited:
+                raise ValueError(
+                    f"profiles.{name}.inherit_env names {inherited[0]}, which holds a secret"
+                    " (secrets.environment_prefix)"
+                )
+        return self
+
     def for_embedded(self) -> Settings:
         """Return the settings of an embedded node. Its user is its operator, without a policy."""
-        audit = self.audit.model_copy(update={"reads": AuditedReads.NONE})
-        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY, "audit": audit})
+        updates = {
+            "conf_policy": NO_CONF_POLICY,
+            "audit": self.audit.model_copy(update={"reads": AuditedReads.NONE}),
+            "secrets": self.secrets.model_copy(update={"allowed": {EVERY: [EVERY]}}),
+        }
+        settings = self.model_copy(update=updates)
         settings._is_embedded = True  # noqa: SLF001 - a copy of this object
         return settings
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from headrace.config.conf_policy import ConfPolicy, ConfRule, find_refusal
 from headrace.config.settings import Settings
-from headrace.errors import InvalidSetting, SettingDenied
+from headrace.errors import InvalidRequest, InvalidSetting, SettingDenied
+from headrace.grammar.secret_references import list_in_conf
 from headrace.model.headrace_options import (
     CONF_OPTIONS,
     OWN_PREFIXES,
@@ -30,7 +31,10 @@ def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
     Raises:
         InvalidSetting: For a key that does not exist, or an invalid value of an option.
         SettingDenied: For a key that the policy reserves for the operator.
+        InvalidSecretReference: For a malformed reference to a secret.
+        SecretMisplaced: For a reference in an option of Headrace.
     """
+    list_in_conf(conf)
     for key, value in conf.items():
         if is_own_key(key):
             check_conf_option(key, value)
@@ -60,12 +64,13 @@ def check_profiles(settings: Settings) -> None:
     profiles = {f"profiles.{name}.conf": each.conf for name, each in settings.profiles.items()}
     for place, conf in (profiles | forced).items():
         try:
+            list_in_conf(conf)
             for key, value in conf.items():
                 if is_own_key(key):
                     check_conf_option(key, value)
             read_retry_policy({}, conf)
-        except InvalidSetting as error:
-            raise InvalidSetting(f"{place}: {error.message}") from error
+        except InvalidRequest as error:
+            raise InvalidSetting(f"{place}: {error.message}", hint=error.hint) from error
 
 
 def list_conf_rules(policy: ConfPolicy) -> list[ConfRule]:

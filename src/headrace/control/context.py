@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from headrace.client.tls import ClientTls
 from headrace.config.settings import Settings
 from headrace.control.audit import Audit
+from headrace.control.secret_values import Secrets
 from headrace.store.database import Database
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeContext:
     """The store, the settings and the identity of one node."""
 
@@ -31,6 +33,11 @@ class NodeContext:
         """How this node verifies other nodes."""
         tls = self.settings.tls
         return ClientTls(tls.ca, tls.client_cert, tls.client_key)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """The values of secrets."""
+        return Secrets(self.settings)
 
     @property
     def lease_seconds(self) -> float:

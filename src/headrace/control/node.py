@@ -64,6 +64,7 @@ from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.files.private_files import write_private
+from headrace.grammar.masking import set_further_keys
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
@@ -100,9 +101,7 @@ class Node:
             InvalidSetting: If a profile has an invalid option, the home cannot be created, a
                 location contains a password, or a backend lacks a library or a setting.
         """
-        check_profiles(settings)
-        check_locations(settings)
-        _create_home(settings)
+        _prepare(settings)
         if embedded:
             settings = settings.for_embedded()
         self.embedded = embedded
@@ -394,6 +393,14 @@ def _load_token(settings: Settings, *, embedded: bool) -> str | None:
     if not settings.http.auth:
         return None
     return settings.token or load_or_create_token(settings.layout.token_file)
+
+
+def _prepare(settings: Settings) -> None:
+    """Check the settings, and create the home. Raise InvalidSetting."""
+    set_further_keys(settings.redaction.pattern)
+    check_profiles(settings)
+    check_locations(settings)
+    _create_home(settings)
 
 
 def _create_home(settings: Settings) -> None:

@@ -18,7 +18,8 @@ from headrace.config.process_start import pause_garbage_collection, resume_garba
 from headrace.driver.jvm_start import JvmStart
 from headrace.files.private_files import write_private
 
-_SECRETS = ("token", "flight_secret")
+_SECRETS: dict[str, Any] = {"token": None, "flight_secret": None, "secrets": None, "conf": {}}
+"""Fields with secrets, and what remains of them."""
 
 
 def take_bootstrap(file: Path) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def take_bootstrap(file: Path) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(file.read_text())
     if fields.get("token") is None:
         raise SystemExit(f"Another driver has already read the token in {file}.")
-    write_private(file, json.dumps(fields | dict.fromkeys(_SECRETS)))
+    write_private(file, json.dumps(fields | _SECRETS))
     return fields
 
 

@@ -22,6 +22,7 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.planner import plan_statement
+from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark import Spark
 from headrace.driver.spark_version.metrics import count_written_rows
 from headrace.driver.spark_version.parameters import empty_frame
@@ -84,6 +85,9 @@ class Execution:
         self._spark = spark
         self._supervisor = supervisor
         self._link = link
+        self._secrets = SecretValues(link)
+        self._resolved = assignment
+        """The assignment with the values of secrets."""
         self._bootstrap = link.bootstrap
         self._plan: ExecutionPlan | None = None
         self._frame: DataFrame | None = None
@@ -152,6 +156,7 @@ class Execution:
         self._spark.prepare_thread()
         # The options of a stream may contain secrets, which Spark's UI would show.
         context.setJobDescription(assignment.command or assignment.text[:200])
+        self._resolved = self._secrets.resolve_assignment(assignment)
         if assignment.alone and not assignment.isolated:
             return self._run_in(self._spark.session)
         context.setLocalProperty(_POOL, threading.current_thread().name)
@@ -183,16 +188,16 @@ class Execution:
         self._spark.context.addJobTag(self.assignment.statement_id)
         if self._may_change_session:
             self._tracker = self._spark.track_state()
-        streams = NamedStreams(session, self._link.find_streams, may_register=may_register)
+        streams = NamedStreams(session, self._secrets.find_streams, may_register=may_register)
         try:
-            with override_for_statement(session, self.assignment.conf):
+            with override_for_statement(session, self._resolved.conf):
                 return self._run_plan(session, streams)
         finally:
             streams.drop()
 
     def _run_plan(self, session: SparkSession, streams: NamedStreams) -> ResultReport:
         """Plan and run the statement, with the named streams that it reads."""
-        is_spark, text = self.assignment.command is None, self.assignment.text
+        is_spark, text = self.assignment.command is None, self._resolved.text
         if is_spark and not self.assignment.is_query:
             streams.prepare_script(text)
         if is_spark:
@@ -245,19 +250,19 @@ class Execution:
 
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
         if self.assignment.command is None:
-            return plan_statement(session, self.assignment, self._link, self._facts)
+            return plan_statement(session, self._resolved, self._link, self._facts)
         if self.assignment.task is not None:
             return ExecutionPlan(run=lambda: self._run_task(session))
         if self.assignment.command in VIEW_STATEMENTS:
             planner = ViewPlanner(
-                self._spark.clone_session(), self.assignment, self._link, self._cancelling
+                self._spark.clone_session(), self._resolved, self._link, self._cancelling
             )
             return planner.plan(self._facts)
         return ExecutionPlan(
             note=describe_rows(self.assignment),
             run=lambda: run_stream_statement(
                 session,
-                self.assignment,
+                self._resolved,
                 self._supervisor,
                 clone_session=self._spark.clone_session,
                 cancelling=self._cancelling,
@@ -266,8 +271,8 @@ class Execution:
 
     def _run_task(self, session: SparkSession) -> DataFrame:
         """Carry out a task of a deployment, and return no rows."""
-        assert self.assignment.task is not None
-        self._task_outcome = run_task(session, self.assignment.task, self._spark.clone_session)
+        assert self._resolved.task is not None
+        self._task_outcome = run_task(session, self._resolved.task, self._spark.clone_session)
         return empty_frame(session)
 
     def _prepare_writes(self, plan: ExecutionPlan) -> None:

@@ -27,6 +27,7 @@ from typing import TypeVar
 import urllib3
 
 from headrace.errors import HeadraceError, LeaseLost
+from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
@@ -42,7 +43,9 @@ from headrace.model.messages import (
     Ended,
     FailedRecovery,
     FindMarked,
+    FindSecrets,
     FindStreams,
+    FoundSecrets,
     FoundStreams,
     Generation,
     Goodbye,
@@ -144,6 +147,8 @@ class NodeLink:
         )
         # urllib3's own context verifies with the CAs of the host.
         context = None if bootstrap.ca is None else ssl.create_default_context(cadata=bootstrap.ca)
+        self.known_secrets = KnownSecrets(bootstrap.secrets)
+        """The values that the node has sent. Reports have references instead."""
         self._pool = urllib3.PoolManager(
             ssl_context=context,
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
@@ -284,6 +289,12 @@ class NodeLink:
         message = ClearStaging(identities=identities, cleared=cleared, after=after)
         return self._call("clear_staging", message, OrphanedWrites).writes
 
+    def find_secrets(self, names: list[str]) -> FoundSecrets:
+        """Return the values of secrets, or why one of them cannot be used."""
+        found = self._call("find_secrets", FindSecrets(names=names), FoundSecrets)
+        self.known_secrets.add(found.values)
+        return found
+
     def find_streams(self, names: list[str]) -> FoundStreams:
         """Return the definitions of the streams of the session's owner that have these names."""
         try:
@@ -354,7 +365,7 @@ class NodeLink:
         backoff = _FIRST_BACKOFF_SECONDS
         while True:
             current = message() if callable(message) else message
-            body = current.model_dump_json().encode()
+            body = self.known_secrets.mask_message(current).model_dump_json().encode()
             remaining = max(deadline - time.monotonic(), _SHORTEST_ATTEMPT_SECONDS)
             response = self._attempt(name, body, min(seconds, remaining) if is_strict else seconds)
             if response is not None and response.status < HTTPStatus.MULTIPLE_CHOICES:

@@ -23,6 +23,7 @@ from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.progress import ProgressReporter
+from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
 from headrace.driver.streams.supervisor import Supervisor
@@ -62,12 +63,13 @@ class Loop:
         self._stopping = threading.Event()
         self._is_terminating = threading.Event()
         self._fatal_error: HeadraceError | None = None
+        self._secrets = SecretValues(link)
         starter = RunStarter(
             self._clone_for_stream,
             DriverLease(link.bootstrap.session_id, link.bootstrap.epoch),
             link.find_marked,
+            self._secrets,
             announce_writes=link.announce_writes,
-            find_streams=link.find_streams,
         )
         self._supervisor = Supervisor(
             start_run=starter.start,
@@ -114,7 +116,7 @@ class Loop:
         lost = []
         if snapshot is not None:
             self._metastore.start()
-            lost = self._spark.track_state().restore(snapshot)
+            lost = self._spark.track_state().restore(self._secrets.resolve_snapshot(snapshot))
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))

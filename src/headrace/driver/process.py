@@ -20,7 +20,8 @@ from headrace.driver.spark import Spark, SparkUnavailable
 from headrace.driver.spark_version.application import CONTEXT_LOGGERS
 from headrace.driver.spark_version.sql_execution import is_unreported
 from headrace.errors import HeadraceError
-from headrace.grammar.masking import mask_text
+from headrace.grammar.masking import mask_text, set_further_keys
+from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.failure import Failure
 from headrace.model.messages import Bootstrap
 
@@ -51,10 +52,14 @@ _LOG = logging.getLogger("headrace.driver")
 
 
 class MaskingFormatter(logging.Formatter):
-    """Formats records without the secrets that they name."""
+    """Formats records without the secrets that they name, and without those of the driver."""
+
+    def __init__(self, text: str, known: KnownSecrets) -> None:
+        super().__init__(text)
+        self._known = known
 
     def format(self, record: logging.LogRecord) -> str:
-        return mask_text(super().format(record))
+        return mask_text(self._known.mask(super().format(record)))
 
 
 def run(fields: dict[str, Any], file: Path, jvm: JvmStart | None) -> int:
@@ -76,8 +81,11 @@ def run_handoff(location: str) -> int:
 
 
 def _run(bootstrap: Bootstrap, token: str, file: Path | None, jvm: JvmStart | None) -> int:
+    set_further_keys(bootstrap.redaction_pattern)
+    link = NodeLink(file, bootstrap, token)
     handler = logging.StreamHandler()
-    handler.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    text = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    handler.setFormatter(MaskingFormatter(text, link.known_secrets))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -87,7 +95,6 @@ def _run(bootstrap: Bootstrap, token: str, file: Path | None, jvm: JvmStart | No
     if bootstrap.hold is not None:
         # The metastore runs as long as a process has a shared lock on this file.
         fcntl.flock(os.open(bootstrap.hold, os.O_RDONLY | os.O_CREAT, 0o600), fcntl.LOCK_SH)
-    link = NodeLink(file, bootstrap, token)
     try:
         return _serve(link, Spark(bootstrap, jvm))
     except SparkUnavailable as error:

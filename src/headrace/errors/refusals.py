@@ -179,6 +179,38 @@ class SettingDenied(HeadraceError):
     exit_code = EXIT_DENIED
 
 
+class InvalidSecretReference(InvalidRequest):
+    """A reference to a secret is malformed."""
+
+    code = "invalid_secret_reference"
+
+
+class SecretMisplaced(InvalidRequest):
+    """A reference to a secret stands in a place where no secret can be used."""
+
+    code = "secret_misplaced"
+
+
+class SecretNotFound(InvalidRequest):
+    """The node has no secret with this name."""
+
+    code = "secret_not_found"
+
+
+class SecretDenied(HeadraceError):
+    """The administrator does not permit the owner to use this secret."""
+
+    code = "secret_denied"
+    status = 403
+    exit_code = EXIT_DENIED
+
+
+class InvalidSecret(InvalidRequest):
+    """The value of a secret cannot be used."""
+
+    code = "invalid_secret"
+
+
 class UnknownHost(HeadraceError):
     """The request names a host that the node does not serve."""
 
@@ -442,6 +474,13 @@ class ResultsUnavailable(HeadraceError):
     """Results cannot be read or written."""
 
     code = "results_unavailable"
+    status = 503
+
+
+class SecretUnavailable(HeadraceError):
+    """The provider of the secrets does not answer, or the node has none."""
+
+    code = "secret_unavailable"
     status = 503
 
 

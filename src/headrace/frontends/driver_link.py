@@ -42,6 +42,7 @@ from headrace.model.messages import (
     ClearStaging,
     Ended,
     FindMarked,
+    FindSecrets,
     FindStreams,
     Goodbye,
     Hello,
@@ -107,6 +108,7 @@ CALLS: dict[str, LinkCall] = {
     "begin_generation": _call(
         BeginGeneration, lambda link, *call: link.views.begin_generation(*call)
     ),
+    "find_secrets": _call(FindSecrets, DriverLinkService.find_secrets),
     "find_streams": _call(FindStreams, DriverLinkService.find_streams),
     "carry_out": _call(CarryOut, lambda link, *call: link.views.carry_out(*call)),
     "find_marked": _call(FindMarked, lambda link, *call: link.checkpoints.find_marked(*call)),
@@ -155,7 +157,12 @@ def _parse_plain_renewal(body: bytes) -> Renew | None:
 
 
 def _answer(link: DriverLinkService, lease: DriverLease, call: LinkCall, body: bytes) -> Message:
-    return call.answer(link, lease, _parse(call.message, body))
+    message = _parse(call.message, body)
+    masked = link.secrets.known_of(lease.session_id).mask_message(message)
+    if masked is not message:
+        # References may be longer than the values, and every text has a limit.
+        masked = _parse(call.message, masked.model_dump_json().encode())
+    return call.answer(link, lease, masked)
 
 
 async def _poll(

@@ -138,6 +138,11 @@ class Bootstrap(Message):
     """File that the driver creates when it may use the catalog, so that the metastore starts."""
     conf_rules: list[ConfRule] = []
     """Rules on the keys that statements may SET."""
+    secrets: dict[str, str] | None = Field(default=None, repr=False)
+    """Values of the secrets in `conf`, by name. The driver removes them, and `conf`, like the
+    token, and reports references instead of them."""
+    redaction_pattern: str | None = None
+    """Further names of options whose values are secrets."""
 
 
 class Restore(Message):
@@ -375,6 +380,23 @@ class FoundStreams(Message):
     """The statements that define the streams, each after those it reads."""
     failure: Failure | None = None
     """Why they cannot be read, for example because there are too many."""
+
+
+class FindSecrets(Message):
+    """`find_secrets`: return the values of secrets that a statement or a query needs now."""
+
+    names: Annotated[list[Name], Field(min_length=1, max_length=100, fail_fast=True)]
+
+
+class FoundSecrets(Message):
+    """Answer to `find_secrets`."""
+
+    values: dict[str, str] = Field(default={}, repr=False)
+    """Values by name."""
+    failure: Failure | None = None
+    """Why one of them cannot be used. There are no values then."""
+    is_permanent: bool = True
+    """Whether the failure is not one of the provider, which may answer later."""
 
 
 class Ended(Message):

@@ -136,3 +136,29 @@ def test_each_line_of_a_query_has_its_place_in_the_file(files: Files) -> None:
 def test_the_files_of_a_deployment_have_a_limit_together(files: Files) -> None:
     manifests = [make(f"j{n}", more=f"# {'x' * 1_000_000}\n") for n in range(5)]
     assert files.find_errors(*manifests) == [("5.yaml", 1, None, "file_too_large")]
+
+
+def test_a_reference_to_a_secret_stays_in_a_job_and_is_refused_where_no_driver_resolves_it(
+    files: Files,
+) -> None:
+    option = "'kafka.sasl.jaas.config' = '${secret:kafka}'"
+    definitions = (
+        "CREATE STREAM ticks FROM kafka OPTIONS"
+        f" ('kafka.bootstrap.servers' = 'h:1', 'subscribe' = 't', {option});\n"
+    )
+    conf = "spark-properties: {'spark.sql.catalog.pg.password': '${secret:pg}'}\n"
+    [draft] = files.read(make(more=conf), definitions=definitions)
+
+    assert option in draft.spec.queries[0].spec.definitions[0]
+    assert draft.spec.session.spec.conf == {"spark.sql.catalog.pg.password": "${secret:pg}"}
+    wrong = [
+        make("a", "spark-properties: {'spark.x': '${secret:}'}\n"),
+        "name: b\ntarget-table: out\nsql: SELECT '${secret:pg}'\n",
+        "name: c\ntarget-table: out\ncode: execution_output = '${secret:pg}'\n",
+    ]
+    errors = files.find_errors(*wrong)
+    assert [(path, line, code) for path, line, _column, code in errors] == [
+        ("1.yaml", 4, "invalid_secret_reference"),
+        ("2.yaml", 3, "secret_misplaced"),
+        ("3.yaml", 3, "secret_misplaced"),
+    ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.driver.streams.conftest import numbers
-from tests.support.streams import LEASE, find_no_other, make_desired
+from tests.support.streams import LEASE, NO_SECRETS, find_no_other, make_desired
 
 from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.model.job import JobRows
@@ -53,7 +53,7 @@ def start_job(
             changes["checkpoint"] = checkpoint
         spec = desired.spec.model_copy(update=changes)
         started.append(
-            RunStarter(clone_session, LEASE, find_no_other).start(
+            RunStarter(clone_session, LEASE, find_no_other, NO_SECRETS).start(
                 desired.model_copy(update={"spec": spec})
             )
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.streams import LEASE, NUMBERS, StartRun, find_no_other, make_desired
+from tests.support.streams import LEASE, NO_SECRETS, NUMBERS, StartRun, find_no_other, make_desired
 
 from headrace.driver.spark_version.bridge import Py4JBridge
 from headrace.model.job import JobRows
@@ -75,7 +75,11 @@ def start(
         desired = make_desired(text, definitions, folder, conf or {})
         spec = desired.spec.model_copy(update={"scope": scope, "rows": rows})
         starter = RunStarter(
-            clone, replace(LEASE, epoch=epoch), find_marked, announce_writes=announced.append
+            clone,
+            replace(LEASE, epoch=epoch),
+            find_marked,
+            NO_SECRETS,
+            announce_writes=announced.append,
         )
         update = {"spec": spec, "last_batch": last_batch, **changes}
         started.append(starter.start(desired.model_copy(update=update)))

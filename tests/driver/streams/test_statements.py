@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.results import Writer
-from tests.support.streams import LEASE, find_no_other, make_desired
+from tests.support.streams import LEASE, NO_SECRETS, find_no_other, make_desired
 
 from headrace.driver.spark_version.collect import compute_constant_rows
 from headrace.driver.streams.spark_run import RunStarter
@@ -44,7 +44,7 @@ def test_the_row_that_a_new_query_returns_needs_no_job(
     spark: SparkSession, numbers: str, tmp_path: Path, writer: Writer
 ) -> None:
     supervisor = Supervisor(
-        start_run=RunStarter(spark.newSession, LEASE, find_no_other).start,
+        start_run=RunStarter(spark.newSession, LEASE, find_no_other, NO_SECRETS).start,
         read_conf=dict,
         on_change=lambda: None,
     )

@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JError
 from tests.driver.ctas.lake_namespace import LakeNamespace, for_lakes
 from tests.support.ctas import fetch_rows
-from tests.support.streams import LEASE, QUERY_ID, find_no_other
+from tests.support.streams import LEASE, NO_SECRETS, QUERY_ID, find_no_other
 from tests.support.view_link import ViewLink
 from tests.support.waiting import wait_until
 
@@ -81,7 +81,7 @@ class AutomaticView:
         desired = DesiredQuery(
             id=QUERY_ID, name="v", job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1
         )
-        self._runs.append(RunStarter(self._clone, LEASE, find_no_other).start(desired))
+        self._runs.append(RunStarter(self._clone, LEASE, find_no_other, NO_SECRETS).start(desired))
         return self._runs[-1]
 
     def read(self, columns: str) -> list[tuple[object, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.cli.support.references import resolve_session
 from headrace.client.http import Client, Json
 from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists, SessionNotFound
-from headrace.grammar.masking import mask_value
+from headrace.grammar.masking import MASK, mask_value
 from headrace.model.lifecycle import SessionState
 
 _CLOSING_SECONDS = 60.0
@@ -91,7 +91,7 @@ class SessionOption:
         different_keys = sorted(
             key
             for key, value in self._conf.items()
-            if session["conf"].get(key) != mask_value(key, value)
+            if session["conf"].get(key) not in {mask_value(key, value), MASK}
         )
         if different_keys:
             raise Conflict(

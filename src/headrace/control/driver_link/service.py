@@ -37,10 +37,13 @@ from headrace.control.long_polls import AwaitedEnds
 from headrace.control.sessions.launch_request import hash_token
 from headrace.errors import (
     DriverLost,
+    HeadraceError,
     LeaseLost,
     LinkVersionUnsupported,
+    SecretUnavailable,
     Unauthorized,
 )
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.messages import (
     LINK_VERSION,
@@ -48,7 +51,9 @@ from headrace.model.messages import (
     Advanced,
     Assignment,
     Ended,
+    FindSecrets,
     FindStreams,
+    FoundSecrets,
     FoundStreams,
     Goodbye,
     Hello,
@@ -112,6 +117,7 @@ class DriverLinkService:
         """
         self._awaited_ends = awaited_ends or AwaitedEnds()
         self._observe_start = observe_start or (lambda *_: None)
+        self.secrets = context.secrets
         self._database = context.database
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
@@ -313,6 +319,21 @@ class DriverLinkService:
             session = sessions.get(tx, lease.session_id)
             assert session is not None
             return find_streams(tx, session.owner, message.names)
+
+    def find_secrets(self, lease: DriverLease, message: FindSecrets) -> FoundSecrets:
+        """Return the values of secrets that the owner of the session may use, or why not."""
+        with self._database.read() as tx:
+            load_owned_view(tx, lease)
+            session = sessions.get(tx, lease.session_id)
+            assert session is not None
+            owners = self.secrets.list_owners(tx, session.owner)
+        try:
+            values = self.secrets.find(message.names, owners)
+        except HeadraceError as error:
+            is_permanent = not isinstance(error, SecretUnavailable)
+            return FoundSecrets(failure=Failure.with_hint(error), is_permanent=is_permanent)
+        self.secrets.remember(lease.session_id, values)
+        return FoundSecrets(values=values)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
         """Fence a driver that is about to exit. A takeover confirms its end, then ends the session.

@@ -20,7 +20,8 @@ from headrace.deploy.manifest_validation import find_wrong_property
 from headrace.deploy.problems import ManifestProblem, SourceText
 from headrace.deploy.query_places import list_part_places
 from headrace.deploy.script_statements import read_statements
-from headrace.errors import HeadraceError, InvalidManifests
+from headrace.errors import HeadraceError, InvalidManifests, InvalidRequest, SecretMisplaced
+from headrace.grammar.secret_references import check_has_no_reference, has_reference, list_in_sql
 from headrace.grammar.text import offset_at
 from headrace.model.deployment import (
     ManifestError,
@@ -29,7 +30,8 @@ from headrace.model.deployment import (
     VersionDefinitions,
     VersionSpec,
 )
-from headrace.model.job import OnQueryChange
+from headrace.model.job import JobRows, OnQueryChange
+from headrace.model.stream_query import QuerySpec
 from headrace.text.readable import describe_count
 
 __all__ = ["PlanRequest", "SourceText"]
@@ -158,6 +160,9 @@ def _compile(
     check_conf(manifest.spark_properties, settings.conf_policy)
     session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
     check_session_conf(session.spec, settings.conf_policy)
+    queries = compile_queries(manifest, needed)
+    for query in queries:
+        _check_secrets(query.spec)
     spec = VersionSpec(
         written=dict(loaded.written),
         manifest=manifest.model_dump(mode="json", by_alias=True, exclude_none=True),
@@ -170,7 +175,7 @@ def _compile(
         query_fingerprint=query_fingerprint(manifest, needed),
         configuration_fingerprint=configuration_fingerprint(manifest, needed),
         session=session,
-        queries=compile_queries(manifest, needed),
+        queries=queries,
     )
     return JobDraft(
         name=manifest.name,
@@ -182,6 +187,23 @@ def _compile(
         setup_places=[*needed.setup_places, *_find_script_places(loaded)],
         notes=notes.get(loaded.place.path, []),
     )
+
+
+def _check_secrets(spec: QuerySpec) -> None:
+    """Raise InvalidSecretReference or SecretMisplaced for a reference that no driver resolves.
+
+    The error has a position if it is in the text of the query.
+    """
+    list_in_sql(spec.text)
+    rows = spec.rows or JobRows()
+    check_has_no_reference(rows.sql or "", "The query of a job")
+    check_has_no_reference(rows.code or "", "The code of a job")
+    try:
+        for text in (*spec.definitions, *rows.setup):
+            list_in_sql(text)
+    except InvalidRequest as error:
+        error.position = None
+        raise
 
 
 def _find_script_places(loaded: LoadedManifest) -> list[TextPlaces]:
@@ -262,5 +284,8 @@ def _find_wrong_key(
     if wrong is not None:
         return f"spark-properties.{wrong}"
     if error.position is None:
-        return ""
+        texts = {"sql": loaded.manifest.sql, "code": loaded.manifest.code}
+        is_of_secret = isinstance(error, SecretMisplaced)
+        keys = [key for key, text in texts.items() if has_reference(text or "")]
+        return keys[0] if keys and is_of_secret else ""
     return find_key_of_clause(loaded.manifest, needed, error.position)

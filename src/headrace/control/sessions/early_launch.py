@@ -13,7 +13,7 @@ ends itself.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.config.profiles import Profile
@@ -22,6 +22,7 @@ from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Handle, LauncherHost
 from headrace.control.launchers.local import LocalLauncher
+from headrace.control.secret_values import Secrets
 from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
 from headrace.control.sessions.opening import new_pool_session
 from headrace.errors import HeadraceError
@@ -73,6 +74,8 @@ class EarlyLaunch:
     driver_secrets: DriverSecrets
     handle: Handle
     parts: LocalParts
+    secrets: dict[str, str] = field(repr=False)
+    """Values of the secrets of the profile, by name."""
     epoch: int = _FIRST_EPOCH
 
     @property
@@ -117,6 +120,8 @@ def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> Earl
             driver_secrets=driver_secrets,
             profile=profile,
             addresses=[address],
+            secret_values=Secrets(settings),
+            owners=frozenset(),
         )
         # A user waits for the start of this driver. Its session stays slower for some time.
         handle = parts.launcher.start(replace(request, optimize_later=True))
@@ -129,4 +134,5 @@ def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> Earl
         driver_secrets=driver_secrets,
         handle=handle,
         parts=parts,
+        secrets=request.bootstrap.secrets or {},
     )

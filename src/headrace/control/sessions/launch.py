@@ -171,6 +171,7 @@ class Launches:
         with self._database.write("launch.claim") as tx:
             epoch = self._claim(tx, session.id, profile, driver_secrets)
             addresses = nodes.addresses(tx)
+            owners = self._context.secrets.list_owners(tx, session.owner)
         if epoch is None:
             return
         lease = DriverLease(session.id, epoch)
@@ -184,6 +185,8 @@ class Launches:
                 profile=profile,
                 # The driver calls this node first, and the others if this node ends.
                 addresses=[self._context.address, *addresses],
+                secret_values=self._context.secrets,
+                owners=owners,
             )
             handle = self._launchers.start(request)
         except BackendUnreachable as error:
@@ -225,6 +228,7 @@ class Launches:
                 and sessions.set_handle(tx, early.lease, early.handle)
             )
         if is_current:
+            self._context.secrets.remember(session.id, early.secrets)
             _LOG.info("session %s: its driver has started early: %s", session.id, early.handle)
         else:
             early.kill()

@@ -6,6 +6,7 @@ This module needs no store: an embedded node launches its first driver before it
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from headrace.config.settings import Settings
 from headrace.control.conf import artifact_conf, list_conf_rules
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import LaunchRequest, launch_name
+from headrace.control.secret_values import Secrets
 from headrace.files.places import local_path
+from headrace.grammar.secret_references import has_reference, list_in_conf, replace_in_value
 from headrace.model.messages import Bootstrap
-from headrace.model.session import DriverLease, FlightAccess, NewSession, Session
+from headrace.model.session import DriverLease, FlightAccess, NewSession, Session, SessionSpec
 
 _ICEBERG_CATALOGS = {
     "org.apache.iceberg.spark.SparkCatalog",
@@ -26,6 +29,16 @@ _ICEBERG_CATALOGS = {
 }
 _PRIVATE_FILES = {"spark.hadoop.fs.permissions.umask-mode": "077"}
 """Hadoop's file systems ignore the umask of the process."""
+
+
+_REDACTION = "spark.redaction.regex"
+_SPARK_REDACTION = "(?i)secret|password|token|access[.]?key"
+"""Spark's default."""
+_NAMED_IN_PLAN = (
+    r"(?i)(?<=(?:secret|passw(?:or)?d|passphrase|token|(?:access|account|api|private)[._-]?key)"
+    r"[\w.-]{0,40}[\"'`]?\s{0,2}(?:=>|=|,)\s{0,2}[\"']?)[^\s,;)}\]&\"'`]+"
+)
+"""What Spark hides in EXPLAIN, in Java's syntax: a value that follows the name of a secret."""
 
 
 def hash_token(token: str) -> str:
@@ -61,26 +74,37 @@ def build_launch_request(
     driver_secrets: DriverSecrets,
     profile: Profile,
     addresses: Sequence[str],
+    secret_values: Secrets,
+    owners: frozenset[str],
 ) -> LaunchRequest:
     """Return the request, after the start of the metastore.
 
     Args:
         addresses: Addresses of the nodes, in the order in which the driver calls them.
+        secret_values: Finds the values to which the configuration refers.
+        owners: The owner of the session and its groups, which must be allowed to use the secrets
+            of the session. Those of the profile are the operator's.
 
-    Raises JavaMissing, OSError if the supervisor of the metastore cannot be started, and
-    InvalidSetting if the CAs of the nodes cannot be read.
+    Raises JavaMissing, OSError if the supervisor of the metastore cannot be started, InvalidSetting
+    if the CAs of the nodes cannot be read, and the errors of `Secrets.find`.
     """
     lease = DriverLease(session.id, epoch)
     name = launch_name(lease)
     catalog_conf = metastore.ensure(when_wanted=True) if metastore else {}
     flight = driver_secrets.flight
+    conf = _driver_conf(session, name, settings, catalog_conf, profile)
+    values = secret_values.find(list_operator_secrets(settings, profile), None)
+    values |= secret_values.find(list_own_secrets(session.spec), owners)
+    secret_values.remember(session.id, values)
     bootstrap = Bootstrap(
         session_id=session.id,
         epoch=epoch,
         token=driver_secrets.token,
         nodes=list(dict.fromkeys(addresses)),
         ca=None if settings.tls.ca is None else read_authorities("tls.ca", settings.tls.ca),
-        conf=_driver_conf(session, name, settings, catalog_conf, profile),
+        conf={key: replace_in_value(value, values) for key, value in conf.items()},
+        secrets=values,
+        redaction_pattern=settings.redaction.pattern,
         catalog=session.spec.catalog,
         database=session.spec.database,
         warm=session.warm,
@@ -101,6 +125,16 @@ def build_launch_request(
     )
     log = settings.layout.session_log(session.id)
     return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
+
+
+def list_operator_secrets(settings: Settings, profile: Profile) -> list[str]:
+    """Return the names of the secrets to which the operator refers for the drivers of a profile."""
+    return list_in_conf({**profile.conf, **settings.conf_policy.force})
+
+
+def list_own_secrets(spec: SessionSpec) -> list[str]:
+    """Return the names of the secrets to which the configuration of a session refers."""
+    return list_in_conf({**artifact_conf(spec), **spec.conf})
 
 
 def _fair_scheduling(session: Session | NewSession) -> dict[str, str]:
@@ -130,6 +164,7 @@ def _driver_conf(
         "spark.sql.warehouse.dir": settings.warehouse,
         **(_PRIVATE_FILES if local_path(settings.warehouse) is not None else {}),
         "spark.sql.scripting.enabled": "true",
+        "spark.redaction.string.regex": _NAMED_IN_PLAN,
         # Other sessions change tables, and Spark's cache of their files would not notice that.
         "spark.sql.filesourceTableRelationCacheSize": "0",
         # A metastore cannot filter by a column whose name is no identifier, and fails otherwise.
@@ -148,4 +183,17 @@ def _driver_conf(
     uncached = {
         f"{key}.cache-enabled": "false" for key, value in conf.items() if value in _ICEBERG_CATALOGS
     }
-    return uncached | conf
+    return uncached | conf | _redaction_conf(conf, settings.redaction.pattern)
+
+
+def _redaction_conf(conf: dict[str, str], pattern: str | None) -> dict[str, str]:
+    """Return what makes Spark hide the secrets that the settings name, and all values of secrets.
+
+    Spark's UI, SET and EXPLAIN hide the values of the keys that spark.redaction.regex matches.
+    """
+    named = [] if pattern is None else [pattern]
+    named += [f"^{re.escape(key)}$" for key, value in conf.items() if has_reference(value)]
+    if not named:
+        return {}
+    patterns = dict.fromkeys([_SPARK_REDACTION, conf.get(_REDACTION, _SPARK_REDACTION), *named])
+    return {_REDACTION: "|".join(f"(?:{each})" for each in patterns)}

@@ -13,6 +13,7 @@ import time
 from headrace.client.http import Client
 from headrace.control.context import NodeContext
 from headrace.control.policy import Caller
+from headrace.control.sessions.launch_request import list_operator_secrets, list_own_secrets
 from headrace.control.sessions.opening import get_session, resolve_session
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import (
@@ -24,7 +25,9 @@ from headrace.errors import (
 from headrace.files import locations
 from headrace.files.places import join
 from headrace.grammar.masking import mask_text
+from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.node import NodeRecord
+from headrace.model.session import Session
 from headrace.store import nodes
 from headrace.store.sessions import sessions
 from headrace.text.durations import seconds_of
@@ -46,6 +49,7 @@ class KeptLogs:
 
     def __init__(self, context: NodeContext, calls: WorkerPool) -> None:
         """Use a pool for the calls to the results location, which may hang."""
+        self._context = context
         self._database = context.database
         self._folder = context.settings.layout.session_logs
         self._location = context.settings.results.location
@@ -127,7 +131,10 @@ class KeptLogs:
     def _copy(self, location: str, session_id: str) -> bool:
         name = kept_log_name(session_id)
         try:
-            content = read_log(str(self._folder), name, _LIMIT) or b""
+            with self._database.read() as tx:
+                session = sessions.get(tx, session_id)
+            known = None if session is None else _recall_secrets(self._context, session)
+            content = read_log(str(self._folder), name, _LIMIT, known) or b""
             place = join(location, name)
             self._calls.call(lambda: locations.write(place, content, private=True))
         except (HeadraceError, OSError) as error:
@@ -144,15 +151,37 @@ _CONTEXT = 4096
 """Bytes before the end that is read, which may contain the name of the first secret in it."""
 
 
-def read_log(directory: str, name: str, limit: int) -> bytes | None:
+def read_log(
+    directory: str, name: str, limit: int, known: KnownSecrets | None = None
+) -> bytes | None:
     """Return the last `limit` bytes of a log, with the secrets redacted; None if there is no file.
 
     Raises as `read_end` does.
+
+    Args:
+        known: Values of secrets of the session, wherever they stand.
     """
     content = read_end(directory, name, limit + _CONTEXT)
     if content is None:
         return None
-    return mask_text(content.decode(errors="replace")).encode()[-limit:]
+    text = content.decode(errors="replace")
+    return mask_text(text if known is None else known.mask(text)).encode()[-limit:]
+
+
+def _recall_secrets(context: NodeContext, session: Session) -> KnownSecrets:
+    """Return the values of the secrets of a session that this process knows or can read.
+
+    A process that has not started the driver reads those of its configuration.
+    """
+    known = context.secrets.known_of(session.id)
+    try:
+        profile = context.settings.profile(session.spec.profile)
+        names = [*list_operator_secrets(context.settings, profile), *list_own_secrets(session.spec)]
+        if missing := [name for name in names if not known.knows(name)]:
+            context.secrets.remember(session.id, context.secrets.find(missing, None))
+    except HeadraceError as error:
+        _LOG.warning("session %s: its log may contain a secret: %s", session.id, error.message)
+    return context.secrets.known_of(session.id)
 
 
 def read_end(directory: str, name: str, limit: int) -> bytes | None:
@@ -188,6 +217,7 @@ class SessionLogs:
         Args:
             token: Token of the nodes of the cluster; None: they need none.
         """
+        self._context = context
         self._database = context.database
         self._node_id = context.node_id
         self._layout = context.settings.layout
@@ -226,9 +256,10 @@ class SessionLogs:
         if other is not None and is_live:
             return self._fetch(other, session.id, tail)
         file = self._layout.session_log(session.id)
-        content = read_log(str(file.parent), file.name, tail)
+        known = _recall_secrets(self._context, session)
+        content = read_log(str(file.parent), file.name, tail, known)
         if content is None and is_foreign:
-            content = read_log(self._results_location, kept_log_name(session.id), tail)
+            content = read_log(self._results_location, kept_log_name(session.id), tail, known)
         if content is None and other is not None:
             raise NodeUnreachable(
                 f"The log of the session {session.id} is on the host of the node {other.id}"

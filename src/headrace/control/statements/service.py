@@ -73,6 +73,7 @@ from headrace.grammar.materialized_views import (
     ViewAction,
 )
 from headrace.grammar.parse import Command, ParsedStatement, parse
+from headrace.grammar.secret_references import check_has_no_reference, list_in_sql
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
@@ -161,6 +162,8 @@ def check_parameters(parameters: list[Parameter]) -> None:
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
         raise InvalidRequest(f"Parameters are given twice: {', '.join(repeated)}.")
+    for parameter in parameters:
+        check_has_no_reference(str(parameter.value), "A parameter")
 
 
 _SLOW = timedelta(minutes=1)
@@ -269,6 +272,7 @@ class Statements:
             NotPermitted: The caller may not run statements, or not for this owner or session.
             InvalidRequest: Or a subclass, before anything is stored.
             SettingDenied: For a key in `conf` that is reserved for the operator.
+            SecretMisplaced: For a reference to a secret that a driver would not resolve.
             DefinitionExists: If a stream or sink with the name of the new one exists.
             StreamNameExists: If a live query has the name of the new one.
             CheckpointInUse: If a live query uses the checkpoint of the new one.
@@ -287,6 +291,7 @@ class Statements:
         require_creator(caller, "statements")
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
         check_conf(spec.conf, self._settings.conf_policy)
+        list_in_sql(spec.text)
         check_parameters(spec.parameters)
         check_result_location(spec.result_request.location, self._settings.results.allowed)
         submission.check_statement(spec.text, parsed.command)

@@ -11,6 +11,7 @@ from headrace.files.places import check_has_no_password
 from headrace.grammar.clauses import Options, override_options, qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.quoting import quote_name
+from headrace.grammar.secret_references import check_has_no_reference
 from headrace.grammar.stream_clauses import TriggerKind
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -37,10 +38,14 @@ _LOCATIONS = {"path", CHECKPOINT_OPTION.lower()}
 
 
 def check_locations(text: str, options: Options) -> None:
-    """Raise InvalidLocation, with the position of the option, if a location has a password."""
+    """Raise InvalidLocation, with the position of the option, if a location has a password.
+
+    Raise SecretMisplaced for a reference to a secret in it: the store keeps locations.
+    """
     for key, value in options:
         if key.lower() not in _LOCATIONS:
             continue
+        check_has_no_reference(value, f"The location in the option {key}")
         try:
             check_has_no_password(value)
         except InvalidLocation as error:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import find_condition
 from headrace.driver.link import NoNodeAnswers
+from headrace.driver.secret_values import ProviderFailed
 from headrace.driver.spark_version.errors import METASTORE_CONDITION, is_permanent_cause
 from headrace.errors import HeadraceError, LeaseLost
 
@@ -29,13 +30,13 @@ _PERMANENT_ERRORS = (
     UnsupportedOperationException,
     HeadraceError,
 )
-_DRIVER_ERRORS = (LeaseLost, NoNodeAnswers)
-"""Errors that end the driver. The next driver continues the query."""
+_TRANSIENT_ERRORS = (LeaseLost, NoNodeAnswers, ProviderFailed)
+"""Errors that end the driver, so that the next one continues the query, or that may pass."""
 
 
 def is_permanent(error: Exception) -> bool:
     """Return whether a query that failed with this error would fail again at once."""
-    if isinstance(error, _DRIVER_ERRORS) or find_condition(error) == METASTORE_CONDITION:
+    if isinstance(error, _TRANSIENT_ERRORS) or find_condition(error) == METASTORE_CONDITION:
         return False
     if isinstance(error, _PERMANENT_ERRORS):
         return True

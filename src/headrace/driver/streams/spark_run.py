@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import read_scope, set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
+from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark_version.application import has_stopped
 from headrace.driver.spark_version.bridge import activate, parse_plan
 from headrace.driver.spark_version.errors import is_lost_jvm, is_permanent_cause
@@ -36,7 +37,7 @@ from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMark
 from headrace.driver.streams.classify import BatchErrors, is_permanent
 from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
-from headrace.driver.streams.named_streams import FindStreams, NamedStreams
+from headrace.driver.streams.named_streams import NamedStreams
 from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
@@ -50,7 +51,7 @@ from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
 from headrace.model.materialized_view import NameScope
-from headrace.model.messages import AnnounceWrites, FoundStreams
+from headrace.model.messages import AnnounceWrites
 from headrace.model.session import DriverLease, SessionView
 from headrace.model.stream_query import DesiredQuery, QueryProgress
 
@@ -258,9 +259,9 @@ class RunStarter:
         clone_session: Callable[[], SparkSession],
         lease: DriverLease,
         find_marked: FindMarked,
+        secrets: SecretValues,
         *,
         announce_writes: Callable[[AnnounceWrites], None] = lambda _message: None,
-        find_streams: FindStreams = lambda _names: FoundStreams(),
     ) -> None:
         """Create a starter.
 
@@ -268,22 +269,25 @@ class RunStarter:
             clone_session: Returns a session like that of the statements.
             lease: Session and epoch of the driver.
             find_marked: Asks the node about the query that has marked a checkpoint.
+            secrets: Finds the values of secrets, and the streams that a temporary view of the
+                session reads.
             announce_writes: Notes the tables of files to which a query will write, so that later
                 drivers remove what this one stages in them.
-            find_streams: Finds the streams that a temporary view of the session reads.
         """
         self._announce_writes = announce_writes
-        self._find_streams = find_streams
+        self._secrets = secrets
         self._clone_session = clone_session
         self._epoch = lease.epoch
         self._claims = CheckpointClaims(lease, find_marked)
 
     def start(self, desired: DesiredQuery) -> Run:
         """Start a run, which continues from the checkpoint. Raises RunFailed."""
-        command = parse(desired.spec.text).command
-        assert isinstance(command, SaveStream | CreateMaterializedView)
-        errors = BatchErrors(partial(self._announce, desired))
         try:
+            spec = self._secrets.resolve_spec(desired.spec)
+            desired = desired.model_copy(update={"spec": spec})
+            command = parse(desired.spec.text).command
+            assert isinstance(command, SaveStream | CreateMaterializedView)
+            errors = BatchErrors(partial(self._announce, desired))
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
             use_stream_pool(session)
@@ -341,7 +345,7 @@ class RunStarter:
         if desired.spec.rows is not None:
             # A job has only the streams of its deployment.
             return _open_rows(session, desired, command)
-        streams = NamedStreams(session, self._find_streams)
+        streams = NamedStreams(session, self._secrets.find_streams)
         try:
             return streams.call(lambda: _open_rows(session, desired, command))
         except AnalysisException as error:

@@ -19,6 +19,7 @@ from headrace.driver.ctas.catalogs import list_catalogs
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.failures import describe_failure
 from headrace.driver.link import NodeLink
+from headrace.driver.secret_values import SecretValues
 from headrace.driver.streams.sinks import open_sink
 from headrace.errors import LeaseLost
 from headrace.grammar.parse import parse
@@ -82,7 +83,9 @@ def carry_out_intents(session: SparkSession, link: NodeLink) -> int:
     count = 0
     done: list[str] = []
     failed: list[IntentError] = []
-    while claimed := _claim_work(session, catalogs, link.carry_out(sorted(catalogs), done, failed)):
+    while claimed := _claim_work(
+        session, link, catalogs, link.carry_out(sorted(catalogs), done, failed)
+    ):
         done, failed = [], []
         for intent_id, attempt, summary, work in claimed:
             error_text = _attempt(intent_id, summary, work)
@@ -96,7 +99,7 @@ def carry_out_intents(session: SparkSession, link: NodeLink) -> int:
 
 
 def _claim_work(
-    session: SparkSession, catalogs: dict[str, TwoPhaseCatalog], intents: Intents
+    session: SparkSession, link: NodeLink, catalogs: dict[str, TwoPhaseCatalog], intents: Intents
 ) -> list[tuple[str, int | None, str, Callable[[], None]]]:
     """Return id and attempt of each claimed intent, a summary, and a function to carry it out."""
     work: list[tuple[str, int | None, str, Callable[[], None]]] = []
@@ -106,14 +109,16 @@ def _claim_work(
         work.append((intent.id, intent.attempt, summary, carry_out))
     for sink in intents.sinks:
         summary = f"staging tables of query {sink.query_id}"
-        work.append((sink.id, sink.attempt, summary, partial(_clear_sink, session, sink)))
+        clear = partial(_clear_sink, session, sink, SecretValues(link))
+        work.append((sink.id, sink.attempt, summary, clear))
     return work
 
 
-def _clear_sink(session: SparkSession, intent: SinkIntent) -> None:
-    command = parse(intent.spec.text).command
+def _clear_sink(session: SparkSession, intent: SinkIntent, secrets: SecretValues) -> None:
+    spec = secrets.resolve_spec(intent.spec)
+    command = parse(spec.text).command
     assert isinstance(command, SaveStream)
-    open_sink(intent.spec, command).clear(session, intent.query_id)
+    open_sink(spec, command).clear(session, intent.query_id)
 
 
 def _attempt(intent_id: str, summary: str, work: Callable[[], None]) -> str | None:

@@ -34,6 +34,7 @@ from headrace.frontends.http.errors import RequestError
 from headrace.frontends.http.strict_json import StrictRoute, UnsupportedMediaType
 from headrace.frontends.rest.result_responses import stream_response
 from headrace.frontends.rest.schemas import RequestModel, ResponseModel
+from headrace.grammar.masking import mask_text
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
@@ -256,7 +257,7 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
         return await reads.run(_result_response, node, caller, statement, reads)
     result = {"status": _STATUS.get(statement.state, statement.state)}
     if statement.failure is not None:
-        result["error"] = statement.failure.text
+        result["error"] = mask_text(statement.failure.text)
     return Response(json.dumps(result), media_type="application/json")
 
 

@@ -19,7 +19,7 @@ from pydantic import (
     create_model,
 )
 
-from headrace.grammar.masking import mask_urls
+from headrace.grammar.masking import mask_text, mask_urls
 from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.lifecycle import (
     EntityKind,
@@ -68,6 +68,7 @@ else:
     Parallelism = integer(1, 64)
     WaitTimeout = limit_duration(LONGEST_WAIT)
 MaskedText = Annotated[str, AfterValidator(mask_urls)]
+MaskedMessage = Annotated[str, AfterValidator(mask_text)]
 """A text in which the node hides the passwords of URLs."""
 _OWN_KEYS = "|".join(map(re.escape, CONF_OPTIONS))
 Conf = Annotated[
@@ -279,7 +280,7 @@ class ErrorBody(ResponseModel):
 
     code: str
     """Stable code of the error."""
-    message: MaskedText
+    message: MaskedMessage
     """What happened."""
     condition: str | None = None
     """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
@@ -289,7 +290,7 @@ class ErrorBody(ResponseModel):
     """Line in the text of the statement, counted from 1."""
     column: int | None = None
     """Column in the text of the statement, counted from 1, in code points."""
-    trace: MaskedText | None = None
+    trace: MaskedMessage | None = None
     """Stack trace, with `trace=true` only."""
 
 

@@ -25,7 +25,7 @@ from headrace.frontends.rest.schemas import (
     fill,
     show_fields,
 )
-from headrace.grammar.masking import mask_urls, mask_values
+from headrace.grammar.masking import mask_sql, mask_urls, mask_values
 from headrace.model.deployment import JobChange, JobVersion, PlannedJob, Savepoint
 from headrace.model.event import Event
 from headrace.model.failure import Failure
@@ -65,7 +65,7 @@ def statement_body(
         statement,
         session_name=session_name,
         kind=statement.spec.kind,
-        statement=statement.spec.text,
+        statement=mask_sql(statement.spec.text),
         queue_position=queue_position,
         waiting_for=None if waiting_for is None else fill(WaitingBody, waiting_for),
         error=error_body(failure, trace=trace),

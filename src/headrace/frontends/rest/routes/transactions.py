@@ -14,7 +14,7 @@ from headrace.frontends.rest.problems import problems
 from headrace.frontends.rest.schemas import (
     Instant,
     Json,
-    MaskedText,
+    MaskedMessage,
     ResponseModel,
     fill,
     has_examples,
@@ -85,7 +85,7 @@ class TransactionBody(ResponseModel):
     """
     retry_at: Instant | None
     """Time before which no driver attempts that again. `headrace recover` does not wait."""
-    last_error: MaskedText | None
+    last_error: MaskedMessage | None
     """Why the last attempt failed."""
     created_at: Instant
     """When the transaction was prepared."""
@@ -106,7 +106,7 @@ class PendingSinkBody(ResponseModel):
     """State of the intent to remove the rows."""
     attempts: int
     """Attempts of drivers to remove them."""
-    last_error: MaskedText | None
+    last_error: MaskedMessage | None
     """Why the last attempt failed."""
 
 
