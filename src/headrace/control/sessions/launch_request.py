@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.config.profiles import Profile
 from headrace.config.settings import Settings
@@ -25,6 +26,8 @@ _ICEBERG_CATALOGS = {
 }
 _PRIVATE_FILES = {"spark.hadoop.fs.permissions.umask-mode": "077"}
 """Hadoop's file systems ignore the umask of the process."""
+_HIDDEN_FROM_USERS = {"spark.authenticate": "true", "spark.ui.enabled": "false"}
+"""Every user of the host can connect to Spark's ports, also to the UI, which shows statements."""
 
 
 def hash_token(token: str) -> str:
@@ -51,6 +54,22 @@ class DriverSecrets:
         return cls(secrets.token_urlsafe(32), flight)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingOwner:
+    """The owner as whom a driver runs, and where it keeps files."""
+
+    run_as: str
+    """Name under which the system knows the owner."""
+    is_local: bool
+    """Whether the driver is a process of another user of this host."""
+    results: str
+    """Where the driver writes stored results."""
+    warehouse: str
+    """Where managed tables are, unless the session says something else."""
+    folders: tuple[Path, ...]
+    """Folders on this host in which only the drivers of this owner keep files."""
+
+
 def build_launch_request(
     settings: Settings,
     metastore: Metastore | None,
@@ -60,10 +79,12 @@ def build_launch_request(
     driver_secrets: DriverSecrets,
     profile: Profile,
     addresses: Sequence[str],
+    acting: ActingOwner | None = None,
 ) -> LaunchRequest:
     """Return the request, after the start of the metastore.
 
     Args:
+        acting: The owner as whom the driver runs; None: it runs as the node.
         addresses: Addresses of the nodes, in the order in which the driver calls them.
 
     Raises JavaMissing, and OSError if the supervisor of the metastore cannot be started.
@@ -77,11 +98,11 @@ def build_launch_request(
         epoch=epoch,
         token=driver_secrets.token,
         nodes=list(dict.fromkeys(addresses)),
-        conf=_driver_conf(session, name, settings, catalog_conf, profile),
+        conf=_driver_conf(session, name, settings, catalog_conf, profile, acting),
         catalog=session.spec.catalog,
         database=session.spec.database,
         warm=session.warm,
-        results=settings.results_location,
+        results=settings.results_location if acting is None else acting.results,
         inline_limit=settings.results.inline_limit,
         chunk_limit=settings.results.chunk_limit,
         lease_seconds=settings.lease.duration.total_seconds(),
@@ -97,7 +118,14 @@ def build_launch_request(
         conf_rules=list_conf_rules(settings.conf_policy),
     )
     log = settings.layout.session_log(session.id)
-    return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
+    return LaunchRequest(
+        name=name,
+        bootstrap=bootstrap,
+        profile=profile,
+        log=log,
+        run_as=None if acting is None else acting.run_as,
+        folders=() if acting is None else acting.folders,
+    )
 
 
 def _fair_scheduling(session: Session | NewSession) -> dict[str, str]:
@@ -113,6 +141,7 @@ def _driver_conf(
     settings: Settings,
     catalog_conf: dict[str, str],
     profile: Profile,
+    acting: ActingOwner | None,
 ) -> dict[str, str]:
     """Return the Spark configuration of a driver, in which later sources override earlier ones.
 
@@ -124,7 +153,7 @@ def _driver_conf(
         "spark.master": profile.master,
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": settings.warehouse,
+        "spark.sql.warehouse.dir": settings.warehouse if acting is None else acting.warehouse,
         **(_PRIVATE_FILES if local_path(settings.warehouse) is not None else {}),
         "spark.sql.scripting.enabled": "true",
         # Other sessions change tables, and Spark's cache of their files would not notice that.
@@ -132,6 +161,7 @@ def _driver_conf(
         # A metastore cannot filter by a column whose name is no identifier, and fails otherwise.
         "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
         **_fair_scheduling(session),
+        **(_HIDDEN_FROM_USERS if acting is not None and acting.is_local else {}),
         **catalog_conf,
         **profile.conf,
         **artifact_conf(spec),
