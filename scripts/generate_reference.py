@@ -32,6 +32,7 @@ from reference_text import NONE, attribute_docs, code, member_comments, sentence
 
 import headrace
 from headrace.cli.main import headrace as commands
+from headrace.config.conf_policy import LISTED_CONF
 from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.settings import Settings
 from headrace.control.node import Node
@@ -333,6 +334,8 @@ def options_page(_node: Node) -> str:
             table(["key", "allowed values", "default", "meaning"], conf),
             introductions.QUERY_OPTIONS.strip(),
             table(["option of the query", "setting with the same meaning"], query),
+            introductions.LISTED_KEYS.strip(),
+            "\n".join(f"- {code(pattern)}" for pattern in LISTED_CONF),
         ]
     )
 

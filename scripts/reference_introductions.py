@@ -237,3 +237,12 @@ These codes have no class of errors. Failures of statements and of streaming que
 them, and so can the single problems of a deployment: those in `problems` of `invalid_manifests`, \
 and in the `errors` of a plan. The message says what to do.
 """
+
+LISTED_KEYS = """
+## Keys of Spark that requests may set
+`conf` of sessions, statements and manifests may set these keys, in which `*` stands for any
+characters, unless `conf_policy.deny` or `conf_policy.force` names them, and those of
+`conf_policy.allow`. A property of Hadoop or Hive counts under each of its names, with and without
+`spark.` or `spark.hadoop.`. SQL `SET` also takes other keys
+([rules](../guides/install-and-run-as-a-service.md#decide-which-configuration-callers-may-set)).
+"""

@@ -65,6 +65,51 @@ FREE = [
 ]
 
 
+UNLISTED = [
+    # Names that Spark still reads for keys of the operator, and of which no pattern is a part.
+    "spark.yarn.keytab.file",
+    "spark.yarn.executor.memoryOverhead",
+    "spark.yarn.am.extraLibraries",
+    "spark.eventLog.dir",
+    "spark.history.fs.logDirectory",
+    "spark.log.structuredLogging.enabled",
+    "spark.python.daemon.module",
+    "spark.serializer",
+    "spark.shuffle.manager",
+    "spark.sql.warehouse.dir",
+    "spark.sql.hive.metastore.version",
+    "spark.sql.queryExecutionListeners",
+    "spark.hadoop.fs.file.impl",
+    "spark.hadoop.hive.metastore.uris",
+    "spark.yarn.tags",
+    "hive.metastore.uris",
+    "hive.exec.pre.hooks",
+    # Keys of a later version.
+    "spark.impersonation.user",
+    "spark.sql.futureFeature.path",
+    "SPARK.SQL.SHUFFLE.PARTITIONS",
+    "spark.sql.",
+    "spark.sql",
+    "spark.driver.memory\n",
+    "spark.driver.memory\nspark.master",
+]
+ALIASES = {
+    "spark.yarn.jar": "spark.yarn.jars",
+    "spark.yarn.principal": "spark.kerberos.principal",
+    "spark.yarn.keytab": "spark.kerberos.keytab",
+    "spark.yarn.access.namenodes": "spark.kerberos.access.hadoopFileSystems",
+    "spark.yarn.user.classpath.first": "spark.driver.userClassPathFirst",
+    "spark.files.userClassPathFirst": "spark.executor.userClassPathFirst",
+    "spark.executor.plugins": "spark.plugins",
+    "spark.hive.server2.proxy.user": "hive.server2.proxy.user",
+    "spark.hadoop.hive.server2.proxy.user": "hive.server2.proxy.user",
+    "fs.defaultFS": "spark.hadoop.fs.defaultFS",
+    "Spark.Hadoop.FS.DefaultFS": "spark.hadoop.fs.defaultFS",
+    "SPARK.MASTER": "spark.master",
+    "spark.driver.EXTRACLASSPATH": "spark.driver.extraClassPath",
+}
+
+
 def open_session(node: InProcessNode, **fields: Any) -> httpx.Response:
     return node.http.post("/api/v1/sessions", json=fields)
 
@@ -88,6 +133,38 @@ def test_keys_of_the_operator_are_denied_for_sessions_and_statements(
 def test_other_keys_are_allowed(node: InProcessNode, key: str) -> None:
     assert open_session(node, conf={key: "1"}).status_code == 201
     assert submit(node, {key: "1"}).status_code == 201
+
+
+@pytest.mark.parametrize("key", UNLISTED)
+def test_a_key_that_the_policy_does_not_list_is_denied(node: InProcessNode, key: str) -> None:
+    with node.expect_no_changes():
+        for response in (open_session(node, conf={key: "x"}), submit(node, {key: "x"})):
+            assert response.status_code in {400, 403}
+            assert response.json()["code"] in {"setting_denied", "invalid_setting"}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_another_name_of_a_reserved_key_is_denied_in_requests_and_in_set(alias: str) -> None:
+    policy = ConfPolicy()
+    for name in (alias, ALIASES[alias]):
+        for rules in (policy.request_rules, policy.rules):
+            assert find_refusal(name, rules) is not None, name
+
+
+def test_a_driver_gets_only_keys_that_its_caller_may_set(start_node: StartNode) -> None:
+    """The final configuration has what the node, the profile and the listed keys say."""
+    profile = {"conf": {"spark.yarn.jars": "local:/opt", "spark.executor.memory": "1g"}}
+    node = start_node(profiles={"default": profile})
+    without = node.launcher.wait_for_request(node.session()).bootstrap.conf
+    wanted = dict.fromkeys(FREE, "1")
+    session = open_session(node, conf=wanted).json()["id"]
+    final = node.launcher.wait_for_request(session).bootstrap.conf
+    own = {"spark.app.name", "spark.headrace.session.id"}
+    changed = {key for key in final if final[key] != without.get(key)} - own
+    assert changed == {*FREE}
+    assert without.keys() - final.keys() == set()
+    for key in changed:
+        assert find_refusal(key, ConfPolicy().request_rules) is None
 
 
 @pytest.mark.parametrize("field", ["jars", "files", "py_files"])

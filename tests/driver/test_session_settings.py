@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tests.support.journal import JournalLink
 
+from headrace.config.conf_policy import ConfPolicy, find_refusal
 from headrace.driver.execute import Execution
 from headrace.model.headrace_options import CONF_OPTIONS, CTAS_ATOMICITY
 from headrace.model.lifecycle import StatementState
@@ -200,3 +201,45 @@ def test_a_wrong_value_in_the_conf_of_a_statement_changes_nothing(driver_spark: 
     assert ended.failure is not None
     assert ended.failure.condition == "INVALID_CONF_VALUE.TYPE_MISMATCH"
     assert driver_spark.session.conf.get(KEY) == "4"
+
+
+_CONFIG = "org.apache.spark.internal.config"
+_ENTRIES = [f"{_CONFIG}.package", f"{_CONFIG}.UI", f"{_CONFIG}.Network", f"{_CONFIG}.Kryo"]
+_ENTRIES += ["org.apache.spark.deploy.yarn.config.package", "org.apache.spark.deploy.k8s.Config"]
+
+
+def _read_aliases(spark: SparkSession) -> dict[str, str]:
+    """Return the keys that Spark reads in place of others, with these others."""
+    jvm = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+    def read(module: str, name: str) -> Any:
+        kind = jvm.java.lang.Class.forName(f"{module}$", True, loader)
+        [field] = [each for each in kind.getDeclaredFields() if each.getName().endswith(name)]
+        field.setAccessible(True)
+        return field.get(kind.getField("MODULE$").get(None))
+
+    for module in _ENTRIES:
+        jvm.java.lang.Class.forName(f"{module}$", True, loader)
+    aliases: dict[str, str] = {}
+    pairs = read("org.apache.spark.SparkConf", "configsWithAlternatives").iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        keys = pair._2().iterator()
+        while keys.hasNext():
+            aliases[keys.next().key()] = pair._1()
+    for entry in read(f"{_CONFIG}.ConfigEntry", "knownConfigs").values():
+        others = entry.alternatives()
+        aliases |= {others.apply(number): entry.key() for number in range(others.size())}
+    return aliases
+
+
+def test_no_other_name_of_a_key_allows_more_than_the_key(spark: SparkSession) -> None:
+    """Over all deprecated and alternative names that the installed Spark knows."""
+    aliases = _read_aliases(spark)
+    assert {"spark.yarn.jar", "spark.yarn.keytab", "spark.unsafe.offHeap"} < aliases.keys()
+    policy = ConfPolicy()
+    for alias, key in aliases.items():
+        for rules in (policy.request_rules, policy.rules):
+            is_denied = find_refusal(key, rules) is not None
+            assert find_refusal(alias, rules) is not None or not is_denied, (alias, key)

@@ -109,7 +109,9 @@ def make_settings(home: Path, **changes: Any) -> Settings:
     http = {"auth": "token" in changes}
     # All tests of a process share a node, and leave sessions in it.
     limits = {"sessions": None, "sessions_per_user": None}
+    policy = {"allow": ["spark.a", "spark.b", "spark.x", "spark.y"]}
     merged: Json = {"catalog": {"kind": "memory"}, "lease": lease, "http": http, "limits": limits}
+    merged["conf_policy"] = policy
     for name, value in changes.items():
         section = merged.get(name)
         merged[name] = {**section, **value} if isinstance(section, dict) else value

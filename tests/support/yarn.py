@@ -16,6 +16,9 @@ from tests.support.ports import free_ports
 from tests.support.run_cleanup import RUN_ID
 from tests.support.shared_services import Address
 
+from headrace.control.host.java import find_java
+from headrace.files.private_files import name_of_user
+
 JARS = Path(__file__).parents[2] / ".tools" / "yarn"
 FULL, CLOSED = "full", "closed"
 """Queues: in one, applications wait for memory that never comes; the other takes none."""
@@ -48,6 +51,23 @@ class YarnCluster:
     def applications(self) -> list[str]:
         """Return the names of those that have not ended."""
         return [item["name"] for item in self._applications() if item["state"] not in _OVER]
+
+    def user_of(self, application: str) -> str:
+        """Return the user for whom a live application with this name runs."""
+        [user] = [
+            item["user"]
+            for item in self._applications()
+            if item["name"] == application and item["state"] not in _OVER
+        ]
+        return str(user)
+
+    def create_user_folder(self, name: str) -> None:
+        """Create the folder of a user in HDFS, in which spark-submit stages its files."""
+        java = str(find_java().path / "bin" / "java")
+        shell = [java, *_JAVA_OPTIONS, "-cp", f"{self.conf}:{JARS}/*"]
+        for arguments in (["-mkdir", "-p", f"/user/{name}"], ["-chown", name, f"/user/{name}"]):
+            command = [*shell, "org.apache.hadoop.fs.FsShell", *arguments]
+            subprocess.run(command, capture_output=True, check=True)
 
     def _applications(self) -> list[dict[str, Any]]:
         response = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
@@ -101,7 +121,10 @@ class _Daemons:
         for page in ("hdfs", "datanode"):
             (self.conf / "webapps" / page).mkdir(parents=True)
         (self.conf / "log4j.properties").write_text(_LOGGING)
-        self._write("core-site", {"fs.defaultFS": f"hdfs://{at['fs']}"})
+        # The user of the tests may submit applications for others, as spark-submit --proxy-user.
+        proxy = f"hadoop.proxyuser.{name_of_user(os.geteuid())}"
+        proxies = {f"{proxy}.hosts": "*", f"{proxy}.users": "*"}
+        self._write("core-site", {"fs.defaultFS": f"hdfs://{at['fs']}", **proxies})
         self._write("hdfs-site", self._hdfs(at))
         self._write("yarn-site", self._yarn(at))
         queues = "yarn.scheduler.capacity"

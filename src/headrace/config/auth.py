@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
@@ -206,6 +207,32 @@ class HeaderSettings(Section):
         return self
 
 
+class SystemUserSettings(Section):
+    """Users of the system as whom drivers run in profiles with `run_as = "owner"`."""
+
+    users: dict[str, dict[str, str]] = Field(default={})
+    """By name of the source and subject, for example `{ corp = { 3f1c = "ada" } }`. The subject
+    never changes, as a name may."""
+    groups: dict[str, dict[str, str]] = Field(default={})
+    """By name of the source and group, for example `{ corp = { etl = "svc_etl" } }`. The drivers of
+    other groups do not start."""
+    name_source: str | None = None
+    """Source whose names of users are those of the system, for users that `users` does not list.
+    Choose one in which users cannot change their names. Default: the only source, if there is only
+    one."""
+    smallest_uid: int = Field(default=1000, ge=1)
+    """Smallest uid as which a driver may run on the host of the node."""
+
+    @field_validator("users", "groups")
+    @classmethod
+    def _check_names(cls, mapping: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        """Raise ValueError for a name that no user of a system can have, and for root."""
+        for name in chain.from_iterable(each.values() for each in mapping.values()):
+            if re.fullmatch(r"[A-Za-z_][A-Za-z0-9._-]{0,31}", name) is None or name == "root":
+                raise ValueError(f"{name!r} cannot be a user of the system as whom drivers run")
+        return mapping
+
+
 class AuthSettings(Section):
     """How callers prove who they are."""
 
@@ -219,6 +246,7 @@ class AuthSettings(Section):
     """The directory of the method `ldap`. Its groups are `ldap:group` in `auth.roles`."""
     header: HeaderSettings | None = None
     """The proxy of the method `header`. Its groups are `header:group` in `auth.roles`."""
+    system_users: SystemUserSettings = SystemUserSettings()
 
     @field_validator("oidc")
     @classmethod

@@ -53,11 +53,12 @@ class HomeLayout:
         """Create the home, or restrict it to its owner. Raises OSError.
 
         Headrace never changes a folder that belongs to another user, or that all users share.
+        Other users may pass through a home with drivers that run as their owners.
         """
         create_private_folder(self.path)
         status = self.path.stat()
         is_shared = status.st_uid != os.getuid() or status.st_mode & stat.S_ISVTX
-        if status.st_mode & 0o077 and not is_shared:
+        if status.st_mode & 0o066 and not is_shared:
             self.path.chmod(0o700)
 
     @property

@@ -26,6 +26,14 @@ _ENCRYPTED_RPC = {
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
 }
+OWNER_TEMPLATES = frozenset(
+    {
+        "spark.kubernetes.namespace",
+        "spark.kubernetes.authenticate.driver.serviceAccountName",
+        "spark.kubernetes.authenticate.executor.serviceAccountName",
+    }
+)
+"""Keys of Spark in which `{owner}` stands for a label of the owner, with `run_as = "owner"`."""
 
 
 def _default_start_timeout(values: dict[str, Any]) -> timedelta:
@@ -51,6 +59,8 @@ class Profile(Section):
     """Whether the drivers cannot read a results location that is a path of the node."""
     reserved_conf: ClassVar[tuple[str, ...]] = ()
     """Patterns of Spark configuration of the backend that only the operator sets."""
+    acts_for_owner: ClassVar[bool] = False
+    """Whether the launcher of a further backend obeys `run_as = "owner"`."""
 
     backend: str = "local"
     """Where drivers run."""
@@ -63,6 +73,11 @@ class Profile(Section):
     inherit_env: list[str] = []
     """Names of variables that drivers inherit from the node, for example `AWS_PROFILE`. Without
     them, drivers inherit only what Java, Spark, Hadoop and Python need."""
+    run_as: Literal["node", "owner"] = "node"
+    """As whom drivers act: `node`, as the account of the node; `owner`, as the owner of their
+    session, who needs a user of the system (`auth.system_users.*`): `local` under that user of the
+    host, YARN with `--proxy-user`, and Kubernetes in the namespace and with the service account
+    that `{owner}` in the profile makes."""
     warm: int = Field(default=0, ge=0)
     """Number of warm drivers to keep ready for new sessions."""
     python: str | None = None
@@ -91,6 +106,18 @@ class Profile(Section):
         """The Spark configuration that `encrypt_rpc` stands for."""
         return _ENCRYPTED_RPC if self.encrypt_rpc else {}
 
+    @model_validator(mode="after")
+    def _check_run_as(self) -> Self:
+        """Raise ValueError if drivers cannot run as the owners of their sessions."""
+        if self.run_as == "owner":
+            if type(self) is not Profile and not self.acts_for_owner:
+                raise ValueError(f'the backend {self.backend} has no run_as = "owner"')
+            if self.warm:
+                raise ValueError(
+                    'run_as = "owner" has no warm drivers: they start without an owner'
+                )
+        return self
+
     @property
     def is_remote(self) -> bool:
         """Whether drivers run on other hosts, without the disk and loopback of their node."""
@@ -108,6 +135,7 @@ class SparkSubmitProfile(Profile):
     """A profile whose drivers spark-submit starts."""
 
     launcher = "headrace.control.launchers.spark_submit:SparkSubmitLauncher"
+    acts_for_owner = True
 
     backend: Literal["spark-submit"] = "spark-submit"
     deploy_mode: Literal["client", "cluster"] = "client"
@@ -130,7 +158,22 @@ class SparkSubmitProfile(Profile):
                     "deploy_mode cluster needs the master yarn or k8s://…;"
                     f" Spark cannot run Python in cluster mode on {self.master!r}"
                 )
+        if self.run_as == "owner":
+            self._check_owner_reaches_cluster()
         return self
+
+    def _check_owner_reaches_cluster(self) -> None:
+        if self.deploy_mode == "client":
+            raise ValueError(
+                'run_as = "owner" needs deploy_mode cluster: in client mode, the driver is a'
+                " process of the node's user"
+            )
+        templates = [self.conf.get(key, "") for key in OWNER_TEMPLATES]
+        if self.master != "yarn" and not any("{owner}" in template for template in templates):
+            raise ValueError(
+                'run_as = "owner" on Kubernetes needs {owner} in one of'
+                f" {_join(sorted(OWNER_TEMPLATES), 'and')}"
+            )
 
     @property
     def is_remote(self) -> bool:

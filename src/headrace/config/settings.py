@@ -179,6 +179,22 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _check_run_as(self) -> Settings:
+        """Raise ValueError if drivers of several users would share the managed catalog."""
+        local = [
+            name
+            for name, profile in self.profiles.items()
+            if profile.run_as == "owner" and not profile.is_remote
+        ]
+        if local and self.catalog.kind == "managed":
+            raise ValueError(
+                f"drivers of the profile {local[0]!r} run as their owners, and the managed catalog"
+                " would let each of them change and delete the tables of all; set catalog.kind to"
+                " external or memory"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_history(self) -> Settings:
         """Raise ValueError if statements would be deleted before their results or their keys."""
         shortest = max(self.results.retention, _KEYS_KEPT)
@@ -228,6 +244,24 @@ class Settings(BaseSettings):
         the folder that contains the home.
         """
         return self.layout.path.parent if self._is_embedded else Path.cwd()
+
+    @property
+    def missing_isolation(self) -> str | None:
+        """In one sentence, which drivers of several users share one user of the system.
+
+        None: no drivers do, or only the user of the node can sign in.
+        """
+        if set(self.auth.methods) == {"token"}:
+            return None
+        profiles: dict[str, Profile] = {"default": self.profile("default"), **self.profiles}
+        shared = sorted(name for name, each in profiles.items() if each.run_as == "node")
+        if not shared:
+            return None
+        return (
+            f"All drivers of the profiles {', '.join(shared)} run as one user of the system, so"
+            " that code of one caller can read the files, results and tokens of the others'"
+            " sessions."
+        )
 
     def profile(self, name: str) -> Profile:
         """Return the profile with this name. Raise InvalidSetting if it does not exist."""

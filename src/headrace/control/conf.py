@@ -26,11 +26,12 @@ _SPARK_PREFIXES = ("spark.", "hive.")
 def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
     """Check the configuration that a caller wants to set.
 
-    Allowed are keys of Spark, and the options of Headrace with their values.
+    Allowed are the keys of Spark that the policy lists, and the options of Headrace with their
+    values.
 
     Raises:
         InvalidSetting: For a key that does not exist, or an invalid value of an option.
-        SettingDenied: For a key that the policy reserves for the operator.
+        SettingDenied: For a key that the policy does not list, or reserves for the operator.
         InvalidSecretReference: For a malformed reference to a secret.
         SecretMisplaced: For a reference in an option of Headrace.
     """
@@ -43,7 +44,7 @@ def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
                 f"Unknown setting {key!r}. Spark configuration begins with 'spark.' or 'hive.'."
                 f" {describe_unknown(key, CONF_OPTIONS)}"
             )
-        refusal = find_refusal(key, policy.rules)
+        refusal = find_refusal(key, policy.request_rules)
         if refusal is not None:
             raise SettingDenied(refusal.refusal(key), hint=refusal.hint or None)
     read_retry_policy({}, conf)

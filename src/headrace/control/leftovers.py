@@ -13,10 +13,11 @@ from contextlib import suppress
 from headrace.control.context import NodeContext
 from headrace.control.launchers import process_group
 from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
+from headrace.control.sessions.driver_owner import OWNERS
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.files import locations
-from headrace.files.places import identify, join
+from headrace.files.places import identify, join, local_path
 from headrace.model.result import ResultAttempt
 from headrace.model.session import DriverLease
 from headrace.store.sessions import takeovers
@@ -40,6 +41,7 @@ class AbandonedResults:
         settings = context.settings
         searched = [settings.results_location, *settings.results.allowed]
         self._locations = {identify(location): location for location in searched}.values()
+        self._owners = join(settings.results_location, OWNERS)
         # A driver on a lost host writes until it has not reached a node for this time.
         self._grace_seconds = context.settings.lease.orphan.total_seconds()
         self._calls = calls
@@ -50,7 +52,7 @@ class AbandonedResults:
         A location that cannot be read is logged and skipped. Raises StoreUnavailable.
         """
         count = 0
-        for location in self._locations:
+        for location in [*self._locations, *self._list_owners()]:
             try:
                 count += self._delete_abandoned(location)
             except ResultsUnavailable as error:
@@ -58,6 +60,12 @@ class AbandonedResults:
         if count:
             _LOG.info("deleted the result files of %d killed attempts", count)
         return count
+
+    def _list_owners(self) -> list[str]:
+        """Return the locations of the owners as whom drivers run on this host."""
+        if local_path(self._owners) is None:
+            return []
+        return [join(self._owners, name) for name in locations.list_names(self._owners)]
 
     def _delete_abandoned(self, location: str) -> int:
         """Delete the abandoned attempts directly in a location; return their number."""

@@ -260,6 +260,8 @@ class Node:
         self._tasks.start()
         self._retention.start()
         self._operations.start()
+        if (missing := self.settings.missing_isolation) is not None:
+            _LOG.warning('%s Set run_as = "owner" in the profiles to isolate them.', missing)
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
 
     def metrics(self, caller: Caller) -> CollectorRegistry:

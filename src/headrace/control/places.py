@@ -70,6 +70,12 @@ def to_file_name(name: str) -> str:
     return segment.replace(".", "%2E") if segment in {".", ".."} else segment
 
 
+def owner_folder(owner: str) -> str:
+    """Return the name of an owner's directory: the owner's name where that is a file name."""
+    is_file_name = owner not in {"", ".", ".."} and not {"/", "%", ":"}.intersection(owner)
+    return owner if is_file_name else to_file_name(owner)
+
+
 def find_unshared(settings: Settings) -> dict[str, str]:
     """Return the settings whose value only one host can reach, with these values."""
     locations = {

@@ -27,12 +27,21 @@ def open_private_log(file: Path) -> BinaryIO:
     return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
-def write_private(file: Path, content: str | bytes) -> None:
-    """Replace a file atomically, with mode 0600 from the first byte on. Raises OSError."""
+def write_private(
+    file: Path, content: str | bytes, *, owner: tuple[int, int] | None = None
+) -> None:
+    """Replace a file atomically, with mode 0600 from the first byte on. Raises OSError.
+
+    Args:
+        owner: User id and group id of the file; None: those of this process.
+    """
     create_private_folder(file.parent)
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
+        if owner is not None:
+            # By the descriptor: the folder may belong to the owner, who could replace the file.
+            os.fchown(descriptor, *owner)
         stream.write(content.encode() if isinstance(content, str) else content)
     temporary.replace(file)
 

@@ -282,3 +282,34 @@ class TestCatalogOfTheStore:
         monkeypatch.setenv("HEADRACE_STORE__URL", "postgresql://127.0.0.1:1/x")
         monkeypatch.setenv("HEADRACE_STORE__CONNECT_TIMEOUT", "1s")
         assert status("catalog") is CheckStatus.OK
+
+
+class TestIsolation:
+    OIDC = (
+        '[auth]\nmethods = ["token", "oidc"]\n'
+        '[auth.oidc.corp]\nissuer = "https://corp.example.com"\naudience = ["headrace"]\n'
+    )
+    AS_OWNER = '[catalog]\nkind = "memory"\n[profiles.default]\nrun_as = "owner"\n'
+
+    def check(self, tmp_path: Path, text: str) -> CheckResult:
+        (tmp_path / "headrace.toml").write_text(text)
+        return run_check("isolation", load())
+
+    def test_one_user_needs_no_isolation(self, tmp_path: Path) -> None:
+        assert self.check(tmp_path, "").status is CheckStatus.OK
+
+    def test_several_users_with_one_user_of_the_system_are_reported(self, tmp_path: Path) -> None:
+        result = self.check(tmp_path, f"{self.OIDC}[profiles.etl]\n{self.AS_OWNER}")
+        assert result.status is CheckStatus.WARNING
+        assert "drivers of the profiles etl run as one user of the system" in result.found
+        assert result.found.count(".") == 1
+        assert 'run_as = "owner"' in (result.fix or "")
+
+    @pytest.mark.parametrize("hides", [True, False])
+    def test_drivers_that_run_as_their_owners_are_ok_unless_they_see_processes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: bool
+    ) -> None:
+        monkeypatch.setattr(health_checks, "can_hide_processes", lambda: hides)
+        result = self.check(tmp_path, self.OIDC + self.AS_OWNER)
+        assert result.status is (CheckStatus.OK if hides else CheckStatus.WARNING)
+        assert ("hidepid" in result.found) is not hides

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -206,6 +207,7 @@ def test_a_slow_deletion_delays_no_sweep_and_a_kill_for_a_short_time_only(
 _USE_HANDLE = """
 import json, sys
 from pathlib import Path
+from typing import Any
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import HeadraceError
 from tests.support.launches import make_host
@@ -310,10 +312,10 @@ def test_new_node_addresses_do_not_bring_back_the_file_of_a_driver_that_ends(
     kill = threading.Thread(target=launcher.kill, args=[handles[0]])
     write = bootstrap_files.write_private
 
-    def write_during_a_kill(path: Path, content: str) -> None:
+    def write_during_a_kill(path: Path, content: str, **owner: Any) -> None:
         kill.start()
         kill.join(1)
-        write(path, content)
+        write(path, content, **owner)
 
     monkeypatch.setattr(bootstrap_files, "write_private", write_during_a_kill)
     launcher.announce(["http://127.0.0.1:2"])

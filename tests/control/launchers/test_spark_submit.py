@@ -1,18 +1,24 @@
-"""Tests of the launcher `spark-submit` with a script in the place of spark-submit."""
+"""Tests of the launcher `spark-submit` beyond the contract suite, test_launcher_contract.py.
+
+Most have a script in the place of spark-submit.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.launches import make_host, make_request
+from tests.support.clusters import yarn_cluster_profile
+from tests.support.launches import make_host, make_request, write_spark_interpreter
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
+from tests.support.yarn import YarnCluster
 
-from headrace.config.profiles import SparkSubmitProfile
+from headrace.config.profiles import SparkSubmitProfile, parse_profile
 from headrace.control.launchers import remote_artifacts
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
@@ -92,3 +98,30 @@ def test_a_driver_in_client_mode_runs_in_the_folder_that_the_node_has_chosen(
 
     wait_until(launcher.exits, what="the exit is reported")
     assert request.log.read_text() == f"{folder}\n"
+
+
+@pytest.mark.spark
+@pytest.mark.yarn
+def test_on_yarn_a_driver_runs_as_the_owner_of_its_session(
+    yarn: YarnCluster, tmp_path: Path
+) -> None:
+    yarn.create_user_folder("ada")
+    values = yarn_cluster_profile(yarn, write_spark_interpreter(tmp_path / "python"))
+    profile = parse_profile({**values, "run_as": "owner"})
+    request = replace(make_request(tmp_path, profile), run_as="ada")
+    launcher = SparkSubmitLauncher(make_host(tmp_path / "home"))
+    handle = launcher.start(request)
+    try:
+
+        def is_running() -> bool:
+            status = launcher.poll(handle)
+            assert status.alive, (status.message, request.log.read_text())
+            return status.message.startswith("RUNNING")
+
+        wait_until(is_running, seconds=120, what="the application runs")
+        assert yarn.user_of(request.name) == "ada"
+    finally:
+        launcher.kill(handle)
+    wait_until(lambda: not launcher.poll(handle).alive, what="the driver ends")
+    assert request.name not in yarn.applications()
+    launcher.exits()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,18 @@ def test_a_driver_pod_has_name_label_namespace_and_image(tmp_path: Path) -> None
     assert conf["spark.kubernetes.container.image"] == "example/spark:4.1"
     assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false"
     assert conf["spark.pyspark.python"] == "/opt/python/bin/python"
+
+
+def test_the_command_names_the_owner_on_yarn_only(tmp_path: Path) -> None:
+    yarn = SparkSubmitProfile(
+        master="yarn", deploy_mode="cluster", cluster_url="http://h", run_as="owner"
+    )
+    for profile, is_named in ((yarn, True), (KUBERNETES, False)):
+        arguments = command_of(replace(make_request(tmp_path, profile), run_as="ada"), tmp_path)
+        assert ("--proxy-user" in arguments) is is_named
+    named = command_of(replace(make_request(tmp_path, yarn), run_as="ada"), tmp_path)
+    assert named[named.index("--proxy-user") + 1] == "ada"
+    assert "--proxy-user" not in command_of(make_request(tmp_path, yarn), tmp_path)
 
 
 def test_in_cluster_mode_the_command_sends_the_package_and_has_no_secret(tmp_path: Path) -> None:

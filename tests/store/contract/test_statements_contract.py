@@ -118,7 +118,7 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
     session_id = new_session(store)
     waiting = [new_statement(store, session_id) for _ in range(5)]
     ended = new_statement(store, session_id, StatementState.FAILED)
-    other = new_statement(store, new_session(store), owner="bob")
+    other = new_statement(store, new_session(store, owner="bob"), owner="bob")
     with store.read() as tx:
 
         def ids(**chosen: object) -> list[str]:
@@ -136,6 +136,26 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
             waiting[4],
         ]
         assert ids(states=[]) == []
+
+
+def test_a_session_takes_no_statement_of_another_owner(store: Database) -> None:
+    session_id = new_session(store)
+    with pytest.raises(SessionNotFound):
+        new_statement(store, session_id, owner="bob")
+    with store.read() as tx:
+        assert statements.active_count(tx) == 0
+
+
+def test_a_driver_gets_no_statement_of_another_owner(store: Database) -> None:
+    """Whatever has put it there: the claim compares the owners."""
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id)
+    change = update(statements_table).where(statements_table.c.id == statement_id)
+    for owner, claimed in (("bob", False), (OWNER, True)):
+        with store.write("test") as tx:
+            tx.execute(change.values(owner=owner))
+            claim = statement_transitions.claim_next(tx, lease)
+        assert (claim is not None) is claimed
 
 
 def _set_times(store: Database, statement_id: str, **ages: float) -> None:
@@ -163,7 +183,7 @@ def test_what_waits_longest_is_listed_first_over_all_owners(store: Database) -> 
     for state in (StatementState.RUNNING, StatementState.FAILED):
         new_statement(store, lease.session_id, state, lease=lease)
     owners = ("ada", "bob", "ada", "bob", "eve")
-    ids = [new_statement(store, lease.session_id, owner=owner) for owner in owners]
+    ids = [new_statement(store, new_session(store, owner=each), owner=each) for each in owners]
     for id_, seconds in zip(ids, (10, 300, 20, 300, 0), strict=True):
         _set_times(store, id_, waiting_since=seconds)
     longest = sorted((ids[1], ids[3]), key=lambda id_: _get(store, id_).waiting_since)
@@ -212,7 +232,7 @@ def test_a_page_after_a_statement_that_does_not_exist_is_refused(store: Database
 def test_statements_are_found_by_a_prefix_of_their_ids(store: Database) -> None:
     session_id = new_session(store)
     mine = [new_statement(store, session_id) for _ in range(3)]
-    foreign = new_statement(store, session_id, owner="bob")
+    foreign = new_statement(store, new_session(store, owner="bob"), owner="bob")
     with store.read() as tx:
 
         def ids(prefix: str, **chosen: object) -> list[str]:

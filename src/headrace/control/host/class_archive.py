@@ -62,6 +62,17 @@ class ClassArchives:
             os.utime(archive)
         return [f"-XX:SharedArchiveFile={archive}", _QUIET]
 
+    def share(self, java: JavaHome) -> None:
+        """Let other users read the archive: it holds nothing but Spark's classes.
+
+        A JVM that still cannot reach it, because of a folder above it, starts without it.
+        """
+        archive = self.find(java)
+        with contextlib.suppress(OSError):
+            if archive is not None and archive.stat().st_uid == os.geteuid():
+                archive.chmod(0o644)
+                archive.parent.chmod(archive.parent.stat().st_mode & 0o777 | 0o011)
+
     def create(self, java: JavaHome) -> None:
         """Start to create the archive in the background, unless it exists or is being created.
 

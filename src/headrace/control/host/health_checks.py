@@ -28,6 +28,7 @@ from headrace.control.catalog_claim import identify_catalog, predict_replacement
 from headrace.control.conf import check_profiles
 from headrace.control.host.java import find_java
 from headrace.control.host.metastore import Metastore
+from headrace.control.host.system_user import can_hide_processes
 from headrace.control.places import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.files import locations
@@ -227,6 +228,26 @@ def check_cluster(settings: Settings) -> CheckResult:
     )
 
 
+def check_isolation(settings: Settings) -> CheckResult:
+    """Check that the drivers of several users cannot read each other's files."""
+    name, missing = "isolation", settings.missing_isolation
+    if missing is not None:
+        fix = 'set run_as = "owner" in the profiles (docs/guides/share-a-server.md)'
+        return CheckResult(name, CheckStatus.WARNING, missing, fix)
+    as_owners = [each for each in settings.profiles.values() if each.run_as == "owner"]
+    if not as_owners:
+        return CheckResult(name, CheckStatus.OK, "one user")
+    if any(not each.is_remote for each in as_owners) and not can_hide_processes():
+        return CheckResult(
+            name,
+            CheckStatus.WARNING,
+            "drivers run as their owners, who see the arguments of each other's processes, because"
+            " the node may not mount a /proc with hidepid for them",
+            "run the node with the capability CAP_SYS_ADMIN, or mount /proc with hidepid=2",
+        )
+    return CheckResult(name, CheckStatus.OK, "drivers run as their owners")
+
+
 CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
     "java": check_java,
     "spark": check_spark,
@@ -235,6 +256,7 @@ CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
     "results": check_results,
     "port": check_port,
     "cluster": check_cluster,
+    "isolation": check_isolation,
 }
 _DEFAULT_FIXES = {
     "settings": "correct the setting in the environment or in headrace.toml",
@@ -245,6 +267,7 @@ _DEFAULT_FIXES = {
     "results": "check the setting results.location, and the credentials for it",
     "port": "set http.host to an address of this host",
     "cluster": "check the settings of the cluster",
+    "isolation": "check the setting run_as of the profiles",
 }
 """Fix to suggest for a check that fails with an error without a hint."""
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from headrace.config.settings import Settings
 from headrace.control.jobs.job_changer import KIND
-from headrace.control.jobs.places import new_run, owner_folder
-from headrace.control.places import SessionPlaces
+from headrace.control.jobs.places import new_run
+from headrace.control.places import SessionPlaces, owner_folder
 from headrace.errors import JobBusy, PlanNotApplicable, PlanOutdated
 from headrace.files.places import identify, join
 from headrace.model.deployment import (

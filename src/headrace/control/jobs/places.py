@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from headrace.control.places import to_file_name
+from headrace.control.places import owner_folder
 from headrace.deploy.changes import (
     diff_definitions,
     diff_manifests,
@@ -40,12 +40,6 @@ def normalize_location(location: str) -> str:
 def default_location(jobs_location: str, owner: str) -> str:
     """Return the state location of an owner's jobs below a location for all owners."""
     return normalize_location(join(jobs_location, owner_folder(owner)))
-
-
-def owner_folder(owner: str) -> str:
-    """Return the name of an owner's directory: the owner's name where that is a file name."""
-    is_file_name = owner not in {"", ".", ".."} and not {"/", "%", ":"}.intersection(owner)
-    return owner if is_file_name else to_file_name(owner)
 
 
 class JobPlaces:

@@ -43,6 +43,8 @@ class LauncherHost:
     working_directory: Path | None
     """Folder in which drivers and spark-submit run, and in which Spark resolves relative paths;
     None: the working directory of this process."""
+    smallest_uid: int = 1000
+    """Smallest uid as which a driver may run."""
 
     @classmethod
     def of_settings(
@@ -57,6 +59,7 @@ class LauncherHost:
             settings.results_location,
             archives or ClassArchives(None),
             working_directory,
+            settings.auth.system_users.smallest_uid,
         )
 
 
@@ -69,6 +72,11 @@ class LaunchRequest:
     profile: Profile
     log: Path
     """File to which stdout and stderr of the processes on this host are appended."""
+    run_as: str | None = None
+    """Name under which the system knows the owner of the session, if the driver runs as the owner
+    (`run_as` of the profile); None: it runs as the node."""
+    folders: tuple[Path, ...] = ()
+    """Folders on this host in which only the user of `run_as` keeps files."""
     optimize_later: bool = False
     """Whether the JVM compiles less at its start, and reaches its full speed later.
 

@@ -1,26 +1,30 @@
 """Bootstrap files of the drivers on this host: one file `<launch name>.json` each, mode 0600.
 
-Beside it, `<launch name>.properties` gives Spark's configuration to spark-submit while it starts.
+Beside it, `<launch name>.properties` gives Spark's configuration to spark-submit while it starts. A
+driver that runs as another user of the host has a folder `<launch name>` of its own for both.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import shutil
+import stat
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from headrace.control.host.process_identity import HostIdentity, this_host
+from headrace.control.host.system_user import SystemUser
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.files.private_files import create_private_folder, write_private
 from headrace.files.spark_files import properties_file
 from headrace.model.messages import Bootstrap
 
-_FILE = re.compile(r"\.?(headrace-[^.]+)\.(?:json|properties)(?:\.[0-9a-f]+)?")
+_FILE = re.compile(r"\.?(headrace-[^.]+)(?:\.(?:json|properties)(?:\.[0-9a-f]+)?)?")
 _writing = threading.Lock()
 """Held while this process removes or replaces a file of a launch."""
 
@@ -33,7 +37,8 @@ class BootstrapFiles:
 
     def path(self, name: str) -> Path:
         """Return the path of the file of a launch, which need not exist."""
-        return self._folder / f"{name}.json"
+        own_folder = self._folder / name
+        return (own_folder if own_folder.is_dir() else self._folder) / f"{name}.json"
 
     def properties_path(self, name: str) -> Path:
         """Return the path of the properties file of a launch, which need not exist."""
@@ -43,10 +48,17 @@ class BootstrapFiles:
         """Return arguments of which each process of a launch has one: driver and JVM."""
         return {str(self.path(name)), str(self.properties_path(name))}
 
-    def write(self, name: str, bootstrap: Bootstrap) -> Path:
-        """Write the file of a launch and return its path. Raises OSError."""
+    def write(self, name: str, bootstrap: Bootstrap, user: SystemUser | None = None) -> Path:
+        """Write the file of a launch and return its path. Raises LaunchFailed and OSError.
+
+        Args:
+            user: User who runs the driver; None: that of this process.
+        """
+        if user is not None:
+            user.create_folder(self._folder / name)
         file = self.path(name)
-        write_private(file, bootstrap.model_dump_json())
+        owner = None if user is None else (user.uid, user.gid)
+        write_private(file, bootstrap.model_dump_json(), owner=owner)
         return file
 
     def names(self) -> list[str]:
@@ -64,6 +76,8 @@ class BootstrapFiles:
             # A driver that was killed while it replaced a file.
             for file in self._folder.glob(f".{name}.*"):
                 file.unlink(missing_ok=True)
+            if (own_folder := self._folder / name).is_dir():
+                shutil.rmtree(own_folder, ignore_errors=True)
 
     def host_has_restarted(self, name: str, host: HostIdentity) -> bool:
         """Return whether the host of a launch has restarted, which ended all its processes.
@@ -74,14 +88,29 @@ class BootstrapFiles:
 
     def announce(self, addresses: list[str]) -> None:
         """Write the node addresses into every file. Unreadable files are skipped."""
-        for file in self._folder.glob("*.json"):
+        for file in map(self.path, self.names()):
             # Otherwise a file that another thread removes between the two steps would come back.
             with _writing, contextlib.suppress(OSError, ValueError):
-                bootstrap = Bootstrap.model_validate_json(file.read_text())
+                text, owner = _read_of_driver(file)
+                bootstrap = Bootstrap.model_validate_json(text)
                 if bootstrap.nodes == addresses:
                     continue
                 updated = bootstrap.model_copy(update={"nodes": addresses})
-                write_private(file, updated.model_dump_json())
+                write_private(file, updated.model_dump_json(), owner=owner)
+
+
+def _read_of_driver(file: Path) -> tuple[bytes, tuple[int, int]]:
+    """Return the content of a file, and the ids of its user and group. Raises OSError.
+
+    A driver that runs as another user can replace its file by a link to files that only this
+    process can read. The file must therefore belong to the user of its folder.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != file.parent.stat().st_uid:
+            raise PermissionError(f"{file} is not the file of its driver")
+        return stream.read(), (status.st_uid, status.st_gid)
 
 
 _LOG = logging.getLogger("headrace.launch")
@@ -102,9 +131,16 @@ class TemporaryFolders:
         """Return the path of the folder of a launch, which need not exist."""
         return self._folder / name
 
-    def create(self, name: str) -> None:
-        """Create the folder of a launch, for its owner only. Raises OSError."""
-        create_private_folder(self.path(name))
+    def create(self, name: str, user: SystemUser | None = None) -> None:
+        """Create the folder of a launch, for its owner only. Raises LaunchFailed and OSError.
+
+        Args:
+            user: User who runs the driver; None: that of this process.
+        """
+        if user is None:
+            create_private_folder(self.path(name))
+        else:
+            user.create_folder(self.path(name))
 
     def remove(self, name: str) -> None:
         """Delete the folder of a launch. Files that cannot be deleted remain.

@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import headrace
 from headrace.config.extras import require_extra
 from headrace.config.profiles import Profile
 from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import JavaHome, find_java
+from headrace.control.host.system_user import SystemUser, find_missing_requirement, open_home
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
     DriverExit,
@@ -53,6 +55,8 @@ class LocalLauncher:
         self._children = ChildGroups()
         self._archives = host.archives
         self._working_directory = host.working_directory
+        self._layout = host.layout
+        self._smallest_uid = host.smallest_uid
 
     def start(self, request: LaunchRequest) -> Handle:
         name = request.name
@@ -60,14 +64,25 @@ class LocalLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         _check_packages(request.profile)
         java = find_java()
+        user = self._find_user(request)
         try:
-            self._temporary.create(name)
-            file = self._bootstraps.write(name, bootstrap)
+            if user is not None:
+                open_home(self._layout, request.folders)
+                for folder in request.folders:
+                    user.create_folder(folder)
+            self._temporary.create(name, user)
+            file = self._bootstraps.write(name, bootstrap, user)
+            command = self.build_command(request.profile, file)
+            if user is not None:
+                own = [] if request.profile.python else [Path(headrace.__file__)]
+                paths = (command[0], java.path / "bin" / "java", file)
+                user.check_access([*paths, self._temporary.path(name), *request.folders, *own])
+                command = user.command(command)
             group = self._children.start(
                 request.lease,
-                self.build_command(request.profile, file),
+                command,
                 log=request.log,
-                env=self._environment(request, java),
+                env=self._environment(request, java, user),
                 cwd=self._working_directory,
             )
         except (LaunchFailed, OSError):
@@ -131,10 +146,24 @@ class LocalLauncher:
     def _handle(self, group: ProcessGroup, name: str) -> Handle:
         return {"backend": self.backend, "name": name, **group.to_record()}
 
-    def _environment(self, request: LaunchRequest, java: JavaHome) -> dict[str, str]:
+    def _find_user(self, request: LaunchRequest) -> SystemUser | None:
+        """Return the user of the host as whom a driver runs; None: that of this process.
+
+        Raises LaunchFailed if there is none, and never lets the driver run as another one.
+        """
+        if request.run_as is None:
+            return None
+        if missing := find_missing_requirement():
+            raise LaunchFailed(f"A driver that runs as {request.run_as!r} needs {missing}.")
+        return SystemUser.find(request.run_as, smallest_uid=self._smallest_uid)
+
+    def _environment(
+        self, request: LaunchRequest, java: JavaHome, user: SystemUser | None
+    ) -> dict[str, str]:
         profile = request.profile
+        of_node = child_environment(profile.inherit_env)
         inherited = {
-            **child_environment(profile.inherit_env),
+            **(of_node if user is None else user.environment(of_node)),
             "JAVA_HOME": str(java.path),
             "PYSPARK_PYTHON": profile.python or sys.executable,
             # Spark's ports, including that of its UI, are reachable from this host only.
@@ -142,6 +171,8 @@ class LocalLauncher:
             # The JVM that only prints the command of the real one.
             "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
+        if user is not None:
+            self._archives.share(java)
         options = [
             *(_LATER_OPTIMIZATION if request.optimize_later else ()),
             *self._archives.jvm_options(java),

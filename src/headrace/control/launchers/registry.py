@@ -14,6 +14,7 @@ from headrace.config.extras import install_command
 from headrace.config.profiles import BACKENDS, Profile
 from headrace.config.settings import Settings
 from headrace.control.host.process_identity import HostIdentity, this_host
+from headrace.control.host.system_user import find_missing_requirement
 from headrace.control.launchers.base import (
     DriverExit,
     DriverStatus,
@@ -52,6 +53,8 @@ class LauncherRegistry:
         return sorted(self._launchers)
 
     def start(self, request: LaunchRequest) -> Handle:
+        if (request.run_as is None) != (request.profile.run_as == "node"):
+            raise LaunchFailed("The driver has no owner as whom it runs.")
         return self._select(request.profile.backend, "start").start(request)
 
     def find(
@@ -121,6 +124,9 @@ def build_launchers(settings: Settings, host: LauncherHost, local: LocalLauncher
 
 def _check_requirements(settings: Settings, name: str, profile: Profile) -> None:
     """Raise InvalidSetting if a node lacks what the launcher of a profile needs."""
+    is_of_other_users = profile.run_as == "owner" and profile.backend == LocalLauncher.backend
+    if is_of_other_users and (missing := find_missing_requirement()):
+        raise InvalidSetting(f"Setting 'profiles.{name}.run_as': owner needs {missing}.")
     requirement = f"Setting 'profiles.{name}.backend': {profile.backend} needs"
     if profile.library is not None:
         module, extra = profile.library

@@ -99,6 +99,7 @@ def build_command(
         *("--name", request.name),
         "--load-spark-defaults",
         *("--properties-file", str(properties_file)),
+        *(("--proxy-user", request.run_as) if request.run_as and profile.master == YARN else ()),
         *package_options,
         str(driver_package.entry),
         *driver_arguments,

@@ -102,12 +102,13 @@ def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> Earl
     Args:
         address: Address of the node.
 
-    Returns None if the drivers of the default profile are not processes of this host, or if the
-    driver cannot be started. The launch of the first statement then reports the reason.
+    Returns None if the drivers of the default profile are not processes of this host, if they run
+    as their owners, who are not known yet, or if the driver cannot be started. The launch of the
+    first statement then reports the reason.
     """
     session = new_pool_session(settings, _UNKNOWN_OWNER)
     profile = settings.profile(session.spec.profile)
-    if profile.backend != parts.launcher.backend:
+    if profile.backend != parts.launcher.backend or profile.run_as != "node":
         return None
     driver_secrets = DriverSecrets.create(settings, profile)
     try:

@@ -17,6 +17,11 @@ from headrace.control.launchers.base import Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.limits import describe_owner, find_weights
 from headrace.control.periodic_tasks import isolate_errors
+from headrace.control.sessions.driver_owner import (
+    fill_templates,
+    find_acting_owner,
+    results_of,
+)
 from headrace.control.sessions.early_launch import EarlyLaunch
 from headrace.control.sessions.ending import fail_session
 from headrace.control.sessions.launch_request import (
@@ -35,7 +40,7 @@ from headrace.errors import (
 )
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import DriverLease, Session
+from headrace.model.session import DriverLease, NewSession, Session
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
@@ -111,7 +116,9 @@ class Launches:
         lease = DriverLease(session.id, session.epoch)
         try:
             self._pace.wait(profile.backend)
-            handle = self._launchers.find(launch_name(lease), profile, session.host)
+            handle = self._launchers.find(
+                launch_name(lease), fill_templates(profile, session.owner), session.host
+            )
         except HeadraceError as error:
             # When the lease expires, a takeover looks for the driver again.
             _LOG.error(
@@ -169,20 +176,23 @@ class Launches:
     def _start(self, session: Session, profile: Profile) -> None:
         driver_secrets = DriverSecrets.create(self._settings, profile)
         with self._database.write("launch.claim") as tx:
-            epoch = self._claim(tx, session.id, profile, driver_secrets)
+            epoch = self._claim(tx, session, profile, driver_secrets)
             addresses = nodes.addresses(tx)
             owners = self._context.secrets.list_owners(tx, session.owner)
         if epoch is None:
             return
         lease = DriverLease(session.id, epoch)
         try:
+            with self._database.read() as tx:
+                acting = find_acting_owner(tx, self._settings, session.owner, profile)
             request = build_launch_request(
                 self._settings,
                 self._metastore,
                 session=session,
                 epoch=epoch,
                 driver_secrets=driver_secrets,
-                profile=profile,
+                profile=fill_templates(profile, session.owner),
+                acting=acting,
                 # The driver calls this node first, and the others if this node ends.
                 addresses=[self._context.address, *addresses],
                 secret_values=self._context.secrets,
@@ -198,17 +208,26 @@ class Launches:
             self._confirm(lease, handle)
 
     def _claim(
-        self, tx: Tx, session_id: str, profile: Profile, driver_secrets: DriverSecrets
+        self,
+        tx: Tx,
+        session: Session | NewSession,
+        profile: Profile,
+        driver_secrets: DriverSecrets,
     ) -> int | None:
-        """Claim a launch and return the new epoch, or None if another node was first."""
+        """Claim a launch and return the new epoch, or None if another node was first.
+
+        The claim fails too if the session has another owner by now: the driver must not start for
+        the one that was read.
+        """
         return takeovers.claim_launch(
             tx,
-            session_id,
+            session.id,
+            owner=session.owner,
             node=self._node_id,
             host=this_host().to_record(),
             seconds=profile.start_timeout.total_seconds(),
             token_hash=hash_token(driver_secrets.token),
-            results_location=self._settings.results_location,
+            results_location=results_of(self._settings, session.owner, profile),
             flight=driver_secrets.flight,
         )
 
@@ -224,7 +243,7 @@ class Launches:
             is_current = (
                 choose_pool_session(tx, settings, describe_owner(tx, settings, owner), session)
                 == session.id
-                and self._claim(tx, session.id, early.profile, early.driver_secrets) == early.epoch
+                and self._claim(tx, session, early.profile, early.driver_secrets) == early.epoch
                 and sessions.set_handle(tx, early.lease, early.handle)
             )
         if is_current:

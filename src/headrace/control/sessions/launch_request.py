@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.client.tls import read_authorities
 from headrace.config.profiles import Profile
@@ -29,6 +30,8 @@ _ICEBERG_CATALOGS = {
 }
 _PRIVATE_FILES = {"spark.hadoop.fs.permissions.umask-mode": "077"}
 """Hadoop's file systems ignore the umask of the process."""
+_HIDDEN_FROM_USERS = {"spark.authenticate": "true", "spark.ui.enabled": "false"}
+"""Every user of the host can connect to Spark's ports, also to the UI, which shows statements."""
 
 
 _REDACTION = "spark.redaction.regex"
@@ -65,6 +68,22 @@ class DriverSecrets:
         return cls(secrets.token_urlsafe(32), flight)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingOwner:
+    """The owner as whom a driver runs, and where it keeps files."""
+
+    run_as: str
+    """Name under which the system knows the owner."""
+    is_local: bool
+    """Whether the driver is a process of another user of this host."""
+    results: str
+    """Where the driver writes stored results."""
+    warehouse: str
+    """Where managed tables are, unless the session says something else."""
+    folders: tuple[Path, ...]
+    """Folders on this host in which only the drivers of this owner keep files."""
+
+
 def build_launch_request(
     settings: Settings,
     metastore: Metastore | None,
@@ -76,10 +95,12 @@ def build_launch_request(
     addresses: Sequence[str],
     secret_values: Secrets,
     owners: frozenset[str],
+    acting: ActingOwner | None = None,
 ) -> LaunchRequest:
     """Return the request, after the start of the metastore.
 
     Args:
+        acting: The owner as whom the driver runs; None: it runs as the node.
         addresses: Addresses of the nodes, in the order in which the driver calls them.
         secret_values: Finds the values to which the configuration refers.
         owners: The owner of the session and its groups, which must be allowed to use the secrets
@@ -92,7 +113,7 @@ def build_launch_request(
     name = launch_name(lease)
     catalog_conf = metastore.ensure(when_wanted=True) if metastore else {}
     flight = driver_secrets.flight
-    conf = _driver_conf(session, name, settings, catalog_conf, profile)
+    conf = _driver_conf(session, name, settings, catalog_conf, profile, acting)
     values = secret_values.find(list_operator_secrets(settings, profile), None)
     values |= secret_values.find(list_own_secrets(session.spec), owners)
     secret_values.remember(session.id, values)
@@ -108,7 +129,7 @@ def build_launch_request(
         catalog=session.spec.catalog,
         database=session.spec.database,
         warm=session.warm,
-        results=settings.results_location,
+        results=settings.results_location if acting is None else acting.results,
         inline_limit=settings.results.inline_limit,
         chunk_limit=settings.results.chunk_limit,
         lease_seconds=settings.lease.duration.total_seconds(),
@@ -124,7 +145,14 @@ def build_launch_request(
         conf_rules=list_conf_rules(settings.conf_policy),
     )
     log = settings.layout.session_log(session.id)
-    return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
+    return LaunchRequest(
+        name=name,
+        bootstrap=bootstrap,
+        profile=profile,
+        log=log,
+        run_as=None if acting is None else acting.run_as,
+        folders=() if acting is None else acting.folders,
+    )
 
 
 def list_operator_secrets(settings: Settings, profile: Profile) -> list[str]:
@@ -150,6 +178,7 @@ def _driver_conf(
     settings: Settings,
     catalog_conf: dict[str, str],
     profile: Profile,
+    acting: ActingOwner | None,
 ) -> dict[str, str]:
     """Return the Spark configuration of a driver, in which later sources override earlier ones.
 
@@ -161,7 +190,7 @@ def _driver_conf(
         "spark.master": profile.master,
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": settings.warehouse,
+        "spark.sql.warehouse.dir": settings.warehouse if acting is None else acting.warehouse,
         **(_PRIVATE_FILES if local_path(settings.warehouse) is not None else {}),
         "spark.sql.scripting.enabled": "true",
         "spark.redaction.string.regex": _NAMED_IN_PLAN,
@@ -170,6 +199,7 @@ def _driver_conf(
         # A metastore cannot filter by a column whose name is no identifier, and fails otherwise.
         "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
         **_fair_scheduling(session),
+        **(_HIDDEN_FROM_USERS if acting is not None and acting.is_local else {}),
         **catalog_conf,
         **profile.rpc_conf,
         **profile.conf,

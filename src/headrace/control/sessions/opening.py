@@ -112,6 +112,8 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
     complete = _with_defaults(settings, new)
     # `headrace recover` names a parallelism above 1 because it needs a driver that starts.
     fits_warm = new.pool or new.parallelism in {None, 1}
+    # A warm driver of an earlier configuration runs as the node.
+    fits_warm = fits_warm and settings.profile(new.spec.profile).run_as == "node"
     if fits_warm and not complete.spec.needs_own_driver:
         assigned = warm_sessions.assign(tx, complete)
         if assigned is not None:

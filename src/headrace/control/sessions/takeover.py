@@ -18,6 +18,7 @@ from headrace.control.context import NodeContext
 from headrace.control.launchers.base import DriverStatus, Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.periodic_tasks import isolate_errors
+from headrace.control.sessions.driver_owner import fill_templates
 from headrace.control.sessions.ending import close_session, fail_session, finish_close
 from headrace.errors import (
     BackendUnreachable,
@@ -341,7 +342,7 @@ class Takeovers:
 
     def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
         """Return the handle of a live driver whose handle was never stored, or None."""
-        profile = self._settings.profile(session.spec.profile)
+        profile = fill_templates(self._settings.profile(session.spec.profile), session.owner)
         self._pace.wait(profile.backend)
         return self._launchers.find(launch_name(lease), profile, session.host)
 

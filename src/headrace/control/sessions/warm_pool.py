@@ -40,7 +40,9 @@ class WarmPool:
             # This is the only node. Without an entry, the warm sessions of a node with other
             # settings would remain, for example those of an embedded node.
             self._sizes.setdefault(_DEFAULT_PROFILE, 0)
-        self._size_after_use = settings.embedded.warm if embedded else 0
+        # A driver that runs as its owner cannot start before it has one.
+        has_owners = settings.profile(_DEFAULT_PROFILE).run_as == "owner"
+        self._size_after_use = settings.embedded.warm if embedded and not has_owners else 0
         self._linger_seconds = settings.embedded.linger.total_seconds()
         self._start = time.monotonic()
 

@@ -265,6 +265,7 @@ def claim_launch(
     node: str,
     seconds: float,
     token_hash: str,
+    owner: str | None = None,
     results_location: str | None = None,
     flight: FlightAccess | None = None,
     host: dict[str, Any] | None = None,
@@ -274,16 +275,19 @@ def claim_launch(
     Args:
         seconds: Time until the driver must have reported `hello`.
         token_hash: Hash of the driver's token.
+        owner: Owner for whom the driver is to act; None: any. A warm session may have been
+            assigned to another owner since it was read.
         results_location: Where the driver writes stored results.
         flight: How the driver serves held results; None: it holds none.
         host: Identity of the host of the node.
 
     Returns:
-        The new epoch. None if the session needs no driver, or if another node claimed the launch
-        first.
+        The new epoch. None if the session needs no driver, if it has another owner, or if another
+        node claimed the launch first.
     """
     needs_driver = (
         sessions.c.id == session_id,
+        *([] if owner is None else [sessions.c.owner == owner]),
         sessions.c.state.in_(sorted(SESSION.launching | {SESSION.initial})),
         sessions.c.lease_until.is_(None),
         sessions.c.fenced_driver.is_(None),

@@ -166,6 +166,8 @@ def claim_first() -> ReturningUpdate[Any]:
     claim = update(statements).where(
         statements.c.id == first.scalar_subquery(),
         statements.c.state == StatementState.WAITING,
+        # A driver has the rights of the owner of its session, and acts for no other owner.
+        statements.c.owner == bindparam("session_owner"),
         # A node executes local statements. Later statements of the session wait for them.
         statements.c.kind != SessionKind.LOCAL,
         or_(nothing_in_flight, beside_others),

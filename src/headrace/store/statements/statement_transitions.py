@@ -83,7 +83,8 @@ def claim_next(
 
     Returns:
         The claim of the statement, which is now `launched`. None if no statement can be claimed
-        now, if the session is not running, or if the lease is lost.
+        now, if the session is not running, if the statement has another owner than the session, or
+        if the lease is lost.
     """
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
@@ -95,6 +96,7 @@ def claim_next(
     values = {
         "max_in_flight": session.parallelism if at_once or session.pool else 1,
         "is_pool": session.pool,
+        "session_owner": session.owner,
         "has_effects": may_have_effects,
     }
     claim = tx.execute(claim_first(), names | values)

@@ -70,6 +70,7 @@ _NEXT_ORDINAL = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
+        sessions.c.owner == bindparam("statement_owner"),
         sessions.c.state.in_(sorted(SESSION.accepting)),
         # A batch session accepts one statement.
         or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
@@ -110,11 +111,11 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
         max_waiting: Largest number of statements that may wait in the session; None: no limit.
 
     Raises:
-        SessionNotFound: There is no such session.
+        SessionNotFound: The owner of the statement has no such session.
         SessionEnded: The session accepts no more statements.
         QueueFull: `max_waiting` statements wait in the session already.
     """
-    ordinal = _next_ordinal(tx, new.session_id)
+    ordinal = _next_ordinal(tx, new.session_id, new.owner)
     if max_waiting is not None and statement_queue.is_full(
         tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
     ):
@@ -131,14 +132,17 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
     return statement
 
 
-def _next_ordinal(tx: Tx, session_id: str) -> int:
-    accepting = tx.execute(_NEXT_ORDINAL, {"session": session_id}).one_or_none()
+def _next_ordinal(tx: Tx, session_id: str, owner: str) -> int:
+    names = {"session": session_id, "statement_owner": owner}
+    accepting = tx.execute(_NEXT_ORDINAL, names).one_or_none()
     if accepting is not None:
         polls = accepting.state not in SESSION.before_driver
         tx.note_waiter(session_topic(session_id), accepting.link_process if polls else NO_PROCESS)
         following: int = accepting.next_ordinal
         return following - 1
-    query = select(sessions.c.state, sessions.c.kind).where(sessions.c.id == session_id)
+    query = select(sessions.c.state, sessions.c.kind).where(
+        sessions.c.id == session_id, sessions.c.owner == owner
+    )
     session = tx.execute(query).one_or_none()
     if session is None:
         raise SessionNotFound(f"There is no session {session_id}.")

@@ -318,6 +318,9 @@ def desired(tx: Tx, session_id: str) -> DesiredQueries:
             stream_queries.c.session_id == session_id,
             IS_LIVE,
             stream_queries.c.state != StreamState.PAUSED,
+            # A driver has the rights of the owner of its session, and acts for no other owner.
+            stream_queries.c.owner
+            == select(sessions.c.owner).where(sessions.c.id == session_id).scalar_subquery(),
         )
         .order_by(stream_queries.c.id)
     )
