@@ -1,6 +1,6 @@
 // An issuer of OpenID Connect for tests: node oidc_provider.mjs FOLDER PORT SECONDS
-// FOLDER/keys.json holds the private keys; tokens are valid for SECONDS. The page of the device flow
-// takes any name and password. oidc_provider.py starts it in the folder that has oidc-provider.
+// FOLDER/keys.json holds the private keys, and FOLDER/groups.json the groups of each name, which may
+// change. Tokens are valid for SECONDS. The page of the device flow takes any name and password. oidc_provider.py starts it in the folder that has oidc-provider.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
@@ -10,7 +10,6 @@ const { Provider } = await import(installed.resolve("oidc-provider"));
 
 const api = "urn:headrace";
 const ttl = Number(seconds);
-const groups = { ada: ["etl", "people"], root: ["admins"], service: ["people"] };
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
 
 const provider = new Provider(`http://127.0.0.1:${port}`, {
@@ -51,6 +50,7 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
   },
   extraTokenClaims: (_context, token) => {
     const name = token.accountId ?? token.clientId;
+    const groups = JSON.parse(readFileSync(`${folder}/groups.json`, "utf8"));
     return { preferred_username: name, groups: groups[name] ?? [] };
   },
   findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),

@@ -36,6 +36,12 @@ class Issuer:
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.rotate_keys()
+        self.set_groups()
+
+    def set_groups(self, **changed: list[str]) -> None:
+        """Set the groups of each name in the tokens from now on, with changes of the usual ones."""
+        usual = {"ada": ["etl", "people"], "root": ["admins"], "service": ["people"]}
+        (self._folder / "groups.json").write_text(json.dumps(usual | changed))
 
     def rotate_keys(self) -> None:
         """Replace the keys, from the next start on."""
@@ -141,13 +147,17 @@ def running_issuer(folder: Path, *, seconds: int = 600) -> Iterator[Issuer]:
 
 
 def serve_for(
-    issuer: Issuer, home: Path, **settings: object
+    issuer: Issuer, home: Path, *, store: str | None = None, **settings: object
 ) -> AbstractContextManager[InProcessNode]:
-    """Serve a node that accepts the tokens of an issuer, with further settings of `auth.oidc`."""
+    """Serve a node that accepts the tokens of an issuer, with further settings of `auth.oidc`.
+
+    Args:
+        store: URL of the store; None: in the home.
+    """
     own = {"issuer": issuer.url, "audience": ["headrace"], "client_id": "headrace", **settings}
     auth = {
         "methods": ["token", "oidc"],
         "oidc": {"corp": own},
         "roles": {"admin": ["corp:admins"], "user": ["corp:people"]},
     }
-    return serve_node(make_settings(home, token="of-the-node", auth=auth))
+    return serve_node(make_settings(home, token="of-the-node", auth=auth, store={"url": store}))

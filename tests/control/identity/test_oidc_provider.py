@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc.jws import extract_compact
 from tests.support.in_process_node import InProcessNode
 from tests.support.oidc_provider import Issuer, running_issuer, serve_for
 from tests.support.waiting import wait_until
 
 from headrace.control.identity import oidc
 from headrace.control.identity.credentials import BearerToken
+from headrace.store.identity import users
 
 pytestmark = pytest.mark.oidc
 
@@ -63,6 +66,60 @@ def test_people_sign_in_by_the_device_flow_and_have_the_roles_of_their_groups(
     )
     assert root["roles"] == ["admin"]
     assert stranger["roles"] == []
+
+
+@pytest.fixture
+def nodes(
+    issuer: Issuer, tmp_path: Path, postgres_url: str
+) -> Iterator[tuple[InProcessNode, InProcessNode]]:
+    """Return two nodes of one store that know the service, which is in the group etl, already."""
+    issuer.set_groups(service=["etl", "people"])
+    with (
+        serve_for(issuer, tmp_path / "one", store=postgres_url) as one,
+        serve_for(issuer, tmp_path / "two", store=postgres_url) as two,
+    ):
+        yield one, two
+    issuer.set_groups()
+
+
+def test_a_membership_that_the_issuer_has_removed_ends_at_all_nodes_with_the_next_token(
+    issuer: Issuer, nodes: tuple[InProcessNode, InProcessNode]
+) -> None:
+    one, two = nodes
+    old = issuer.service_token()
+    for node in nodes:
+        assert whoami(node, old).json()["groups"] == ["group:corp:etl", "group:corp:people"]
+    issuer.set_groups(service=["people"])
+    # The times of tokens are in seconds.
+    new = wait_until(lambda: _issue_later(issuer, old))
+
+    assert whoami(one, new).json()["groups"] == ["group:corp:people"]
+
+    wait_until(
+        lambda: whoami(two, old).json()["groups"] == ["group:corp:people"],
+        seconds=2,
+        what="the other node removes the membership of the old token",
+    )
+    assert whoami(two, new).json()["groups"] == ["group:corp:people"]
+
+
+def _issue_later(issuer: Issuer, token: str) -> str | None:
+    """Return a token of the service that is younger than another one by a second."""
+    later = issuer.service_token()
+    times = [json.loads(extract_compact(each.encode()).payload)["iat"] for each in (token, later)]
+    return later if times[0] < times[1] else None
+
+
+def test_a_disabled_user_is_refused_by_a_node_that_has_just_accepted_its_token(
+    issuer: Issuer, nodes: tuple[InProcessNode, InProcessNode]
+) -> None:
+    one, two = nodes
+    token = issuer.service_token()
+    assert whoami(two, token).status_code == 200
+    with one.database.write("test") as tx:
+        assert users.set_disabled(tx, "service", is_disabled=True, actor="test")
+    wait_until(lambda: whoami(two, token).status_code == 401, seconds=2, what="it is refused")
+    assert whoami(one, token).status_code == 401
 
 
 def test_new_keys_are_accepted_and_old_ones_refused(

@@ -222,6 +222,10 @@ def page(
         chosen += _choose_after(tx, view, before)
     elif before is not None:
         chosen.append(statements.c.id < before)
+    if owners is not None and len(owners) > 1:
+        # SQLite reads one page of each owner, and in a join with the results it reads all rows.
+        first = select(statements.c.id).where(*chosen).order_by(*order).limit(limit + 1)
+        chosen = [statements.c.id.in_(first.correlate(None))]
     sizes = _SIZES.where(*chosen).order_by(*order)
     count, more = count_within_budget(tx, sizes, limit)
     query = _SELECT.where(*chosen).order_by(*order).limit(count)

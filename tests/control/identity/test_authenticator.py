@@ -1,0 +1,107 @@
+"""The callers that a node has just authenticated, while another node changes their rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.waiting import wait_until
+
+from headrace.config.auth import Role
+from headrace.control.policy import Caller
+from headrace.model.identity import Scope
+from headrace.store.identity import users
+
+_ADMIN = {"Authorization": "Bearer of-the-nodes"}
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, postgres_url: str) -> Iterator[tuple[InProcessNode, InProcessNode]]:
+    """Return two nodes of one store whose callers need a token."""
+    one, two = (
+        make_settings(tmp_path / name, store={"url": postgres_url}, token="of-the-nodes")
+        for name in ("one", "two")
+    )
+    with serve_node(one) as first, serve_node(two) as second:
+        yield first, second
+
+
+@pytest.fixture
+def token(nodes: tuple[InProcessNode, InProcessNode]) -> str:
+    """Return a token of Ada, which both nodes have just accepted."""
+    with nodes[0].database.write("test") as tx:
+        ada = users.sign_in(tx, "corp", "0042", name="ada", groups=["etl"])
+    created = nodes[0].node.tokens.create(
+        Caller(ada.id, roles=frozenset({Role.USER})),
+        name="laptop",
+        expires=timedelta(days=1),
+        scope=Scope.SUBMIT,
+    )
+    for node in nodes:
+        wait_until_cached(node, created.text)
+        assert whoami(node, created.text).json()["groups"] == ["group:corp:etl"]
+    return created.text
+
+
+def whoami(node: InProcessNode, token: str) -> httpx.Response:
+    return node.http.get("/api/v1/me", headers={"Authorization": f"Bearer {token}"})
+
+
+def wait_until_cached(node: InProcessNode, token: str) -> None:
+    """Call the node until it has the caller in its cache."""
+    wait_until(
+        lambda: whoami(node, token).is_success and node.node.authenticator.find(token),
+        what="the node keeps the caller",
+    )
+
+
+def wait_until_refused(node: InProcessNode, token: str) -> None:
+    wait_until(
+        lambda: whoami(node, token).status_code == 401,
+        seconds=2,
+        what="the node refuses the token that it has accepted",
+    )
+
+
+def test_a_token_that_one_node_revokes_is_refused_by_the_others_within_two_seconds(
+    nodes: tuple[InProcessNode, InProcessNode], token: str
+) -> None:
+    one, two = nodes
+    number = token.split("_")[1]
+    revoked = one.http.delete(f"/api/v1/tokens/tk_{number}", headers=_ADMIN)
+    assert revoked.json()["state"] == "revoked"
+
+    assert whoami(one, token).status_code == 401
+    wait_until_refused(two, token)
+
+
+def test_a_user_whom_one_node_disables_is_refused_by_the_others_within_two_seconds(
+    nodes: tuple[InProcessNode, InProcessNode], token: str
+) -> None:
+    one, two = nodes
+    with one.database.write("test") as tx:
+        assert users.set_disabled(tx, "ada", is_disabled=True, actor="test")
+
+    wait_until_refused(two, token)
+    wait_until_refused(one, token)
+    with one.database.write("test") as tx:
+        assert users.set_disabled(tx, "ada", is_disabled=False, actor="test")
+    assert whoami(two, token).status_code == 200
+
+
+def test_a_membership_that_one_node_removes_ends_at_the_others_within_two_seconds(
+    nodes: tuple[InProcessNode, InProcessNode], token: str
+) -> None:
+    one, two = nodes
+    with one.database.write("test") as tx:
+        users.sign_in(tx, "corp", "0042", name="ada", groups=["bi"])
+
+    wait_until(
+        lambda: whoami(two, token).json()["groups"] == ["group:corp:bi"],
+        seconds=2,
+        what="the other node removes the membership",
+    )
