@@ -12,6 +12,7 @@ from tests.support.in_process_node import InProcessNode, make_settings, serve_no
 from tests.support.waiting import wait_until
 
 from headrace.config.auth import Role
+from headrace.control.identity.credentials import BearerToken
 from headrace.control.policy import Caller
 from headrace.model.identity import Scope
 from headrace.store.identity import users
@@ -54,7 +55,7 @@ def whoami(node: InProcessNode, token: str) -> httpx.Response:
 def wait_until_cached(node: InProcessNode, token: str) -> None:
     """Call the node until it has the caller in its cache."""
     wait_until(
-        lambda: whoami(node, token).is_success and node.node.authenticator.find(token),
+        lambda: whoami(node, token).is_success and node.node.authenticator.find(BearerToken(token)),
         what="the node keeps the caller",
     )
 
