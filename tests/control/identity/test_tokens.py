@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 from sqlalchemy import select, update
 from tests.support.identities import LOCAL_CALLER, LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.waiting import wait_until
 
 from headrace.config.auth import Role
 from headrace.control.identity.credentials import BearerToken
@@ -98,6 +101,29 @@ def test_a_wrong_or_malformed_token_is_refused_with_one_answer(secured: InProces
             secured.node.authenticator.identify(BearerToken(text))
         messages.add(refusal.value.message)
     assert messages == {"The token is not valid."}
+
+
+def test_a_token_costs_at_most_one_read_of_the_store_and_an_arbitrary_text_none(
+    secured: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = create(secured, "counted")
+    authenticator, read, readers = secured.node.authenticator, secured.database.read, []
+    # Tasks of the node read the store in other threads.
+    monkeypatch.setattr(secured.database, "read", lambda: readers.append(get_ident()) or read())
+
+    def count_reads(text: str) -> int:
+        readers.clear()
+        with suppress(Unauthorized):
+            authenticator.identify(text)
+        return readers.count(get_ident())
+
+    prefix, number, secret = good.split("_", 2)
+    assert count_reads(good) == 1
+    wait_until(lambda: count_reads(good) == 0, what="a known caller costs no read")
+    for unknown in (f"{prefix}_{number}_{secret}x", f"{prefix}_{'0' * 32}_{secret}"):
+        assert count_reads(unknown) == 1
+    for text in ("", "x" * 50, f"{prefix}_abc_{secret}", f"xx_{number}_{secret}", "a.b.c"):
+        assert count_reads(text) == 0
 
 
 def test_the_token_of_a_disabled_user_is_refused(secured: InProcessNode) -> None:

@@ -197,6 +197,8 @@ class Authenticator:
         prefix, _, rest = token.partition("_")
         number, _, secret = rest.partition("_")
         token_id = f"tk_{number}"
+        # Only a text with the form of a token costs a read. A cache of wrong ones would not help
+        # against callers that invent ids; the threads for sign-ins bound what they cost.
         if prefix != _PREFIX or not looks_like_id(token_id):
             return None
         with self._database.read() as tx:
