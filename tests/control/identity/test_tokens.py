@@ -24,6 +24,7 @@ from headrace.errors import (
     Unauthorized,
 )
 from headrace.model.identity import Scope, group_owner
+from headrace.model.ids import new_id
 from headrace.store.clock import clock
 from headrace.store.identity import users
 from headrace.store.tables import tokens
@@ -153,11 +154,30 @@ def test_a_token_of_a_group_acts_for_the_group_alone(secured: InProcessNode) -> 
     caller = secured.node.authenticator.identify(BearerToken(created.text))
     assert (caller.owners, caller.roles) == ({etl}, {Role.USER})
     assert created.token.created_by == mia
+
+
+@pytest.mark.parametrize("change", ["the creator has left the group", "the creator is disabled"])
+def test_a_token_of_a_group_ends_with_the_membership_of_its_creator(
+    secured: InProcessNode, change: str
+) -> None:
+    name = new_id("us").replace("_", "-")
     with secured.database.write("test") as tx:
-        assert users.set_disabled(tx, mia, is_disabled=True, actor="root")
+        creator = users.sign_in(tx, "corp", name, name=name, groups=["etl"]).id
+    member = Caller(creator, groups=frozenset({group_owner("corp", "etl")}))
+    token = BearerToken(
+        secured.node.tokens.create(
+            member, name=name, expires=DAY, scope=Scope.SUBMIT, owner="group:etl"
+        ).text
+    )
+    assert secured.node.authenticator.identify(token).actor == creator
+    with secured.database.write("test") as tx:
+        if change == "the creator is disabled":
+            users.set_disabled(tx, creator, is_disabled=True, actor="root")
+        else:
+            users.sign_in(tx, "corp", name, name=name, groups=["bi"])
     secured.node.authenticator.forget_callers()
     with pytest.raises(Unauthorized):
-        secured.node.authenticator.identify(BearerToken(created.text))
+        secured.node.authenticator.identify(token)
 
 
 @pytest.mark.parametrize(

@@ -214,12 +214,17 @@ class Authenticator:
         return caller
 
     def _describe(self, tx: Tx, token: ApiToken) -> Caller | None:
-        """Return the caller with a token. None: its owner or its creator may not sign in."""
+        """Return the caller with a token.
+
+        None: its owner or its creator may not sign in, or the creator is not in the group any more.
+        """
         owner, creator = token.owner, users.get(tx, token.created_by)
         if creator is None or creator.disabled_at is not None:
             return None
         if owner.startswith(GROUP_PREFIX):
             _prefix, source, name = owner.split(":", 2)
+            if owner not in self._caller_of(creator).groups:
+                return None
             # The members may be administrators; a token of the group acts on its objects only.
             roles = self._settings.roles_of(source, frozenset({name})) & {Role.USER}
             caller = Caller(owner=owner, user=creator.id, roles=roles)
