@@ -115,7 +115,7 @@ def test_a_token_costs_at_most_one_read_of_the_store_and_an_arbitrary_text_none(
     def count_reads(text: str) -> int:
         readers.clear()
         with suppress(Unauthorized):
-            authenticator.identify(text)
+            authenticator.identify(BearerToken(text))
         return readers.count(get_ident())
 
     prefix, number, secret = good.split("_", 2)
