@@ -22,6 +22,9 @@ from headrace.model.session import SessionSpec
 pytestmark = pytest.mark.finding("S17")
 
 RESERVED = [
+    "spark.hadoop.fs.azure.shellkeyprovider.script",
+    "spark.hadoop.fs.azure.account.keyprovider.a.dfs.core.windows.net",
+    "spark.submit.proxyUser.allowCustomClasspathInClusterMode",
     "spark.master",
     "spark.submit.deployMode",
     "spark.driver.host",

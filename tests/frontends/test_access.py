@@ -178,7 +178,13 @@ BODIES: dict[str, Callable[[Server], Json]] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("access") / "home"
-    settings = make_settings(home, token="of-the-node", auth={"roles": ROLES})
+    settings = make_settings(
+        home,
+        token="of-the-node",
+        auth={"roles": ROLES},
+        # The node must not start the drivers of the sessions that the test makes.
+        lease={"sweep": "1h"},
+    )
     with serve_node(settings) as node:
         document = node.http.get("/api/v1/openapi.json").json()
         operations = {

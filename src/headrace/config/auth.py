@@ -1,4 +1,4 @@
-"""Who may use a node: the ways to sign in, and the roles that groups give."""
+"""The ways to sign in to a node, and the roles that groups give to their members."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class AuthSettings(Section):
     @field_validator("oidc")
     @classmethod
     def _check_issuers(cls, issuers: dict[str, OidcSettings]) -> dict[str, OidcSettings]:
-        """Raise ValueError for names that make two groups one, and for an issuer with two names."""
+        """Raise ValueError for a name that another source has, and for an issuer with two names."""
         for name in issuers:
             is_name = re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name) is not None
             if not is_name or name in {LOCAL_SOURCE, LDAP_SOURCE, HEADER_SOURCE}:
@@ -280,6 +280,12 @@ class AuthSettings(Section):
         if self.roles.user is None:
             roles.add(Role.USER)
         return frozenset(roles)
+
+    @property
+    def sources(self) -> list[str]:
+        """Names of the sources of users, apart from the user who runs the node."""
+        methods = {LDAP_SOURCE: self.ldap, HEADER_SOURCE: self.header}
+        return [*self.oidc, *(name for name, each in methods.items() if each is not None)]
 
     def name_of_source(self, source: str) -> str:
         """Return the name of a source of users in the settings: that of an issuer, or itself."""

@@ -30,6 +30,8 @@ RESERVED_CONF = [
     "spark.hadoop.hadoop.security.*",
     "spark.hadoop.hadoop.proxyuser.*",
     "spark.hadoop.fs.s3a.security.credential.provider.path",
+    # They name a program or a class that the process runs that opens a file.
+    "spark.hadoop.fs.azure.*keyprovider*",
     "spark.yarn.access.*",
     "spark.yarn.kerberos.*",
     "spark.yarn.services",

@@ -36,7 +36,7 @@ class LimitName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedOwner:
-    """An owner of objects, with the names by which quotas can mean it."""
+    """An owner of objects, with the names that quotas can use for it."""
 
     id: str
     names: tuple[str, ...] = ()
@@ -46,12 +46,12 @@ class LimitedOwner:
 
 
 class Bound(NamedTuple):
-    """What the settings say for one owner."""
+    """The limit that the settings give to one owner."""
 
     value: Any
     """None: no limit."""
     setting: str | None
-    """Key that says so; None: a default that no key sets."""
+    """Key that sets the limit; None: a default that no key sets."""
 
 
 class QuotaSettings(Section):
@@ -160,7 +160,7 @@ class LimitSettings(Section):
 
     @property
     def has_quotas(self) -> bool:
-        """Whether the limits of an owner depend on who it is."""
+        """Whether some owners have limits of their own."""
         return bool(self.users or self.groups)
 
     @property

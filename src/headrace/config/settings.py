@@ -208,7 +208,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_quotas(self) -> Settings:
         """Raise ValueError if a quota names a source of users that does not exist."""
-        self.limits.check_sources(self.auth.oidc, local=LOCAL_SOURCE)
+        self.limits.check_sources(self.auth.sources, local=LOCAL_SOURCE)
         return self
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """The audit: who did, read, or was refused what.
 
-What changes the rights or the cluster is recorded in the transaction of the change. Reads and
-refusals are far more frequent: they are collected, and written together once a second. A node that
-is killed loses those of its last second.
+A change of rights or of the cluster is recorded in its transaction. Reads and refusals are far more
+frequent: a node collects them, and writes them together once a second. A node that is killed loses
+the reads and refusals of its last second.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from headrace.text.readable import format_utc
 
 _LOG = logging.getLogger("headrace.audit")
 _MAX_PENDING = 1000
-"""Largest number of records that are collected between two writes. A caller cannot fill the store.
-"""
+"""Largest number of records between two writes, so that no caller can fill the store."""
 _BATCH = 1000
 
 
 class Audit:
-    """Records of all nodes; written by one of them."""
+    """The audit of one node, which also reads the records of the other nodes."""
 
     def __init__(self, database: Database, settings: AuditSettings, node_id: str) -> None:
         self._database = database
@@ -76,14 +75,14 @@ class Audit:
         """Record that a request was refused.
 
         Args:
-            caller: Who has sent it; None: it is not known.
+            caller: Sender of the request; None: it is not known.
             address: IP address from which it came.
         """
         new = _describe(action, caller, None, detail)
         self._collect(replace(new, address=address), None)
 
     def flush(self) -> None:
-        """Write what was collected. Keep it while the store does not answer."""
+        """Write the collected records. Keep them while the store does not answer."""
         with self._guard:
             pending, self._pending, lost = self._pending, {}, self._lost
             self._lost = 0
@@ -114,7 +113,7 @@ class Audit:
         """Return at most `limit` records, newest first. Raise NotPermitted.
 
         Args:
-            action: Only records about this action; None: about all. So for actor and target.
+            action: Only records about this action; None: about all. The same for actor and target.
         """
         require(caller, Action.READ, Shared.AUDIT)
         with self._database.read() as tx:

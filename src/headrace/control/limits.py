@@ -39,10 +39,10 @@ _SHOWN = 100
 def describe_owner(
     tx: Tx, settings: Settings, owner: str, caller: Caller | None = None
 ) -> LimitedOwner:
-    """Return an owner as quotas can mean it. It reads the store only if quotas exist.
+    """Return an owner with its names in quotas. Read the store only if quotas exist.
 
     Args:
-        caller: Whoever acts: what it says of itself need not be read.
+        caller: The caller, whose name and groups need not be read.
     """
     if not settings.limits.has_quotas:
         return LimitedOwner(id=owner)
@@ -79,7 +79,7 @@ def _to_limited(settings: Settings, owner: str, user: User | None) -> LimitedOwn
 
 
 def take_submit(tx: Tx, settings: Settings, owner: LimitedOwner) -> None:
-    """Raise TooManySubmits if the owner has submitted enough in the last minute."""
+    """Count a submit. Raise TooManySubmits if the owner may submit no more at this time."""
     own = settings.limits.find(LimitName.SUBMITS, owner)
     if own.value is None:
         return
@@ -173,7 +173,7 @@ def lock_streams(tx: Tx, settings: Settings) -> None:
 def check_stored_bytes(tx: Tx, settings: Settings, owner: LimitedOwner) -> None:
     """Raise ResultsFull if the stored results of the owner fill what it may use.
 
-    The size of a result is not known before: the last one may go beyond the limit.
+    The size of a result is known only when it is stored: the last result may exceed the limit.
     """
     own = settings.limits.find(LimitName.STORED_BYTES, owner)
     if own.value is None:
@@ -203,7 +203,7 @@ def check_stored_bytes(tx: Tx, settings: Settings, owner: LimitedOwner) -> None:
 def choose_timeout(settings: Settings, owner: LimitedOwner, seconds: float | None) -> float | None:
     """Return the timeout of a statement in seconds, with its default. None: no timeout.
 
-    Raise TimeoutTooLong if the owner may not ask for so much.
+    Raise TimeoutTooLong if the timeout exceeds the limit of the owner.
     """
     if seconds is None:
         default: timedelta | None = settings.limits.find_default_timeout(owner).value
@@ -349,7 +349,7 @@ class Quotas:
         """Return the limits of an owner with their settings, and what it uses.
 
         Args:
-            owner: The caller, or a group of the caller as in `resolve_owner`; for those who may
+            owner: The caller, or a group of the caller as in `resolve_owner`; for callers who may
                 read the objects of others, the id of any user, or `group:source:name`.
 
         Raises:

@@ -1,8 +1,8 @@
-"""The values of secrets: who may use which, where they come from, and which drivers have them.
+"""The values of secrets: which owners may use them, their sources, and which drivers have them.
 
 `Secrets.find` is the only place in which a reference gets its value: for the bootstrap of a driver,
-and for a driver that asks. A value is never kept in the store, and read again for each use, so that
-a changed secret is used from the next start on.
+and for a driver that asks. The store never has a value. A node reads the value again for each use,
+so that the next start of a driver uses a changed secret.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Secrets:
         self._lock = threading.Lock()
 
     def list_owners(self, tx: Tx, owner: str) -> frozenset[str]:
-        """Return an owner and the groups of the user that it is; none if it may not sign in."""
+        """Return an owner, with its groups if it is a user; nothing for a user who is disabled."""
         if owner.startswith(GROUP_PREFIX):
             return frozenset({owner})
         user = users.get(tx, owner)
@@ -68,7 +68,7 @@ class Secrets:
         """Return the values of secrets by name. The provider is asked for each of them.
 
         Args:
-            owners: On whose behalf; None: the operator of the node, whose profile names them.
+            owners: Owners that use the secrets; None: the operator of the node, in a profile.
 
         Raises:
             SecretDenied: None of the owners may use a secret.
@@ -87,7 +87,7 @@ class Secrets:
         return {name: _check_value(name, self._read(name)) for name in names}
 
     def remember(self, session_id: str, values: Mapping[str, str]) -> None:
-        """Know that the drivers of a session have these values."""
+        """Remember that the drivers of a session have these values."""
         if values:
             self._get_known(session_id).add(values)
 
@@ -152,14 +152,14 @@ class Secrets:
             [*self._settings.command, name],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            # It may quote the value.
+            # Standard error may quote the value.
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         try:
             value, status = self._pool.call(_read_output, process)
         finally:
-            # The program, and what it has started. Until `wait`, no other process has its number.
+            # The program and its child processes. Until `wait`, no other process has its id.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -183,7 +183,7 @@ def _read_output(process: subprocess.Popen[bytes]) -> tuple[bytes, int]:
 
 
 def _wait_unreaped(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a program, and return its exit status; its number stays taken."""
+    """Wait for the end of a program, and return its exit status. Keep its process id in use."""
     result = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert result is not None
     return result.si_status

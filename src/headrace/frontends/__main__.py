@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sys
 from typing import Any
 
@@ -36,6 +37,8 @@ def main(arguments: list[str]) -> int:
     hide_pandas()
     # Everything in the home is for its owner only: store, results, tables, logs.
     os.umask(0o077)
+    # Nor may a core file hold tokens and secrets, of this process or of its drivers.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         require_extra("server", "A node")
         # It needs the packages of the extra.

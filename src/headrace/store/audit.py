@@ -36,7 +36,7 @@ def page(
     """Return at most `limit` records with ids below `before`, newest first.
 
     Args:
-        action: Only records about this action; None: about all. So for actor and target.
+        action: Only records about this action; None: about all. The same for actor and target.
     """
     query = select(table).order_by(table.c.id.desc()).limit(limit)
     for column, value in (

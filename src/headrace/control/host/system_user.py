@@ -28,7 +28,7 @@ _OF_NODE = frozenset(
         *("HADOOP_USER_NAME", "KRB5CCNAME", "KUBECONFIG"),
     }
 )
-"""Variables that say who the node is, or lead to its files and credentials."""
+"""Variables that name the user of the node, or lead to its files and credentials."""
 _HIDE_PROCESSES = 'mount -t proc -o nosuid,nodev,noexec,hidepid=invisible proc /proc && exec "$@"'
 _SECONDS = 10
 
@@ -44,7 +44,8 @@ def find_missing_requirement() -> str | None:
 def can_hide_processes() -> bool:
     """Return whether a process of another user can be kept from seeing other processes.
 
-    It then gets a /proc of its own with `hidepid` (Linux 5.8). A container usually may not mount.
+    The process then gets a /proc of its own with `hidepid` (Linux 5.8). A container usually may not
+    mount file systems.
     """
     try:
         return _succeeds(_hide(["true"]))
@@ -65,7 +66,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SystemUser:
-    """A user of this host who is neither root nor a user of the system."""
+    """A user of this host who is neither root nor a system account."""
 
     name: str
     uid: int
@@ -76,7 +77,7 @@ class SystemUser:
     def find(cls, name: str, *, smallest_uid: int) -> Self:
         """Return the user with a name.
 
-        Raises LaunchFailed if there is none, or if drivers must not run as this user.
+        Raises LaunchFailed if the host has no such user, or drivers must not run as this user.
         """
         try:
             entry = pwd.getpwnam(name)
@@ -128,7 +129,7 @@ class SystemUser:
                 )
 
     def give(self, path: Path) -> None:
-        """Let a file or folder belong to this user. It is in a folder of root's."""
+        """Make this user the owner of a file or folder, whose parent folder belongs to root."""
         os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def create_folder(self, folder: Path) -> None:
@@ -153,7 +154,7 @@ class SystemUser:
 
 
 def open_home(layout: HomeLayout, folders: Iterable[Path]) -> None:
-    """Let other users pass through a home to these folders of theirs. They list no folder in it.
+    """Let other users pass through a home to their folders, without listing what the home has.
 
     Raises OSError.
     """

@@ -33,8 +33,8 @@ class Accounts:
     def set_disabled(self, caller: Caller, user_id: str, *, is_disabled: bool) -> User:
         """Disable a user, or enable it again. Return the user.
 
-        A disabled user is refused by all nodes, with each of its credentials and tokens. What it
-        owns stays: its statements, sessions and streams go on.
+        All nodes refuse a disabled user, with each of its credentials and tokens. The objects of
+        the user stay: its statements, sessions and streams continue.
 
         Raises:
             NotPermitted: The caller is no administrator, or the user runs the node.

@@ -30,7 +30,7 @@ _SHOWN = 100
 
 
 class CreatedToken(NamedTuple):
-    """A new token, and its text, which the store does not have."""
+    """A new token and its text. The store does not have the text."""
 
     token: ApiToken
     text: str
@@ -101,7 +101,7 @@ class ApiTokens:
 
         Raises:
             TokenNotFound: The caller may read no such token.
-            NotPermitted: The caller may read the token, and do no more.
+            NotPermitted: The caller may read the token, but not revoke it.
         """
         with self._database.write("token.revoke") as tx:
             token = self._find(tx, caller, name_or_id)

@@ -36,7 +36,7 @@ _CACHE_SECONDS = 1.0
 """Time for which a caller is not looked up again. A revoked token is refused after it."""
 _MAX_CACHED = 10_000
 _PREFIX = "hr"
-"""Begin of each token, by which scanners for secrets recognise it."""
+"""Prefix of each token, by which scanners for secrets recognise tokens."""
 _SECRET_BYTES = 32
 _LOCAL_SUBJECT = "node"
 """Subject of the user who runs the nodes: the same for all nodes of a store, whose operating
@@ -124,7 +124,7 @@ class Authenticator:
         return cached.caller if cached is not None and time.monotonic() < cached.until else None
 
     def identify(self, credentials: Credentials | None) -> Caller:
-        """Return the caller with these credentials. It may ask the store, an issuer, a directory.
+        """Return the caller with these credentials. May ask the store, an issuer or a directory.
 
         Raises:
             Unauthorized: The credentials are not valid.
@@ -144,7 +144,7 @@ class Authenticator:
         return caller
 
     def forget_callers(self) -> None:
-        """Look up each caller again, after a change of rights. Other nodes follow in a second."""
+        """Forget all callers after a change of rights. Other nodes notice it within a second."""
         self._cached.clear()
 
     def _key_of(self, credentials: Credentials) -> bytes:

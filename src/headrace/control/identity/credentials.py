@@ -1,7 +1,7 @@
 """Credentials as front ends receive them, and identities as the sources of users describe them.
 
-A front end reads credentials from its protocol, and the authenticator judges them. Neither the
-text nor the `repr` of credentials has a secret.
+A front end reads credentials from its protocol, and the authenticator checks them. The text and the
+`repr` of credentials have no secret.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 _TOKEN_USER = "token"  # noqa: S105 - the name of a user
 """User name with which a client of user and password sends a token as its password."""
 WRONG_PASSWORD = "The name or the password is wrong."  # noqa: S105 - a message
-"""Why user and password are refused, whatever the reason is."""
+"""Message for every refusal of a user and password, whatever the reason is."""
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories of characters that no name has, or that cannot be seen in one."""
+"""Unicode categories of characters that no name has, or that cannot be seen in a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def from_password(name: str, password: str, address: str) -> BearerToken | Passw
 
 
 class Identity(NamedTuple):
-    """Who has signed in, as the source says."""
+    """A user who has signed in, as the source describes the user."""
 
     source: str
     subject: str

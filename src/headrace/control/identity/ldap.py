@@ -1,7 +1,7 @@
-"""Users of a directory: their passwords are checked by a bind (RFC 4513), their groups by search.
+"""Users of a directory: a bind checks their passwords (RFC 4513), a search finds their groups.
 
-Each check is a process (`ldap_lookup.py`), of which few run at once, and which ends at its
-deadline. Successes are remembered for a short time, and failures are limited by the store.
+Each check is a process (`ldap_lookup.py`) that ends at its deadline; few of them run at once. The
+node remembers successes for a short time, and the store limits failures.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _MAX_CACHED = 10_000
 _REFUSAL_SECONDS = 0.4
 """Shortest time of a refusal: the time of a search must not reveal whether a user exists."""
 _AWAY_SECONDS = 2.0
-"""Time for which a directory that did not answer is not asked again: requests must not wait for it
-one after the other."""
+"""Time for which a directory that did not answer is not asked again. Otherwise each request would
+wait for the directory."""
 _AWAY = "The directory of the users does not answer."
 _RETRY = "Try again later."
 
@@ -81,7 +81,7 @@ class LdapMethod:
         self._away_until = 0.0
 
     def identify(self, credentials: Password) -> Identity:
-        """Return who has this name and password. Requests with the same ones share one check.
+        """Return the user with this name and password. Equal requests share one check.
 
         Raises:
             Unauthorized: The name or the password is wrong.
@@ -103,7 +103,7 @@ class LdapMethod:
         return future.result()
 
     def _run(self, key: bytes, credentials: Password, future: Future[Identity]) -> None:
-        """Check a password, and let all who wait for the result have it."""
+        """Check a password, and give the result to all threads that wait for it."""
         try:
             identity = self._check(credentials)
             until = time.monotonic() + self._settings.cache.total_seconds()
@@ -112,7 +112,7 @@ class LdapMethod:
                 self._cached.move_to_end(key)
                 while len(self._cached) > _MAX_CACHED:
                     self._cached.popitem(last=False)
-        except BaseException as error:  # noqa: BLE001 - those who wait must not wait for ever
+        except BaseException as error:  # noqa: BLE001 - other threads must not wait for ever
             future.set_exception(error)
         else:
             future.set_result(identity)
@@ -197,7 +197,7 @@ class LdapMethod:
         return answer
 
     def _question(self) -> dict[str, Any]:
-        """Return the settings for the process. The password of the reader may change."""
+        """Return the settings for the process. The password of `bind_dn` may change."""
         settings = self._settings
         if settings.ca is not None and not settings.ca.is_file():
             raise InvalidSetting(f"auth.ldap.ca: There is no file {settings.ca}.")
@@ -220,7 +220,7 @@ def _check_text(credentials: Password) -> None:
     """
     name, password = credentials.name, credentials.password
     is_name = 0 < len(name) <= _MAX_NAME and is_printable(name)
-    # Half characters, which are no text, cannot be encoded.
+    # Lone surrogates cannot be encoded.
     is_password = 0 < len(password) <= _MAX_PASSWORD and not _has_surrogates_or_nul(password)
     if not (is_name and is_password):
         raise Unauthorized(WRONG_PASSWORD)

@@ -2,10 +2,10 @@
 
 libldap waits in C, and its deadlines do not hold: with a server that hangs, its TLS handshake never
 ends, and with OPT_NETWORK_TIMEOUT it uses a whole processor (seen with OpenLDAP 2.5.13 and GnuTLS).
-A process can be ended. It ends itself at its deadline, so that it does not outlive a node that was
-killed.
+A process can be ended: this process ends itself at its deadline, so that it does not outlive a node
+that was killed.
 
-It reads a question from its standard input and writes the answer to its standard output, both as
+The process reads a question from standard input and writes the answer to standard output, both as
 JSON. No argument and no variable of its environment has a password.
 """
 
@@ -49,7 +49,7 @@ def main() -> None:
     """Answer one question."""
     question = json.load(sys.stdin)
     signal.setitimer(signal.ITIMER_REAL, question["settings"]["seconds"])
-    # Files of the user and of the working directory, and variables, configure libldap otherwise.
+    # Otherwise files of the user and of the working directory, and variables, configure libldap.
     os.environ["LDAPNOINIT"] = "1"
     json.dump(_answer(**question), sys.stdout)
 
@@ -119,7 +119,7 @@ def _bind_reader(connection: Any, settings: dict[str, Any]) -> None:
 
 
 def _is_password(connection: Any, dn: str, password: str) -> bool:
-    """Return whether an entry has a password: whatever a directory refuses, it has not."""
+    """Return whether an entry has this password; False for every refusal of the directory."""
     if not dn or not password:  # such a bind is anonymous, and succeeds (RFC 4513, section 5.1)
         return False
     try:

@@ -27,7 +27,7 @@ _BLOCK = 64 * 1024
 _MIN_PAUSE_SECONDS = 30.0
 """Shortest time between two fetches of the keys, whatever callers send."""
 _MAX_AGE_SECONDS = 600.0
-"""Age at which the keys are fetched again, so that a key that the issuer has removed dies."""
+"""Age at which the keys are fetched again, so that removed keys are no longer accepted."""
 _MAX_SUBJECT = 255
 """Largest number of characters of a subject (OpenID Connect Core, section 2)."""
 _MAX_NAME = 200
@@ -46,7 +46,7 @@ class IssuerKeys:
         fetch: Callable[[str], Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create it without keys, which are fetched for the first token.
+        """Create the object without keys. The first token fetches them.
 
         Args:
             fetch: Returns the JSON document at a URL. Raises SignInUnavailable.
@@ -182,7 +182,7 @@ class OidcMethod:
     """Verifies the access tokens of one issuer."""
 
     def __init__(self, name: str, settings: OidcSettings, keys: IssuerKeys | None = None) -> None:
-        """Create it.
+        """Create the method of one issuer.
 
         Args:
             name: Name of the issuer in the settings.
@@ -200,10 +200,10 @@ class OidcMethod:
         )
 
     def identify(self, token: str) -> Identity | None:
-        """Return who has signed in with a token; None if it is no JWT of this issuer.
+        """Return the user of a token; None if the token is no JWT of this issuer.
 
         Raises:
-            Unauthorized: The issuer has not signed it, or it is not valid here or now.
+            Unauthorized: The issuer has not signed the token, or the node refuses its claims.
             SignInUnavailable: The keys of the issuer cannot be read.
         """
         if len(token) > _MAX_TOKEN or _peek_issuer(token) != self._settings.issuer:
@@ -268,7 +268,7 @@ class OidcMethod:
 
 
 def _can_be_stored(text: str) -> bool:
-    """Return whether a database accepts a text: PostgreSQL refuses NUL and half characters."""
+    """Return whether a database accepts a text: PostgreSQL refuses NUL and lone surrogates."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

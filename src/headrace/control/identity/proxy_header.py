@@ -1,4 +1,4 @@
-"""Users whom an authenticating proxy names in a header. Only listed addresses may do so."""
+"""Users whom an authenticating proxy names in a header. Only listed addresses may name users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_NAME = 200
 
 
 class HeaderMethod:
-    """Judges the names that proxies send."""
+    """Checks the names that proxies send."""
 
     def __init__(self, settings: HeaderSettings) -> None:
         """Read the secret. Raise InvalidSetting if it is missing, short, or open to others."""

@@ -1,7 +1,7 @@
 """For whom a driver acts: from the stored owner of its session to a user of the system.
 
-No request has a part in it. An owner without a user of the system gets no driver; it never gets
-that of the node instead.
+No request influences this choice. An owner without a user of the system gets no driver: drivers of
+an owner never run as the user of the node instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SUPERUSERS = frozenset(
         *("hbase", "spark", "kms", "knox", "oozie", "livy", "impala", "zookeeper", "http"),
     }
 )
-"""Users of hosts and clusters with rights over others, which no name of a caller leads to."""
+"""Users of hosts and clusters with rights over others. Names of callers never stand for them."""
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _HASH = 10
 """Number of hexadecimal digits that distinguish owners with similar names."""
@@ -47,8 +47,14 @@ def find_acting_owner(
 ) -> ActingOwner | None:
     """Return the owner as whom the drivers of a profile run; None: they run as the node.
 
-    Raises LaunchFailed if the system of the profile does not know the owner.
+    Raises LaunchFailed if the owner is disabled, or the system of the profile does not know it.
     """
+    user = users.get(tx, owner)
+    if user is not None and user.disabled_at is not None:
+        raise LaunchFailed(
+            f"No driver starts for {owner!r}: the user is disabled.",
+            hint=f"An administrator enables it again: headrace user enable {owner}.",
+        )
     if profile.run_as == "node":
         return None
     on_kubernetes = profile.master.startswith("k8s://")
@@ -94,9 +100,9 @@ def _list_folders(
 def choose_system_user(tx: Tx, auth: AuthSettings, owner: str) -> str:
     """Return the name of the system's user as whom the drivers of an owner run.
 
-    It is the one that `auth.system_users` says, or else the name of a user of `name_source`.
+    An entry of `auth.system_users` comes first, then the name of a user of `name_source`.
 
-    Raises LaunchFailed if there is none.
+    Raises LaunchFailed if the owner has no user of the system.
     """
     mapping = auth.system_users
     if owner.startswith(GROUP_PREFIX):
@@ -121,10 +127,10 @@ def choose_system_user(tx: Tx, auth: AuthSettings, owner: str) -> str:
 
 
 def _name_source(auth: AuthSettings) -> str | None:
-    """Return the source whose names of users are those of the system; None: no source's are."""
+    """Return the source whose names of users are those of the system; None: no such source."""
     if auth.system_users.name_source is not None:
         return auth.system_users.name_source
-    sources = list(auth.oidc) or [LOCAL_SOURCE]
+    sources = auth.sources or [LOCAL_SOURCE]
     return sources[0] if len(sources) == 1 else None
 
 
@@ -155,6 +161,6 @@ def fill_templates(profile: Profile, owner: str) -> Profile:
 
 
 def label_of(owner: str) -> str:
-    """Return a DNS label for an owner, at most 41 characters. Two owners never have the same."""
+    """Return a DNS label for an owner, at most 41 characters. Two owners never share a label."""
     stem = re.sub(r"[^a-z0-9]+", "-", owner.lower())[:_LONGEST_STEM].strip("-") or "owner"
     return f"{stem}-{hashlib.sha256(owner.encode()).hexdigest()[:_HASH]}"

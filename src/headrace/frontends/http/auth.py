@@ -47,8 +47,9 @@ _PROBES = frozenset({"/health", "/ready"})
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
 SIGN_IN_THREADS = 8
-"""Threads that sign in callers: a slow issuer must not hold those of requests. As many others check
-passwords, so that a slow directory does not hold those who send tokens."""
+"""Threads that sign in callers, so that a slow issuer does not hold the threads of requests. The
+same number of threads checks passwords, so that a slow directory does not delay callers with
+tokens."""
 SECURITY_SCHEMES = {
     "token": {
         "type": "http",
@@ -138,7 +139,7 @@ class _GuardedSend:
             record_refusal(self._request, error)
             self.is_refused = True
         except HeadraceError:
-            return  # it is not known while the store or the issuer is away
+            return  # unknown while the store or the issuer does not answer
         else:
             self.is_refused = current != self._caller
         if self.is_refused:
@@ -206,7 +207,7 @@ async def _identify(request: Request) -> Caller:
 
     Raises:
         Unauthorized: The credentials are missing or wrong.
-        InvalidRequest: There are several.
+        InvalidRequest: The request has several credentials.
         TooManyFailures, SignInUnavailable, StoreUnavailable: As the authenticator.
     """
     node = node_of(request)
@@ -226,8 +227,8 @@ def read_credentials(request: Request, settings: AuthSettings) -> Credentials:
     """Return the credentials of a request.
 
     Raises:
-        Unauthorized: It has none, or they cannot be read.
-        InvalidRequest: It has several, of which each could name another caller.
+        Unauthorized: The request has no credentials, or they cannot be read.
+        InvalidRequest: It has several credentials, and each could name another caller.
     """
     address = request.client.host if request.client else ""
     authorizations = request.headers.getlist("authorization")
@@ -258,7 +259,7 @@ def _read_basic(text: str, address: str) -> Credentials:
     except (binascii.Error, UnicodeDecodeError):
         colon = ""
     if not colon:
-        # The error is outside of the handler: it must not refer to one that has the password.
+        # Outside of the handler, so that this error does not refer to an error with the password.
         raise Unauthorized("The header Authorization is not that of HTTP Basic in UTF-8.")
     return from_password(name, password, address)
 

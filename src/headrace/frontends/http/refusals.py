@@ -39,7 +39,10 @@ class AuthenticationFailures:
         self._not_logged = 0
 
     def record(self, address: str, method: str, path: str, reason: str) -> int | None:
-        """Record one failure. Return how many others were counted before it; None: it is counted.
+        """Record one failure, or only count it.
+
+        Return the number of failures that were only counted before this record; None: this failure
+        is only counted, too.
 
         Args:
             address: IP address of the caller.
@@ -67,7 +70,7 @@ class AuthenticationFailures:
 
 
 def record_refusal(request: Request, error: HeadraceError) -> None:
-    """Record in log and audit that a request was refused because of its caller, if it was.
+    """Record in log and audit a request that was refused because of its caller, and no other one.
 
     The response to a request for an object of another owner does not say that there is one. The
     audit does.

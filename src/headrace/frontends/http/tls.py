@@ -20,8 +20,8 @@ _Version = tuple[int, int, int] | None
 class ServerTls:
     """The certificate of a node, its key, and the CAs of its clients.
 
-    A certificate is used only if drivers and commands will accept it. Otherwise the last one stays
-    in use, and `problem` says why.
+    A certificate is used only if drivers and commands will accept it. Otherwise the last
+    certificate stays in use, and `problem` says why.
     """
 
     def __init__(self, settings: TlsSettings, address: str) -> None:

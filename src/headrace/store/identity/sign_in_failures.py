@@ -1,10 +1,10 @@
 """Failed sign-ins by name and address, which slow down those who guess passwords.
 
-The store has them, so that neither a restart nor another node forgets them, and its clock decides.
-An attempt is counted before its password is checked: of many at once, only the free ones are
-checked. Three counts limit it: that of the name from this address, that of the name from anywhere,
-and that of the address with any name. The last two only slow down, because others could lock out a
-user by them, or all users behind one address.
+The store has the counts, so that no restart and no other node forgets them; its clock decides.
+An attempt is counted before its password is checked: of many at once, only the free attempts are
+checked. Three counts limit an attempt: the count of the name from this address, the count of the
+name from any address, and the count of the address with any name. The last two only slow attempts
+down, because others could otherwise lock out a user, or all users behind one address.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def begin(tx: Tx, name: str, address: str) -> None:
 
 
 def take_back(tx: Tx, name: str, address: str) -> None:
-    """Take back an attempt of which it is not known whether the password was right."""
+    """Take back an attempt whose password could not be checked."""
     for count in _counts(name, address):
         tx.execute(delete(table).where(_is_key(count), table.c.failures <= 1))
         fewer = update(table).where(_is_key(count))

@@ -73,7 +73,7 @@ def sign_in(
     groups: Collection[str],
     issued_at: float | None = None,
 ) -> User:
-    """Return the user with a subject of a source, as it is now; insert it at its first sign-in.
+    """Update and return the user with a subject of a source; insert it at its first sign-in.
 
     Args:
         issued_at: When the source has issued name and groups. They replace those of the store
@@ -98,7 +98,7 @@ def sign_in(
 
 
 def set_disabled(tx: Tx, user_id: str, *, is_disabled: bool, actor: str) -> bool:
-    """Disable a user or enable it again. Return False if it is so already."""
+    """Disable a user or enable it again. Return False if nothing changes."""
     has_changed = table.c.disabled_at.is_(None) if is_disabled else table.c.disabled_at.is_not(None)
     change = update(table).where(table.c.id == user_id, has_changed)
     if not tx.execute(change.values(disabled_at=clock() if is_disabled else None)).rowcount:
@@ -143,7 +143,7 @@ def _insert(
 
 
 def propose_ids(name: str) -> Iterator[str]:
-    """Yield ids for a user with this name, the best one first.
+    """Yield ids for a user with this name, the best id first.
 
     An id is in lower case and can be part of a path, of a metric and of a name of the system.
     """

@@ -219,7 +219,7 @@ def page(
     if view is not None:
         order = _ORDERS[view]
         chosen += _choose_view(tx, view, over_seconds)
-        chosen += _choose_after(tx, view, before)
+        chosen += _choose_after(tx, view, before, owners)
     elif before is not None:
         chosen.append(statements.c.id < before)
     if owners is not None and len(owners) > 1:
@@ -247,14 +247,16 @@ def _choose_view(
     return [SLOW[tx.dialect], ran >= over_seconds]
 
 
-def _choose_after(tx: Tx, view: StatementView, before: str | None) -> list[ColumnElement[bool]]:
-    """Return the condition for the statements of a view that follow a statement."""
+def _choose_after(
+    tx: Tx, view: StatementView, before: str | None, owners: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    """Return the condition for the statements of a view that follow a statement of these owners."""
     if before is None:
         return []
     instant = _INSTANTS[view]
     # A statement may have changed its state since the previous page.
     query = select(func.coalesce(instant, statements.c.waiting_since)).where(
-        statements.c.id == before
+        statements.c.id == before, *([] if owners is None else [statements.c.owner.in_(owners)])
     )
     last = tx.execute(query).scalar_one_or_none()
     if last is None:
