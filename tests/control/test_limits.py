@@ -17,17 +17,21 @@ from sqlalchemy import event, text, update
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver
-from tests.support.store import INLINE
+from tests.support.store import INLINE, new_statement
 from tests.support.waiting import wait_until
 
 from headrace.config.limits import LimitSettings
 from headrace.control.identity.authenticator import make_token
+from headrace.control.sessions import launch
 from headrace.model.identity import Scope
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import StreamState
 from headrace.model.result import Disposition
+from headrace.model.session import NewSession
 from headrace.model.stream_query import Wanted
 from headrace.store.clock import clock
 from headrace.store.identity import tokens, users
+from headrace.store.sessions import sessions
 from headrace.store.tables import stream_queries
 
 
@@ -458,6 +462,40 @@ def test_only_those_who_may_read_the_objects_of_others_see_their_quota(team: Tea
 def test_a_statement_for_a_group_belongs_to_it_with_and_without_a_wait(team: Team) -> None:
     for wait in ({}, {"wait_timeout": "1ms"}):
         assert team.submit("ada", owner="group:etl", **wait)["owner"] == ETL
+
+
+def test_owners_share_places_and_driver_starts_by_the_weights_of_their_quotas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_THREADS", 1)
+    settings = make_settings(
+        tmp_path / "home",
+        limits={"running_statements": 1, "users": {"ada": {"weight": 3}}},
+    )
+    owners: dict[str, str] = {}
+    with serve_node(settings) as node:
+        with node.database.write("test") as tx:
+            for owner in ("bob", "bob", "ada", "ada", "ada"):
+                new = NewSession(id=new_id("se"), owner=owner, parallelism=1)
+                sessions.insert(tx, new, actor=owner)
+                owners[new.id] = owner
+        drivers = {session: node.launcher.connect_driver(session) for session in owners}
+        # A driver was started only when the one before was.
+        started = [handle["name"].split("-")[1] for handle in node.launcher.started]
+        assert [owners[session] for session in started] == ["ada", "ada", "bob", "ada", "bob"]
+
+        for session, driver in drivers.items():
+            driver.hello()
+            new_statement(node.database, session, owner=owners[session], is_query=True)
+        claimed: list[str] = []
+        while len(claimed) < 40:
+            for session, driver in drivers.items():
+                assignment = driver.poll().assignment
+                if assignment is not None:
+                    claimed.append(owners[session])
+                    new_statement(node.database, session, owner=owners[session], is_query=True)
+                    driver.succeed(assignment.statement_id)
+        assert 28 <= claimed[:40].count("ada") <= 32
 
 
 def _record_submit(node: InProcessNode, session: str) -> list[str]:
