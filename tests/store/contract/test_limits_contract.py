@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
-from tests.support.store import new_session, new_statement, running_session
+from tests.support.store import INLINE, new_session, new_statement, running_session
 
 from headrace.config.limits import LimitName
 from headrace.model.ids import new_id
@@ -493,6 +493,12 @@ def test_the_stored_bytes_of_an_owner_are_those_of_results_that_are_kept(store: 
     lease = running_session(store)
     with store.write("test") as tx:
         tx.execute(text("UPDATE sessions SET results_location = 'file:/results'"))
+    # An inline result is no stored one, and expires earlier.
+    new_statement(store, lease.session_id, StatementState.SUCCESS, lease=lease)
+    with store.write("test") as tx:
+        [inline] = tx.execute(text("SELECT id FROM statements")).scalars().all()
+        large = INLINE.model_copy(update={"byte_count": 9_000_000_000})
+        results.insert(tx, inline, large, 50, lease=lease)
     first = _store_result(store, lease, 3_000_000_000, seconds=100)
     _store_result(store, lease, 20, seconds=200)
 
