@@ -24,9 +24,10 @@ from headrace.errors import StoreUnavailable
 from headrace.model.audit import AuditAction, AuditRecord
 from headrace.model.identity import Scope
 from headrace.model.ids import new_id
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.identity import users
+from headrace.store.identity import tokens, users
 from headrace.store.tables import audit as table
 
 NODE_TOKEN = {"Authorization": "Bearer of-the-node"}
@@ -97,12 +98,40 @@ def test_life_of_tokens_and_users_is_recorded_with_what_it_changes(
     assert lines.stat().st_mode & 0o777 == 0o600
 
 
+def test_administration_of_nodes_and_history_is_recorded(secured: InProcessNode) -> None:
+    node_id = new_id("no")
+    with secured.database.write("test") as tx:
+        nodes.register(tx, node_id, address="http://a", version="1", seconds=-60)
+    secured.node.nodes.drain(LOCAL_CALLER, node_id)
+    secured.node.nodes.confirm_gone(LOCAL_CALLER, node_id)
+    secured.node.history.purge(LOCAL_CALLER, timedelta(days=30))
+    of_node = [item["action"] for item in read(secured, target=node_id)]
+    assert of_node == ["node_confirmed_gone", "node_drained"]
+    [purge] = read(secured, action="history_purged")
+    assert purge["detail"] == {"older_than_seconds": 30 * 86400.0}
+
+
+def test_a_token_is_not_created_if_its_record_cannot_be_written(
+    secured: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(audit_module.audit, "append", fail)
+    with pytest.raises(StoreUnavailable):
+        create_token(secured, "unrecorded")
+    with secured.database.read() as tx:
+        assert tokens.list_named(tx, ["unrecorded"], "unrecorded") == []
+
+
 def test_a_change_that_fails_leaves_no_record(secured: InProcessNode, lines: Path) -> None:
     before = lines.read_text() if lines.exists() else ""
     with pytest.raises(RuntimeError), secured.database.write("test") as tx:
-        secured.node.context.audit.record_in(tx, AuditAction.NODE_DRAINED, LOCAL_CALLER)
+        secured.node.context.audit.record_in(
+            tx, AuditAction.NODE_DRAINED, LOCAL_CALLER, target="never-drained"
+        )
         raise RuntimeError
-    assert read(secured, action="node_drained") == []
+    assert read(secured, target="never-drained") == []
     assert (lines.read_text() if lines.exists() else "") == before
 
 
@@ -201,7 +230,7 @@ def test_records_wait_for_the_store_and_cannot_fill_it(
         raise StoreUnavailable
 
     for number in range(1200):
-        audit.record_refusal(AuditAction.REQUEST_DENIED, None, f"a{number}", {})
+        audit.record_refusal(AuditAction.SIGN_IN_FAILED, None, f"a{number}", {})
     monkeypatch.setattr(store, "write", fail)
     with pytest.raises(StoreUnavailable):
         audit.flush()
@@ -210,6 +239,22 @@ def test_records_wait_for_the_store_and_cannot_fill_it(
     found = _all(audit)
     assert len({record.address for record in found}) == len(found) == 1000
     assert "200 records of the audit are lost" in caplog.text
+
+
+def test_a_caller_cannot_take_the_place_of_the_records_of_others(store: Database) -> None:
+    audit = Audit(store, AuditSettings(), "no_1")
+    eve = Caller("eve", address="192.0.2.1")
+    for number in range(5000):
+        audit.record_refusal(
+            AuditAction.REQUEST_DENIED, eve, "192.0.2.1", {"path": f"/{number}", "code": "x"}
+        )
+    audit.record_refusal(AuditAction.REQUEST_DENIED, Caller("bob"), "192.0.2.2", {"code": "x"})
+    audit.flush()
+    found = _all(audit)
+    of_eve = [record for record in found if record.actor == "eve"]
+    assert len(of_eve) == 21
+    assert sum(record.detail["times"] for record in of_eve) == 5000
+    assert [record.actor for record in found if record.actor != "eve"] == ["bob"]
 
 
 def _all(audit: Audit) -> list[AuditRecord]:

@@ -207,6 +207,28 @@ def test_a_secret_without_listed_owners_is_denied_before_the_provider_is_asked()
             secrets.find([name], frozenset({"ada"}))
 
 
+@pytest.mark.parametrize("owners", [frozenset({"ada"}), None])
+@pytest.mark.parametrize("name", ["../token", "/etc/token", "a/b", "--help", "", "*", "a\n"])
+def test_a_name_that_a_driver_chooses_leads_to_no_other_file(
+    tmp_path: Path, name: str, owners: frozenset[str] | None
+) -> None:
+    (tmp_path / "token").write_text(VALUE)
+    (tmp_path / "token").chmod(0o600)
+    (tmp_path / "secrets").mkdir()
+    secrets = make_secrets(provider="files", folder=tmp_path / "secrets", allowed={"*": ["ada"]})
+    with pytest.raises(SecretDenied):
+        secrets.find([name], owners)
+
+
+def test_a_user_who_is_disabled_may_use_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "pg").write_text(VALUE)
+    (tmp_path / "pg").chmod(0o600)
+    secrets = make_secrets(provider="files", folder=tmp_path, allowed={"*": ["*"]})
+    assert secrets.find(["pg"], frozenset({"ada"})) == {"pg": VALUE}
+    with pytest.raises(SecretDenied):
+        secrets.find(["pg"], frozenset())
+
+
 def test_a_star_stands_for_every_secret_and_every_owner() -> None:
     settings = SecretSettings(allowed={"*": ["ada"], "pg": ["*"]})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -418,6 +419,45 @@ def test_an_operator_reads_no_sql_of_others(server: Server) -> None:
         *("show_statement", "list_statements", "show_stream", "list_streams"),
         *("show_job", "list_jobs", "list_versions", "show_deployment", "list_deployments"),
     }
+
+
+@pytest.mark.parametrize("view", ["waiting", "running", "slow"])
+def test_a_cursor_says_nothing_about_statements_of_others(server: Server, view: str) -> None:
+    statement = MAKERS["statement_id"](server.node.database, server.owners["owner"])
+    headers = {"Authorization": f"Bearer {server.tokens['stranger']}"}
+    answers = [
+        server.node.http.get(
+            "/api/v1/statements", params={"view": view, "before": cursor}, headers=headers
+        )
+        for cursor in (statement, _change_last(statement))
+    ]
+    assert {answer.status_code for answer in answers} == {404}
+    texts = {re.sub("st_[0-9a-f]{32}", "", answer.text) for answer in answers}
+    assert len(texts) == 1
+
+
+def test_a_new_session_copies_no_session_of_others(server: Server) -> None:
+    session = new_session(server.node.database, owner=server.owners["owner"])
+    headers = {"Authorization": f"Bearer {server.tokens['stranger']}"}
+    answers = [
+        server.node.http.post("/api/v1/sessions", json={"like": like}, headers=headers)
+        for like in (session, _change_last(session))
+    ]
+    assert {answer.status_code for answer in answers} == {404}
+
+
+def test_callers_at_the_same_time_keep_their_rights(server: Server) -> None:
+    def ask(who: str) -> tuple[str, str, int]:
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        me = server.node.http.get("/api/v1/me", headers=headers).json()
+        metrics = server.node.http.get("/metrics", headers=headers)
+        return who, me["owner"], metrics.status_code
+
+    kinds = ["admin", "stranger", "operator", "owner who may only read"] * 25
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(ask, kinds))
+    statuses = {"admin": 200, "stranger": 403, "operator": 200, "owner who may only read": 403}
+    assert found == {(who, server.owners[who], status) for who, status in statuses.items()}
 
 
 def test_the_events_are_those_of_readable_objects(server: Server) -> None:

@@ -223,6 +223,12 @@ class SystemUserSettings(Section):
     smallest_uid: int = Field(default=1000, ge=1)
     """Smallest uid as which a driver may run on the host of the node."""
 
+    @property
+    def mapped(self) -> frozenset[str]:
+        """Users of the system that an entry gives to an owner. The name of no other one counts."""
+        tables = [*self.users.values(), *self.groups.values()]
+        return frozenset(chain.from_iterable(table.values() for table in tables))
+
     @field_validator("users", "groups")
     @classmethod
     def _check_names(cls, mapping: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:

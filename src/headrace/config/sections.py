@@ -254,7 +254,7 @@ class SecretSettings(Section):
     def may_use(self, name: str, owners: frozenset[str]) -> bool:
         """Return whether one of these owners may use a secret."""
         listed = {*self.allowed.get(name, ()), *self.allowed.get(EVERY, ())}
-        return EVERY in listed or not listed.isdisjoint(owners)
+        return bool(owners) and (EVERY in listed or not listed.isdisjoint(owners))
 
 
 class RedactionSettings(Section):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,6 +28,9 @@ from headrace.text.readable import format_utc
 _LOG = logging.getLogger("headrace.audit")
 _MAX_PENDING = 1000
 """Largest number of records between two writes, so that no caller can fill the store."""
+_MAX_REFUSALS = 20
+"""Different refusals of a caller between two writes; further ones are one record."""
+_MAX_CALLERS = 20
 _BATCH = 1000
 
 
@@ -41,6 +45,8 @@ class Audit:
         self._guard = threading.Lock()
         self._pending: dict[str, _Pending] = {}
         self._lost = 0
+        self._refused: Counter[tuple[str | None, str | None]] = Counter()
+        """Different refusals that are collected, by user and address."""
 
     def record_in(
         self,
@@ -86,6 +92,7 @@ class Audit:
         with self._guard:
             pending, self._pending, lost = self._pending, {}, self._lost
             self._lost = 0
+            self._refused.clear()
         if lost:
             _LOG.error("%d records of the audit are lost: the store did not take them", lost)
         keys = list(pending)
@@ -122,8 +129,10 @@ class Audit:
             )
 
     def _collect(self, new: NewAuditRecord, rows: int | None) -> None:
-        key = repr(new)
         with self._guard:
+            if new.action is AuditAction.REQUEST_DENIED and repr(new) not in self._pending:
+                new = self._limit(new)
+            key = repr(new)
             present = self._pending.get(key)
             if present is None and len(self._pending) >= _MAX_PENDING:
                 self._lost += 1
@@ -131,6 +140,16 @@ class Audit:
                 self._pending[key] = _Pending(new, rows)
             else:
                 present.add(rows)
+
+    def _limit(self, new: NewAuditRecord) -> NewAuditRecord:
+        """Return a refusal, without its detail if the caller has had many different ones.
+
+        No caller can take the place of the records of others.
+        """
+        caller = (new.actor, new.address)
+        self._refused[caller] += 1
+        is_listed = self._refused[caller] <= _MAX_REFUSALS and len(self._refused) <= _MAX_CALLERS
+        return new if is_listed else replace(new, detail={"code": "more"})
 
     def _write_lines(self, records: Sequence[AuditRecord]) -> None:
         if self._file is None or not records:

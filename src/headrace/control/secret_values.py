@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from headrace.config.sections import SECRET_NAME
 from headrace.config.settings import Settings
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import (
@@ -78,7 +79,9 @@ class Secrets:
             SecretUnavailable: There is no provider, or it does not answer.
         """
         for name in names:
-            if owners is not None and not self._settings.may_use(name, owners):
+            # A driver chooses the names, and a name can be that of a file.
+            is_name = re.fullmatch(SECRET_NAME, name) is not None
+            if not is_name or (owners is not None and not self._settings.may_use(name, owners)):
                 raise SecretDenied(
                     f"The owner of the session may not use {make_reference(name)}.",
                     hint="An administrator can list the owner, or one of its groups, in"

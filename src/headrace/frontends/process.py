@@ -170,6 +170,11 @@ class _Stop:
 
 def _check_auth(settings: Settings, *, embedded: bool) -> None:
     http = settings.http
+    if not http.auth and settings.auth.methods != ["token"]:
+        raise InvalidSetting(
+            "http.auth = false (--no-auth) makes everyone an administrator, and auth.methods names"
+            f" {', '.join(settings.auth.methods)}. Remove one of the two."
+        )
     if embedded or http.auth or http.allow_unauthenticated or is_loopback(http.host):
         return
     raise InvalidSetting(

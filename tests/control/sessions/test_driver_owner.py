@@ -239,6 +239,14 @@ def test_a_user_runs_as_the_user_of_the_system_with_its_name(store: Database) ->
     assert choose(store, owner, users={"corp": {"ada": "x"}, "other": {"s1": "x"}}) == "ada"
 
 
+@pytest.mark.parametrize("mapping", ["users", "groups"])
+def test_no_name_leads_to_the_user_of_another_owner(store: Database, mapping: str) -> None:
+    owner = sign_in(store, CORP, "s1", "svc_etl")
+    with pytest.raises(LaunchFailed) as refusal:
+        choose(store, owner, **{mapping: {"corp": {"etl": "svc_etl"}}})
+    assert "that of another owner's user" in (refusal.value.hint or "")
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -306,6 +314,19 @@ def test_an_owner_without_a_user_of_the_system_gets_no_driver(start_node: StartN
     assert "no user of the system" in failure.message
     assert "share-a-server.md" in failure.message
     assert node.launcher.started == []
+
+
+def test_no_driver_starts_for_a_disabled_user(start_node: StartNode) -> None:
+    node = start_node()
+    with node.database.write("test") as tx:
+        owner = users.sign_in(tx, "corp", "dora", name="dora", groups=()).id
+        users.set_disabled(tx, owner, is_disabled=True, actor="root")
+    session_id, statement_id = submit(node, Caller(owner))
+    wait_until(lambda: get_session(node.database, session_id).state is SessionState.FAILED)
+    failure = get_session(node.database, session_id).failure
+    assert failure is not None
+    assert "No driver starts for 'dora': the user is disabled." in failure.message
+    assert node.statement(statement_id)["state"] == "failed"
 
 
 def test_a_driver_that_runs_as_its_owner_has_places_of_its_own(start_node: StartNode) -> None:

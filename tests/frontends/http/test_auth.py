@@ -188,6 +188,17 @@ def test_the_address_of_failed_authentication_cannot_be_forged(
     assert "203.0.113.7" not in message
 
 
+def test_a_node_does_not_ignore_the_methods_that_its_settings_name(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s" * 40)
+    secret.chmod(0o600)
+    header = {"addresses": ["10.0.0.5"], "secret_file": str(secret)}
+    auth = {"methods": ["token", "header"], "header": header}
+    settings = make_settings(tmp_path / "home", http={"auth": False}, auth=auth)
+    with pytest.raises(InvalidSetting, match="everyone an administrator"):
+        process.serve(settings, embedded=False)
+
+
 @pytest.mark.finding("S17")
 def test_failed_authentication_cannot_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0

@@ -53,6 +53,15 @@ def test_after_five_failures_each_attempt_begins_a_longer_pause(store: Database)
     assert longest_pause(store) == pytest.approx(900.0, abs=10)
 
 
+def test_behind_a_proxy_failures_with_one_name_do_not_refuse_the_others(store: Database) -> None:
+    allowed = attempts(store, *["ada"] * 52, address="")
+    assert allowed == [True] * 51 + [False]
+    assert attempts(store, *(f"user-{number}" for number in range(120)), address="") == [True] * 120
+    end_pauses(store)
+    assert attempts(store, "ada", address="") == [True]
+    assert (attempt(store, address="") or 0.0) <= 5.0
+
+
 def test_a_pause_is_that_of_a_name_and_an_address(store: Database) -> None:
     attempts(store, *["ada"] * 7)
     assert attempts(store, "ada", "bob") == [False, True]

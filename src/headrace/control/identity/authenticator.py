@@ -90,7 +90,7 @@ class Authenticator:
         self._node_token = node_token
         self._issuers = [OidcMethod(name, each) for name, each in self._settings.oidc.items()]
         ldap, header = self._settings.ldap, self._settings.header
-        self._ldap = None if ldap is None else LdapMethod(ldap, context.database)
+        self._ldap = None if ldap is None else LdapMethod(ldap, context)
         self._header = None if header is None else HeaderMethod(header)
         self._cached: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._key = secrets.token_bytes(32)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from headrace.config.auth import LDAP_SOURCE, LdapSettings
 from headrace.config.extras import require_extra
+from headrace.control.context import NodeContext
 from headrace.control.host.child_environment import child_environment
 from headrace.control.identity.credentials import (
     WRONG_PASSWORD,
@@ -33,7 +34,6 @@ from headrace.control.identity.credentials import (
 )
 from headrace.errors import InvalidSetting, SignInUnavailable, Unauthorized
 from headrace.files.private_files import read_secret
-from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
 
 _LOG = logging.getLogger("headrace.auth")
@@ -62,7 +62,7 @@ class _Success(NamedTuple):
 class LdapMethod:
     """Checks passwords at one directory. Its methods wait for the directory until its deadline."""
 
-    def __init__(self, settings: LdapSettings, database: Database) -> None:
+    def __init__(self, settings: LdapSettings, context: NodeContext) -> None:
         """Check the settings, without a connection.
 
         Raises:
@@ -71,7 +71,9 @@ class LdapMethod:
         """
         require_extra("ldap", "auth.methods with ldap")
         self._settings = settings
-        self._database = database
+        self._database = context.database
+        # All users have the address of the proxy: failures of one must not refuse the others.
+        self._is_behind_proxy = context.settings.tls.terminated_by_proxy
         self._question()
         self._key = secrets.token_bytes(32)
         self._cached: OrderedDict[bytes, _Success] = OrderedDict()
@@ -124,7 +126,7 @@ class LdapMethod:
         """Check a password. Each attempt counts as a failure until it has succeeded."""
         started = time.monotonic()
         self._require_directory()
-        who = (credentials.name, credentials.address)
+        who = (credentials.name, "" if self._is_behind_proxy else credentials.address)
         with self._database.write("sign_in.attempt") as tx:
             sign_in_failures.begin(tx, *who)
         try:

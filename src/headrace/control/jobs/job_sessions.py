@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.config.settings import Settings
+from headrace.control.limits import check_sessions, describe_owner
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session
 from headrace.errors import SessionConflict
@@ -35,9 +36,12 @@ def open_check_session(tx: Tx, settings: Settings, owner: str, wanted: JobSessio
     The new one shows that a session with this configuration can start. It ends soon.
     """
     present = find_session(tx, owner, wanted)
-    if present is not None and present.state is not SessionState.CLOSING:
-        if present.spec == wanted.spec:
-            return present.id
+    is_open = present is not None and present.state is not SessionState.CLOSING
+    if present is not None and is_open and present.spec == wanted.spec:
+        return present.id
+    # A plan is a new request: its drivers count like those of other sessions.
+    check_sessions(tx, settings, describe_owner(tx, settings, owner))
+    if is_open:
         unnamed = NewSession(
             id=new_id("se"),
             owner=owner,

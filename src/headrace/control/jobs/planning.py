@@ -25,8 +25,10 @@ from headrace.control.jobs.places import (
 )
 from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
+from headrace.control.limits import describe_owner, take_submit
 from headrace.control.places import SessionPlaces
-from headrace.errors import LeaseLost
+from headrace.errors import InvalidLocation, LeaseLost
+from headrace.files.places import is_below
 from headrace.model.deployment import (
     DeploymentPlan,
     Job,
@@ -93,6 +95,7 @@ class JobPlanner:
         location = self._choose_location(owner, request)
         place = SessionPlaces(self._settings, request.profile, {}).identify(location)
         with self._database.write("jobs.plan") as tx:
+            take_submit(tx, self._settings, describe_owner(tx, self._settings, owner))
             deployed = _read_deployed(tx, owner)
             raise_errors(_find_conflicts(tx, owner, drafts, deployed, location, place))
             planned = [_plan_job(draft, deployed) for draft in drafts]
@@ -140,7 +143,14 @@ class JobPlanner:
         chosen = request.state_location or self._settings.jobs.state_location
         if chosen is None:
             return default_location(self._settings.jobs_location, owner)
-        return normalize_location(chosen)
+        location = normalize_location(chosen)
+        own = default_location(self._settings.jobs_location, owner)
+        if is_below(location, self._settings.jobs_location) and not is_below(location, own):
+            raise InvalidLocation(
+                f"state_location {location!r} is where Headrace keeps the jobs of the owners.",
+                hint="Leave it out, or name a location elsewhere.",
+            )
+        return location
 
     def _submit_checks(
         self, tx: Tx, owner: str, plan: DeploymentPlan, deployed: _Deployed

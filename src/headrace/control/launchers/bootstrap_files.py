@@ -10,8 +10,8 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import stat
+import subprocess
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -77,7 +77,7 @@ class BootstrapFiles:
             for file in self._folder.glob(f".{name}.*"):
                 file.unlink(missing_ok=True)
             if (own_folder := self._folder / name).is_dir():
-                shutil.rmtree(own_folder, ignore_errors=True)
+                delete_tree(own_folder)
 
     def host_has_restarted(self, name: str, host: HostIdentity) -> bool:
         """Return whether the host of a launch has restarted, which ended all its processes.
@@ -110,12 +110,30 @@ def _read_of_driver(file: Path) -> tuple[bytes, tuple[int, int]]:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != file.parent.stat().st_uid:
             raise PermissionError(f"{file} is not the file of its driver")
-        return stream.read(), (status.st_uid, status.st_gid)
+        content = stream.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise PermissionError(f"{file} is larger than any bootstrap")
+        return content, (status.st_uid, status.st_gid)
 
 
 _LOG = logging.getLogger("headrace.launch")
+_MAX_BYTES = 64 * 1024 * 1024
 _DELETE_SECONDS = 10.0
 _DELETE_THREADS = 4
+
+
+def delete_tree(folder: Path) -> None:
+    """Delete a folder of a driver. What cannot be deleted remains.
+
+    A program of the system does it: a driver can nest its folders more deeply than Python's
+    recursion goes.
+    """
+    subprocess.run(
+        ["/bin/rm", "-rf", "--one-file-system", "--", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
 
 
 class TemporaryFolders:
@@ -149,7 +167,7 @@ class TemporaryFolders:
         a longer deletion continues in its thread.
         """
         try:
-            self._deletions.call(shutil.rmtree, self.path(name), ignore_errors=True)
+            self._deletions.call(delete_tree, self.path(name))
         except ResultsUnavailable:
             _LOG.warning("the deletion of the temporary files of %s takes long", name)
 

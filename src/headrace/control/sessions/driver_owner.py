@@ -123,6 +123,8 @@ def choose_system_user(tx: Tx, auth: AuthSettings, owner: str) -> str:
         raise _no_user(owner, f"Its name counts for one source only (name_source). {hint}")
     if _NAME.fullmatch(user.name) is None or user.name in _SUPERUSERS:
         raise _no_user(owner, f"Its name {user.name[:64]!r} cannot be that of one. {hint}")
+    if user.name in mapping.mapped:
+        raise _no_user(owner, f"Its name {user.name!r} is that of another owner's user. {hint}")
     return user.name
 
 

@@ -28,6 +28,7 @@ from headrace.errors import (
     InvalidSetting,
     LaunchFailed,
 )
+from headrace.grammar.masking import mask_text
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
@@ -70,6 +71,7 @@ class Takeovers:
         self._database = context.database
         self._settings = context.settings
         self._node_id = context.node_id
+        self._secrets = context.secrets
         self._lease_seconds = context.lease_seconds
         self._close_seconds = context.settings.lease.close_grace.total_seconds()
         self._launchers = launchers
@@ -185,6 +187,8 @@ class Takeovers:
         start_timed_out: bool = False,
     ) -> DriverLease | None:
         """Call `store.takeovers.fence`; return the session with its new epoch, or None."""
+        # An exception in the log of a backend can quote a value of the configuration.
+        reason = mask_text(self._secrets.known_of(lease.session_id).mask(reason))
         with self._database.write("takeover.fence") as tx:
             epoch = takeovers.fence(
                 tx,

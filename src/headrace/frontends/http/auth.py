@@ -30,6 +30,7 @@ from headrace.errors import (
     ClientCertificateMissing,
     HeadraceError,
     InvalidRequest,
+    TooManyFailures,
     Unauthorized,
 )
 from headrace.frontends.http.errors import ErrorRenderers
@@ -46,6 +47,8 @@ PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_
 _PROBES = frozenset({"/health", "/ready"})
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
+_AWAY_SECONDS = 60.0
+"""Time for which a response continues although the credentials cannot be checked."""
 SIGN_IN_THREADS = 8
 """Threads that sign in callers, so that a slow issuer does not hold the threads of requests. The
 same number of threads checks passwords, so that a slow directory does not delay callers with
@@ -120,6 +123,7 @@ class _GuardedSend:
         self._caller = caller
         self._send = send
         self._until = time.monotonic() + _CHECK_SECONDS
+        self._known_until = time.monotonic() + _AWAY_SECONDS
         self.is_refused = False
 
     async def __call__(self, message: Message) -> None:
@@ -135,13 +139,15 @@ class _GuardedSend:
     async def _check(self) -> None:
         try:
             current = await _identify(self._request)
-        except Unauthorized as error:
+        except (Unauthorized, TooManyFailures) as error:
             record_refusal(self._request, error)
             self.is_refused = True
         except HeadraceError:
-            return  # unknown while the store or the issuer does not answer
+            # It is not known while the store, the issuer or the directory is away.
+            self.is_refused = time.monotonic() > self._known_until
         else:
             self.is_refused = current != self._caller
+            self._known_until = time.monotonic() + _AWAY_SECONDS
         if self.is_refused:
             raise _ResponseEnds
         self._until = time.monotonic() + _CHECK_SECONDS

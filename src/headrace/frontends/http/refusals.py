@@ -14,6 +14,7 @@ from headrace.errors import (
     ClientCertificateMissing,
     HeadraceError,
     NotPermitted,
+    TooManyFailures,
     Unauthorized,
 )
 from headrace.model.audit import AuditAction
@@ -77,7 +78,7 @@ def record_refusal(request: Request, error: HeadraceError) -> None:
     """
     address, path = address_of(request), request.url.path
     audit = request.app.state.node.context.audit
-    if isinstance(error, Unauthorized | ClientCertificateMissing):
+    if isinstance(error, Unauthorized | ClientCertificateMissing | TooManyFailures):
         failures: AuthenticationFailures = request.app.state.authentication_failures
         counted = failures.record(address, request.method, path, error.message)
         if counted is not None:

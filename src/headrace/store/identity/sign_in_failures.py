@@ -89,8 +89,14 @@ def delete_forgotten(tx: Tx, limit: int) -> int:
 
 
 def _counts(name: str, address: str) -> Iterator[_Count]:
-    """Yield the counts of an attempt, in an order in which no two attempts block each other."""
+    """Yield the counts of an attempt, in an order in which no two attempts block each other.
+
+    Without an address, the count of the name is the only one.
+    """
     name, address = _hash(name), _network(address)
+    if address == _ANY:
+        yield _Count(name, _ANY, free=50, longest_pause=5.0)
+        return
     yield _Count(name, address, free=5, longest_pause=900.0)
     yield _Count(name, _ANY, free=50, longest_pause=5.0)
     yield _Count(_ANY, address, free=100, longest_pause=1.0)
