@@ -313,3 +313,15 @@ class TestIsolation:
         result = self.check(tmp_path, self.OIDC + self.AS_OWNER)
         assert result.status is (CheckStatus.OK if hides else CheckStatus.WARNING)
         assert ("hidepid" in result.found) is not hides
+
+    def test_drivers_of_other_hosts_that_share_a_results_location_are_reported(
+        self, tmp_path: Path
+    ) -> None:
+        text = (
+            '[catalog]\nkind = "external"\n[results]\nlocation = "s3://bucket/results"\n'
+            '[profiles.default]\nbackend = "spark-submit"\nmaster = "yarn"\n'
+            'deploy_mode = "cluster"\nrun_as = "owner"\n'
+        )
+        result = self.check(tmp_path, self.OIDC + text)
+        assert result.status is CheckStatus.WARNING
+        assert "s3://bucket/results" in result.found

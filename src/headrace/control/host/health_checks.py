@@ -245,6 +245,14 @@ def check_isolation(settings: Settings) -> CheckResult:
             " the node may not mount a /proc with hidepid for them",
             "run the node with the capability CAP_SYS_ADMIN, or mount /proc with hidepid=2",
         )
+    if any(each.is_remote for each in as_owners):
+        return CheckResult(
+            name,
+            CheckStatus.WARNING,
+            "drivers run as their owners, and those of other hosts have their results and the"
+            f" files with their tokens in one folder ({settings.results_location})",
+            "let only owners who trust each other use the profiles of other hosts",
+        )
     return CheckResult(name, CheckStatus.OK, "drivers run as their owners")
 
 
