@@ -320,7 +320,7 @@ class TestIsolation:
         text = (
             '[catalog]\nkind = "external"\n[results]\nlocation = "s3://bucket/results"\n'
             '[profiles.default]\nbackend = "spark-submit"\nmaster = "yarn"\n'
-            'deploy_mode = "cluster"\nrun_as = "owner"\n'
+            'deploy_mode = "cluster"\nrun_as = "owner"\ncluster_url = "http://rm:8088"\n'
         )
         result = self.check(tmp_path, self.OIDC + text)
         assert result.status is CheckStatus.WARNING
