@@ -75,7 +75,7 @@ RECIPES = {
     "store stream.act": Recipe(("paused_stream",)),
     # The next attempt of a query finds the marker of the one before.
     "link function:find_marked": Recipe(("paused_stream",)),
-    "link function:find_streams": Recipe(("stream",)),
+    "link secret_values:find_streams": Recipe(("stream",)),
     "link function:announce_writes": Recipe(("table_stream",)),
     "store link.announce_writes": Recipe(("table_stream",)),
     "store link.begin_generation": Recipe(("view",)),

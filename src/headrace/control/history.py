@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from headrace.control.context import NodeContext
 from headrace.control.policy import Action, Caller, Shared, require
@@ -19,7 +20,7 @@ from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.model.audit import AuditAction
 from headrace.store import audit, history
-from headrace.store.database import Database, Tx
+from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
 from headrace.store.statements import idempotency, results
 from headrace.text.durations import seconds_of
@@ -33,13 +34,6 @@ _PURGE_SECONDS = 5.0
 _YOUNGEST_LOG_SECONDS = 24 * 3600.0
 
 
-_EXPIRIES: dict[str, Callable[[Tx, int], int]] = {
-    "idempotency": idempotency.delete_expired,
-    "sign_in_failures": sign_in_failures.delete_forgotten,
-}
-"""Deletions of what has a time of its own, whatever the settings say."""
-
-
 class HistoryRetention:
     """Deletes the history of the whole store. Several nodes may do so at the same time."""
 
@@ -50,22 +44,15 @@ class HistoryRetention:
 
     def run(self) -> None:
         """Delete what is older than the retention of history and audit, and what has expired."""
-        for name, delete_expired in _EXPIRIES.items():
-            self._repeat(f"retention.{name}", delete_expired)
-        seconds = self._audit_seconds
-        if seconds is not None:
-            self._repeat("retention.audit", lambda tx, limit: audit.delete_old(tx, seconds, limit))
+        for delete_expired in _EXPIRIES:
+            _repeat_full(partial(delete_expired, self._database))
+        if self._audit_seconds is not None:
+            _repeat_full(partial(_delete_audit, self._database, self._audit_seconds))
         if self._seconds is not None:
             for delete_batch in _DELETIONS:
                 for _number in range(_BATCHES):
                     if not _is_full(delete_batch(self._database, self._seconds)):
                         break
-
-    def _repeat(self, name: str, delete: Callable[[Tx, int], int]) -> None:
-        for _number in range(_BATCHES):
-            with self._database.write(name) as tx:
-                if delete(tx, _BATCH) < _BATCH:
-                    break
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +158,29 @@ def _delete_tokens(database: Database, seconds: float) -> dict[str, int]:
         return history.delete_tokens(tx, seconds, _BATCH)
 
 
+def _delete_keys(database: Database) -> int:
+    with database.write("retention.idempotency") as tx:
+        return idempotency.delete_expired(tx, _BATCH)
+
+
+def _delete_failures(database: Database) -> int:
+    with database.write("retention.sign_in_failures") as tx:
+        return sign_in_failures.delete_forgotten(tx, _BATCH)
+
+
+def _delete_audit(database: Database, seconds: float) -> int:
+    with database.write("retention.audit") as tx:
+        return audit.delete_old(tx, seconds, _BATCH)
+
+
+def _repeat_full(delete_batch: Callable[[], int]) -> None:
+    for _number in range(_BATCHES):
+        if delete_batch() < _BATCH:
+            return
+
+
+_EXPIRIES: tuple[Callable[[Database], int], ...] = (_delete_keys, _delete_failures)
+"""Deletions of what has a time of its own, whatever the settings say."""
 _Deletion = Callable[[Database, float], dict[str, int]]
 _DELETIONS: tuple[_Deletion, ...] = (
     _delete_statements,

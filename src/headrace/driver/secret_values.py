@@ -48,8 +48,8 @@ class SecretValues:
     refuses a secret, unless its docstring says otherwise.
     """
 
-    def __init__(self, source: SecretSource) -> None:
-        self._source = source
+    def __init__(self, link: SecretSource) -> None:
+        self._link = link
 
     def resolve_assignment(self, assignment: Assignment) -> Assignment:
         """Return a statement with values, but not those of the query that it starts.
@@ -79,7 +79,7 @@ class SecretValues:
 
     def find_streams(self, names: list[str]) -> FoundStreams:
         """Return the definitions of streams with values."""
-        found = self._source.find_streams(names)
+        found = self._link.find_streams(names)
         texts = [self._resolve_sql(text) for text in found.definitions]
         return found.model_copy(update={"definitions": texts})
 
@@ -137,7 +137,7 @@ class SecretValues:
         return resolve_sql(text, self._find)
 
     def _find(self, names: list[str]) -> dict[str, str]:
-        found = self._source.find_secrets(names)
+        found = self._link.find_secrets(names)
         if found.failure is not None:
             refusal = KnownFailure if found.is_permanent else ProviderFailed
             raise refusal(found.failure)

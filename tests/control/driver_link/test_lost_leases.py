@@ -99,6 +99,7 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
         "begin_generation": {"statement_id": statement_id},
         "carry_out": {"identities": ["metastore"]},
         "find_streams": {"names": ["s"]},
+        "find_secrets": {"names": ["s"]},
         "find_marked": {"query_id": new_id("sq"), "marked_id": new_id("sq")},
     }
     return messages.get(call, {})

@@ -117,11 +117,10 @@ def test_a_token_with_a_missing_or_wrong_claim_is_refused(
     assert token.rsplit(".", 1)[1] not in refusal.value.message
 
 
-@pytest.mark.parametrize("claims", [{"aud": [CLIENT, "other"]}, {"exp": int(time.time()) - 30}])
-def test_one_of_several_audiences_and_a_clock_that_is_slow_are_accepted(
-    issuer: Issuer, claims: dict[str, Any]
-) -> None:
-    assert issuer.make_method().identify(issuer.sign(**claims)) is not None
+def test_one_of_several_audiences_and_a_clock_that_is_slow_are_accepted(issuer: Issuer) -> None:
+    method, now = issuer.make_method(), int(time.time())
+    for claims in ({"aud": [CLIENT, "other"]}, {"exp": now - 20}, {"iat": now + 20}):
+        assert method.identify(issuer.sign(**claims)) is not None
 
 
 @pytest.mark.parametrize(

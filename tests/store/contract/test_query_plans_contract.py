@@ -366,7 +366,7 @@ def shared_store(store: Database) -> Database:
     with store.write("test") as tx:
         stream_queries.insert_query(tx, _new_query(session), actor="ada")
         plan = DeploymentPlan(state_location="file:/state")
-        job_changes.insert_deployment(tx, "ada", JobAction.DEPLOY, plan)
+        job_changes.insert_deployment(tx, "ada", JobAction.DEPLOY, plan, actor="ada")
         tokens.insert_token(
             tx, "", owner="ada", name="t", scope=Scope.READ, seconds=60, created_by="ada"
         )

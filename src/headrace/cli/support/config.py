@@ -38,6 +38,8 @@ KNOWN_KEYS = (
     "class_archives",
     "http",
     "auth",
+    "secrets",
+    "redaction",
     "tls",
     "store",
     "results",

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
+from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.store import INLINE, new_statement
 from tests.support.waiting import wait_until
@@ -244,7 +245,7 @@ def test_what_needs_an_operator_is_measured(start_node: StartNode) -> None:
     assert values["headrace_live_jobs", "failed"] == 0
     assert 0 < values["headrace_home_free_bytes", ""] <= values["headrace_home_size_bytes", ""]
     node.submit(session=session_id)
-    ended = new_statement(node.database, session_id, StatementState.RUNNING)
+    ended = new_statement(node.database, session_id, StatementState.RUNNING, owner=LOCAL_OWNER)
     with node.database.write("test") as tx:
         assert statement_transitions.transition(
             tx, ended, StatementState.SUCCESS, actor="driver", result=INLINE, result_seconds=-601

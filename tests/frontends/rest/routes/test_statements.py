@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
-from tests.support.store import new_statement
+from tests.support.store import new_session, new_statement
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -238,7 +238,7 @@ def test_statements_are_listed_by_a_prefix_of_their_ids(start_node: StartNode) -
     node = start_node()
     session_id = node.session(name="etl")
     mine = [node.submit(session=session_id)["id"] for _ in range(2)]
-    foreign = new_statement(node.database, session_id, owner="bob")
+    foreign = new_statement(node.database, new_session(node.database, owner="bob"), owner="bob")
 
     def ids(path: str, prefix: str) -> list[str]:
         page = node.http.get(f"/api/v1/{path}", params={"id_prefix": prefix}).json()
