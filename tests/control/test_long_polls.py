@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from headrace.control.long_polls import LongPolls, Rereads
 
 _SECONDS = 0.5
+"""Seconds of a poll that gets no answer."""
 _INTERVAL = 0.05
 _LONG = 30.0
+"""Seconds of a poll that ends earlier, with its answer or with its node."""
 
 
 class _Reader:
@@ -21,6 +23,7 @@ class _Reader:
     def __init__(self, *, answer_at: int | None = None) -> None:
         self.checks = 0
         self.wake: Callable[[], None] = lambda: None
+        self.seconds = _SECONDS if answer_at is None else _LONG
         self._answer_at = answer_at
 
     async def check(self) -> str | None:
@@ -70,7 +73,9 @@ def _wait(reader: _Reader, *, hears: bool, rereads: Rereads) -> str | None:
     long_polls = LongPolls(hears_wake_ups=lambda: hears, poll_seconds=_INTERVAL)
 
     async def run() -> str | None:
-        poll = long_polls.wait(reader.subscribe, reader.check, seconds=_SECONDS, rereads=rereads)
+        poll = long_polls.wait(
+            reader.subscribe, reader.check, seconds=reader.seconds, rereads=rereads
+        )
         waiting = asyncio.create_task(poll)
         while not reader.checks:
             await asyncio.sleep(0)
