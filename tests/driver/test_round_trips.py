@@ -109,7 +109,7 @@ def test_a_statement_takes_few_round_trips(
     with counted_calls(monkeypatch) as commands:
         run(driver_spark, link.as_link(), text.format(2))
     print(f"{len(commands)} calls of the JVM and {link.calls} of the node: {text}")  # noqa: T201 - see the top
-    assert (len(commands) <= jvm_calls, link.calls) == (True, link_calls), len(commands)
+    assert (len(commands) <= jvm_calls, link.calls) == (True, link_calls), commands
 
 
 def test_jars_of_a_session_take_no_round_trips(

@@ -72,6 +72,7 @@ class Team:
         self.port = free_port()
         authority = Authority(folder / "certificates")
         pair = authority.issue("node", "localhost")
+        self.ca = authority.ca
         self._placeholders = {
             "https://login.example.com/realms/corp": issuer.url,
             "headrace-cli": "headrace",
@@ -79,7 +80,7 @@ class Team:
             "https://sql.example.com": f"https://localhost:{self.port}",
             "/etc/headrace/node.crt": str(pair.cert),
             "/etc/headrace/node.key": str(pair.key),
-            "/etc/headrace/ca.pem": str(authority.ca),
+            "/etc/headrace/ca.pem": str(self.ca),
             "/var/log/headrace": str(folder / "log"),
         }
         (folder / "jobs").mkdir()
@@ -95,7 +96,7 @@ class Team:
         self.environment = {**inherited, **own, "HEADRACE_HOME": str(folder / "ada" / "home")}
         # The guide sets these in one of its sections. A reader's shell has them in all.
         self.environment["HEADRACE_SERVER"] = f"https://localhost:{self.port}"
-        self.environment["HEADRACE_TLS__CA"] = str(authority.ca)
+        self.environment["HEADRACE_TLS__CA"] = str(self.ca)
 
     def fill(self, text: str) -> str:
         """Replace the names of the guide's company by those of this test."""
@@ -191,6 +192,8 @@ def test_a_team_shares_a_server_as_the_guide_says(team: Team) -> None:
             if OTHER_PARTS.isdisjoint(list_keys(table)):
                 merge(settings, table)
     assert settings.keys() >= {"auth", "tls", "http", "limits", "audit"}
+    # The guide's company has a public CA, and the team a private one.
+    settings["tls"]["ca"] = str(team.ca)
     node = team.serve(settings)
     scripts = [block.text for block in blocks if block.language == "sh"]
     # Whoever enters the commands of any section has signed in before.

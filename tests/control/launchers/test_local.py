@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import shutil
 import threading
 import time
 from dataclasses import replace
@@ -188,7 +187,7 @@ def test_a_slow_deletion_delays_no_sweep_and_a_kill_for_a_short_time_only(
         begun.set()
         resume.wait(30)
 
-    monkeypatch.setattr(shutil, "rmtree", delete_slowly)
+    monkeypatch.setattr(bootstrap_files, "delete_tree", delete_slowly)
     monkeypatch.setattr(bootstrap_files, "_DELETE_SECONDS", 0.2)
     launcher = LocalLauncher(make_host(tmp_path))
     profile = Profile(python=write_failing_interpreter(tmp_path / "python"))
