@@ -30,16 +30,23 @@ from headrace.model.deployment import (
 from headrace.model.identity import Scope, group_owner
 from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
-from headrace.model.lifecycle import JobState
+from headrace.model.lifecycle import JobState, StreamAction
+from headrace.model.materialized_view import NameScope, RowStorage, ViewRows
 from headrace.model.session import SessionSpec
-from headrace.model.stream_query import NewStreamQuery, QuerySpec
-from headrace.store import nodes
+from headrace.model.stream_query import (
+    ADHOC_SCOPE,
+    Definition,
+    DefinitionKind,
+    NewStreamQuery,
+    QuerySpec,
+)
+from headrace.store import events, nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens, users
 from headrace.store.jobs import job_changes, jobs
 from headrace.store.jobs.jobs import Deployed
-from headrace.store.streams import stream_queries
+from headrace.store.streams import definitions, stream_queries, views
 from headrace.store.tables import tokens as tokens_table
 
 Json = dict[str, Any]
@@ -233,7 +240,7 @@ def _make_stream(store: Database, owner: str) -> str:
     new = NewStreamQuery(
         id=new_id("sq"),
         owner=owner,
-        scope="adhoc",
+        scope=ADHOC_SCOPE,
         name=new_id("sq"),
         spec=QuerySpec(text=f"SAVE STREAM {SQL} TO noop IDENTIFIED BY `q`", sink="noop"),
         checkpoint_place=None,
@@ -326,6 +333,44 @@ MAKERS: dict[str, Callable[[Database, str], str]] = {
     "node_id": _make_node,
 }
 MAKERS["query_id"] = MAKERS["statement_id"]
+
+
+def _make_definition(store: Database, owner: str) -> str:
+    """Define a stream and a sink of one name."""
+    name = new_id("de")
+    with store.write("test") as tx:
+        for kind, provider in (
+            (DefinitionKind.STREAM, "FROM rate"),
+            (DefinitionKind.SINK, "TO noop"),
+        ):
+            text = f"CREATE {kind} {name} {provider}"
+            definition = Definition(owner=owner, scope=ADHOC_SCOPE, kind=kind, name=name, text=text)
+            definitions.define(tx, definition, replace=False, actor=owner)
+    return name
+
+
+def _make_view(store: Database, owner: str) -> str:
+    name = new_id("mv")
+    scope = NameScope(catalog="spark_catalog", namespace=["default"])
+    rows = ViewRows(
+        path=["spark_catalog", "default", name], storage=RowStorage.GENERATIONS, scope=scope
+    )
+    new = views.NewMaterializedView(
+        owner=owner,
+        name=name,
+        identity="metastore",
+        target=f"`default`.`{name}`",
+        text=f"CREATE MATERIALIZED VIEW {name} AS SELECT '{SQL}'",
+        rows=rows,
+        statement_id=MAKERS["statement_id"](store, owner),
+        attempt=1,
+    )
+    with store.write("test") as tx:
+        views.insert_view(tx, new, actor=owner)
+    return name
+
+
+MAKERS_FOR_SQL = {**MAKERS, "definition": _make_definition, "view": _make_view}
 
 
 def test_the_table_has_every_operation(server: Server) -> None:
@@ -444,6 +489,65 @@ def test_a_new_session_copies_no_session_of_others(server: Server) -> None:
         for like in (session, _change_last(session))
     ]
     assert {answer.status_code for answer in answers} == {404}
+
+
+SQL_ON_OBJECTS = {
+    "CANCEL STATEMENT '{}'": "statement_id",
+    **{f"{action.upper()} STREAM `{{}}`": "stream" for action in [*StreamAction, "show"]},
+    "DROP STREAM `{}`": "definition",
+    "DROP MATERIALIZED VIEW `{}`": "view",
+    "DESCRIBE MATERIALIZED VIEW `{}`": "view",
+}
+"""Statements that a node executes itself, with the kind of the object that they name."""
+
+
+@pytest.mark.parametrize("statement", SQL_ON_OBJECTS)
+def test_sql_reaches_no_object_of_others(server: Server, statement: str) -> None:
+    store, make = server.node.database, MAKERS_FOR_SQL[SQL_ON_OBJECTS[statement]]
+    reference = make(store, server.owners["owner"])
+    missing = _change_last(reference)
+    with store.read() as tx:
+        first = events.last(tx)
+
+    def run(who: str, name: str) -> Json:
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        body = {"statement": statement.format(name)}
+        answer = server.node.http.post("/api/v1/statements", json=body, headers=headers)
+        assert answer.is_success, answer.text
+        ended: Json = answer.json()
+        return ended
+
+    refused, unknown = run("stranger", reference), run("stranger", missing)
+    assert refused["state"] == unknown["state"] == "failed"
+    assert refused["error"]["code"].endswith("_not_found")
+    texts = [str(each["error"]) for each in (refused, unknown)]
+    assert texts[0].replace(reference, "") == texts[1].replace(missing, "")
+    with store.read() as tx:
+        since = events.read(tx, after=first, limit=1000)
+    changed = {event.entity_id for event in since if event.actor == server.owners["stranger"]}
+    submitted = {ended[key] for ended in (refused, unknown) for key in ("id", "session_id")}
+    assert changed <= submitted
+    # The same statement reaches the object of its own owner.
+    own = run("owner", reference)
+    assert own["state"] == "success" or own["error"]["code"] != refused["error"]["code"]
+
+
+@pytest.mark.parametrize("listed", ["STREAMS", "SINKS", "MATERIALIZED VIEWS"])
+def test_a_list_in_sql_has_the_objects_of_its_caller(server: Server, listed: str) -> None:
+    owner = server.owners["owner"]
+    names = {make(server.node.database, owner) for make in MAKERS_FOR_SQL.values()}
+
+    def show(who: str) -> str:
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        body = {"statement": f"SHOW {listed}"}
+        answer = server.node.http.post("/api/v1/statements", json=body, headers=headers).json()
+        path = f"/api/v1/statements/{answer['id']}/result"
+        return server.node.http.get(path, headers=headers).text
+
+    assert [name for name in names if name in show("owner")] != []
+    for who in ("stranger", "admin"):
+        shown = show(who)
+        assert [name for name in names if name in shown] == []
 
 
 def test_callers_at_the_same_time_keep_their_rights(server: Server) -> None:

@@ -59,7 +59,7 @@ def execute(
 
 def _drop(tx: Tx, caller: Caller, command: MaterializedViewStatement) -> ResultReport:
     """Drop a view. A driver with its catalog removes the view and its rows from the catalog."""
-    actor = caller.owner
+    actor = caller.actor
     found = find_refresh_query(tx, find_view(tx, caller, command.name))
     if found is not None:
         # A transaction locks the session of a query before the query, and the view last.
