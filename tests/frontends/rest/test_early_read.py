@@ -143,7 +143,7 @@ def test_a_stream_whose_rows_are_not_those_of_the_result_breaks(
 def test_empty_batches_keep_a_quiet_stream_open(
     node: InProcessNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(early_read, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(early_read, "QUIET_SECONDS", 0.05)
     query = Query(node)
     with query.reading() as blocks:
         known = len(query.content)

@@ -47,6 +47,9 @@ PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_
 _PROBES = frozenset({"/health", "/ready"})
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
+QUIET_SECONDS = 5.0
+"""Time after which a response without rows or events sends an empty part: the credentials are then
+checked, proxies keep the connection, and the absence of the client is seen."""
 _AWAY_SECONDS = 60.0
 """Time for which a response continues although the credentials cannot be checked."""
 SIGN_IN_THREADS = 8

@@ -17,6 +17,7 @@ from headrace.control.statements.async_statements import AsyncStatements
 from headrace.control.statements.service import may_be_read_early
 from headrace.control.worker_pool import Reads
 from headrace.errors import HeadraceError, ResultIncomplete
+from headrace.frontends.http.auth import QUIET_SECONDS
 from headrace.frontends.rest.result_responses import MEDIA_TYPES, ResultFormat, read_blocks
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition
@@ -24,8 +25,6 @@ from headrace.model.statement import Statement
 from headrace.results.early_rows import EarlyRows
 from headrace.results.formats import arrow
 
-_QUIET_SECONDS = 15.0
-"""Time after which a batch without rows keeps an idle connection open."""
 _HEADERS = {"X-Headrace-Early": "true", "X-Headrace-Truncated": "false"}
 
 
@@ -81,7 +80,7 @@ class EarlyRead:
             while not self._has_ended:
                 async for block in self._send(rows.batches()):
                     yield block
-                if not await self._wait(_QUIET_SECONDS):
+                if not await self._wait(QUIET_SECONDS):
                     yield arrow.write_empty_batch(rows.schema, {})
                 self._check_end(rows)
             async for block in self._send(rows.remaining()):

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse
 
 from headrace.frontends.http.api_route import ApiRoute, Limit, json_response
-from headrace.frontends.http.auth import Authenticated, node_of
+from headrace.frontends.http.auth import QUIET_SECONDS, Authenticated, node_of
 from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
 from headrace.frontends.rest.schemas import EventPage
 from headrace.frontends.rest.serializers import event_body
@@ -66,7 +66,7 @@ async def list_events(
         stream = await feed.open(
             cursor, EventFilter(kind, entity_id, node.events.visible_owners(caller))
         )
-        return EventSourceResponse(feed.follow(stream))
+        return EventSourceResponse(feed.follow(stream), ping=QUIET_SECONDS)
     read = partial(node.events.read, caller, entity=kind, entity_id=entity_id)
     events = await run_in_threadpool(read, after=cursor, limit=limit + 1)
     page = events[:limit]
