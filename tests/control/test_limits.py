@@ -361,6 +361,27 @@ def test_submits_are_limited_in_a_minute(team: Team) -> None:
         team.submit("ada", "SHOW STREAMS", owner="group:etl")
 
 
+JOB = {
+    "manifests": [
+        {
+            "path": "job.yaml",
+            "text": "name: job\ndescription: A job\ntarget-table: files\nsql: SELECT 1 AS a\n",
+        }
+    ],
+    "definitions": [{"path": "definitions.sql", "text": "CREATE SINK files TO json;"}],
+}
+
+
+def test_a_plan_counts_as_a_submit_and_its_check_as_a_session(team: Team) -> None:
+    assert team.post("ada", "sessions").status_code == 201
+    assert team.refuse("ada", "deployments", **JOB)["code"] == "too_many_sessions"
+    for _number in range(3):
+        assert team.post("ada", "deployments", manifests=[]).status_code == 201
+    assert team.quota("ada")["submits_per_minute"]["used"] == 3
+    assert team.refuse("ada", "deployments", manifests=[])["code"] == "too_many_submits"
+    assert team.refuse("ada", "statements", statement="SHOW STREAMS")["code"] == "too_many_submits"
+
+
 def test_a_refused_submit_and_a_repeated_one_do_not_count(team: Team) -> None:
     key = {"Idempotency-Key": "k"} | team.headers["ada"]
     for _number in range(5):
