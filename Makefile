@@ -87,6 +87,7 @@ bench:
 	@scripts/setup-postgres
 	@scripts/setup-jars catalogs
 	@scripts/setup-wrk
+	@scripts/setup-ldap
 	.venv/bin/python -m benchmarks $(ARGS)
 
 lock:

@@ -110,7 +110,7 @@ def in_rows_per_second(samples: dict[str, Sample], reference: str) -> str:
 
 SELECT_ONE = "`SELECT 1`, HTTP submit to rows, warm session, against in-process PySpark"
 BELOW_PEERS = "the same, against Spark Connect and the Spark Thrift Server"
-SIGNED_IN = "`SELECT 1` with a token, and with a JWT, against the token of the node"
+SIGNED_IN = "`SELECT 1` with a token, a JWT, a password: against the token of the node"
 ONE_JOB = "a small query with a Spark job, the same way"
 SMALL_READS = "small reads of tables, against in-process PySpark, the slowest"
 SMALL_WRITES = "`INSERT` and `INSERT OVERWRITE` of a row, the slowest"

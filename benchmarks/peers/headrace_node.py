@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import subprocess
@@ -28,9 +29,20 @@ ARROW = "application/vnd.apache.arrow.stream"
 class NodeClient:
     """HTTP client of a node, with one connection that is kept alive."""
 
-    def __init__(self, address: str, pid: int, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        pid: int,
+        *,
+        token: str | None = None,
+        password: tuple[str, str] | None = None,
+    ) -> None:
+        """Create it. `password` is a user of a directory with its password."""
         self.address = address
         self._authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if password is not None:
+            encoded = base64.b64encode(":".join(password).encode()).decode()
+            self._authorization = {"Authorization": f"Basic {encoded}"}
         self.process = psutil.Process(pid)
         parts = urlsplit(address)
         assert parts.hostname is not None
