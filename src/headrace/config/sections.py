@@ -371,6 +371,14 @@ class JobSettings(Section):
     """Number of operations that a node advances at once."""
 
 
+class HiveServer2Settings(Section):
+    """HiveServer2's Thrift protocol. Over HTTP, it is always served: `/cliservice`."""
+
+    port: int | None = Field(default=None, ge=0, le=65535)
+    """Port for connections that carry Thrift without HTTP, at `http.host`; usual is 10000. Default:
+    none. With `tls.cert`, the connections are encrypted."""
+
+
 class OpenSearchSettings(Section):
     """The OpenSearch async query API, `/_plugins/_async_query`."""
 

@@ -37,6 +37,7 @@ from headrace.config.sections import (
     ClusterSettings,
     EmbeddedSettings,
     HistorySettings,
+    HiveServer2Settings,
     HttpSettings,
     JobSettings,
     LeaseSettings,
@@ -104,6 +105,7 @@ class Settings(BaseSettings):
     materialized_views: MaterializedViewSettings = MaterializedViewSettings()
     jobs: JobSettings = JobSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
+    hiveserver2: HiveServer2Settings = HiveServer2Settings()
     profiles: dict[str, AnyProfile] = {}
     """Profiles by name; the profile `default` always exists."""
     _is_embedded: bool = PrivateAttr(default=False)

@@ -13,6 +13,8 @@ from headrace import __version__
 from headrace.control.node import Node
 from headrace.frontends import driver_link
 from headrace.frontends.driver_link import BatchedRenewals, LinkCalls
+from headrace.frontends.hiveserver2 import http as hiveserver2_http
+from headrace.frontends.hiveserver2.binary import HiveServer2Server
 from headrace.frontends.http.allowed_hosts import AllowedHosts
 from headrace.frontends.http.auth import API_PREFIX, SIGN_IN_THREADS, Authentication
 from headrace.frontends.http.body_limit import BodyLimit
@@ -48,7 +50,7 @@ from headrace.frontends.rest.routes import (
     users,
 )
 from headrace.frontends.rest.routes.health import Readiness
-from headrace.frontends.servers import Servers
+from headrace.frontends.servers import Server, Servers
 
 _CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
 """Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
@@ -68,7 +70,12 @@ def create_servers(node: Node, listener: socket.socket, tls: ServerTls | None = 
     Raises InvalidSetting as `create_app` does.
     """
     http = HttpServer(create_app(node, tls), node.settings.http, listener, tls)
-    return Servers(node, [http], loop_factory=http.loop_factory)
+    servers: list[Server] = [http]
+    port = node.settings.hiveserver2.port
+    if port is not None:
+        context = None if tls is None else tls.context
+        servers.append(HiveServer2Server(node, node.settings.http.host, port, context))
+    return Servers(node, servers, loop_factory=http.loop_factory)
 
 
 _RESOURCES = {
@@ -163,6 +170,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
             app.include_router(router, prefix=API_PREFIX)
     app.include_router(async_query.router)
     app.include_router(async_query.info_router)
+    app.include_router(hiveserver2_http.router)
     app.include_router(health.router)
     app.include_router(docs.router)
     app.include_router(docs.openapi_router)

@@ -57,6 +57,7 @@ KNOWN_KEYS = (
     "materialized_views",
     "jobs",
     "opensearch",
+    "hiveserver2",
     "profiles",
 )
 

@@ -1,0 +1,1 @@
+"""HiveServer2's Thrift protocol: `calls` answers it, over HTTP and over binary connections."""

@@ -1,0 +1,273 @@
+"""The calls of HiveServer2, answered by the services of `control`.
+
+A session of the protocol is a session of Headrace, and an operation is a statement. Every call
+names its session or its statement by a handle, so that any node answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+
+from headrace.control.node import Node
+from headrace.control.policy import Caller
+from headrace.errors import (
+    AlreadyEnded,
+    HeadraceError,
+    InvalidRequest,
+    SessionNotFound,
+    StatementNotFound,
+)
+from headrace.frontends.hiveserver2 import info
+from headrace.frontends.hiveserver2.fetches import Fetches
+from headrace.frontends.hiveserver2.handles import (
+    Handle,
+    operation_handle,
+    read_operation,
+    read_session,
+    session_handle,
+)
+from headrace.frontends.hiveserver2.options import read_configuration
+from headrace.frontends.hiveserver2.types import describe_schema
+from headrace.frontends.hiveserver2.wire import (
+    STOP,
+    Call,
+    load_protocol,
+    write_field,
+    write_reply,
+    write_struct,
+    write_unknown_method,
+)
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.statement import Statement, StatementSpec
+from headrace.results.schema import parse_schema
+
+_NEWEST_VERSION = 9
+"""Version of the protocol that the node speaks: the tenth, that of Hive 3."""
+_HOLD_SECONDS = 2.0
+"""Longest time for which a question for the state of a statement waits for its end: some clients
+ask again at once."""
+_HOLD_WITH_PROGRESS = 0.5
+_WAIT_SECONDS = 3600.0
+_SQLSTATE = "HY000"
+_STATES = {
+    StatementState.WAITING: "PENDING_STATE",
+    StatementState.SUCCESS: "FINISHED_STATE",
+    StatementState.FAILED: "ERROR_STATE",
+    StatementState.CANCELLED: "CANCELED_STATE",
+    StatementState.TIMEOUT: "TIMEDOUT_STATE",
+}
+"""States of the protocol; RUNNING_STATE for the others."""
+_RESULTS_FIELD = 3
+_STRUCT = 12
+
+Answer = Callable[[Caller, Any], Awaitable[Any]]
+
+
+class HiveServer2Calls:
+    """Answers the calls of all clients of one node. Its methods run on the event loop."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._protocol = load_protocol()
+        self._fetches = Fetches(node)
+        self._answers: dict[str, Answer] = {
+            "OpenSession": self._open_session,
+            "CloseSession": self._close_session,
+            "SetClientInfo": self._set_client_info,
+            "GetInfo": self._get_info,
+            "ExecuteStatement": self._execute,
+            "GetOperationStatus": self._get_status,
+            "CancelOperation": self._cancel,
+            "CloseOperation": self._close_operation,
+            "GetResultSetMetadata": self._describe_result,
+            "FetchResults": self._fetch,
+            "GetQueryId": self._get_query_id,
+        }
+
+    async def answer(self, caller: Caller, call: Call) -> bytes:
+        """Return the message that answers a call. Errors are part of it."""
+        if call.request is None or call.name not in self._answers:
+            return write_unknown_method(call)
+        try:
+            response = await self._answers[call.name](caller, call.request)
+        except HeadraceError as error:
+            response = self._refuse(call.name, error)
+        if not isinstance(response, bytes):
+            response = write_struct(response)
+        return write_reply(call, response)
+
+    def _refuse(self, name: str, error: HeadraceError) -> Any:
+        """Return the response of a call that fails."""
+        status = self._error(Failure.with_hint(error))
+        response = getattr(self._protocol.TCLIService, f"{name}_result").thrift_spec[0][2]
+        fields: dict[str, Any] = {"status": status}
+        if name == "OpenSession":
+            fields["serverProtocolVersion"] = _NEWEST_VERSION
+        if name == "GetInfo":
+            fields["infoValue"] = self._protocol.TGetInfoValue(stringValue="")
+        return response(**fields)
+
+    def _ok(self) -> Any:
+        return self._protocol.TStatus(statusCode=self._protocol.TStatusCode.SUCCESS_STATUS)
+
+    def _error(self, failure: Failure) -> Any:
+        text = failure.describe()
+        return self._protocol.TStatus(
+            statusCode=self._protocol.TStatusCode.ERROR_STATUS,
+            sqlState=failure.sqlstate or _SQLSTATE,
+            errorCode=0,
+            errorMessage=text if failure.condition else f"[{failure.code}] {text}",
+            infoMessages=[failure.trace] if failure.trace else [],
+        )
+
+    async def _open_session(self, caller: Caller, request: Any) -> Any:
+        version = min(request.client_protocol, _NEWEST_VERSION)
+        spec = read_configuration(request.configuration or {})
+        session = await to_thread.run_sync(partial(self._node.sessions.open, caller, spec))
+        return self._protocol.TOpenSessionResp(
+            status=self._ok(),
+            serverProtocolVersion=version,
+            sessionHandle=session_handle(session.id, version),
+            configuration={},
+        )
+
+    async def _close_session(self, caller: Caller, request: Any) -> Any:
+        try:
+            session = read_session(request.sessionHandle)
+            await to_thread.run_sync(self._node.sessions.close, caller, session.id)
+        except SessionNotFound:
+            pass  # a client that closes twice has lost the first answer
+        return self._protocol.TCloseSessionResp(self._ok())
+
+    async def _set_client_info(self, caller: Caller, request: Any) -> Any:
+        await self._find_session(caller, request)
+        return self._protocol.TSetClientInfoResp(self._ok())
+
+    async def _get_info(self, caller: Caller, request: Any) -> Any:
+        await self._find_session(caller, request)
+        return self._protocol.TGetInfoResp(self._ok(), info.find(request.infoType, caller.owner))
+
+    async def _find_session(self, caller: Caller, request: Any) -> Handle:
+        handle = read_session(request.sessionHandle)
+        await to_thread.run_sync(self._node.sessions.get, caller, handle.id)
+        return handle
+
+    async def _execute(self, caller: Caller, request: Any) -> Any:
+        session = read_session(request.sessionHandle)
+        timeout = request.queryTimeout
+        spec = StatementSpec(
+            text=request.statement, timeout_seconds=float(timeout) if timeout else None
+        )
+        statements = self._node.async_statements
+        statement = await statements.submit_and_wait(
+            caller,
+            spec,
+            lambda statement, _rows: statement,
+            seconds=0.0 if request.runAsync else _WAIT_SECONDS,
+            session=session.id,
+        )
+        status = self._ok()
+        if not request.runAsync and statement.state is not StatementState.SUCCESS:
+            status = self._error(_failure_of(statement))
+        kind = self._protocol.TOperationType.EXECUTE_STATEMENT
+        handle = operation_handle(
+            statement.id, session.version, kind, has_rows=_has_rows(statement)
+        )
+        return self._protocol.TOperationResp(status, handle)
+
+    async def _get_status(self, caller: Caller, request: Any) -> Any:
+        handle = read_operation(request.operationHandle)
+        seconds = _HOLD_WITH_PROGRESS if request.getProgressUpdate else _HOLD_SECONDS
+        statement = await self._node.async_statements.wait(caller, handle.id, seconds)
+        fields: dict[str, Any] = {"hasResultSet": _has_rows(statement)}
+        if statement.state in STATEMENT.terminal and statement.state is not StatementState.SUCCESS:
+            error = self._error(_failure_of(statement))
+            fields["sqlState"], fields["errorCode"] = error.sqlState, error.errorCode
+            fields["errorMessage"] = error.errorMessage
+        if statement.state is StatementState.SUCCESS and not fields["hasResultSet"]:
+            fields["numModifiedRows"] = -1
+        if statement.started_at is not None:
+            fields["operationStarted"] = int(statement.started_at.timestamp() * 1000)
+        if statement.ended_at is not None:
+            fields["operationCompleted"] = int(statement.ended_at.timestamp() * 1000)
+        state = _STATES.get(statement.state, "RUNNING_STATE")
+        return self._protocol.TGetOperationStatusResp(
+            status=self._ok(),
+            operationState=getattr(self._protocol.TOperationState, state),
+            **fields,
+        )
+
+    async def _cancel(self, caller: Caller, request: Any) -> Any:
+        handle = read_operation(request.operationHandle)
+        try:
+            await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
+        except AlreadyEnded:
+            pass  # it has ended in the meantime
+        return self._protocol.TCancelOperationResp(self._ok())
+
+    async def _close_operation(self, caller: Caller, request: Any) -> Any:
+        try:
+            handle = read_operation(request.operationHandle)
+            self._fetches.forget(handle.id)
+            statement = await self._node.async_statements.get(caller, handle.id)
+            if statement.state not in STATEMENT.terminal:
+                await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
+        except (StatementNotFound, AlreadyEnded):
+            pass  # as for a session
+        return self._protocol.TCloseOperationResp(self._ok())
+
+    async def _describe_result(self, caller: Caller, request: Any) -> Any:
+        handle = read_operation(request.operationHandle)
+        statement = await self._wait(caller, handle.id)
+        if statement.state is not StatementState.SUCCESS or statement.result is None:
+            return self._protocol.TGetResultSetMetadataResp(self._error(_failure_of(statement)))
+        schema = describe_schema(parse_schema(statement.result.spark_schema), handle.version)
+        return self._protocol.TGetResultSetMetadataResp(self._ok(), schema)
+
+    async def _fetch(self, caller: Caller, request: Any) -> bytes:
+        handle = read_operation(request.operationHandle)
+        if request.fetchType:
+            more, rows = False, self._fetches.read_log(handle)
+        else:
+            statement = await self._wait(caller, handle.id)
+            if statement.state is not StatementState.SUCCESS:
+                response = self._protocol.TFetchResultsResp(self._error(_failure_of(statement)))
+                return write_struct(response)
+            reads = self._node.async_statements.select_reads(statement)
+            more, rows = await reads.run(
+                self._fetches.read, caller, statement, handle.version, request
+            )
+        response = write_struct(self._protocol.TFetchResultsResp(self._ok(), more))
+        return response.removesuffix(STOP) + write_field(_STRUCT, _RESULTS_FIELD) + rows + STOP
+
+    async def _get_query_id(self, caller: Caller, request: Any) -> Any:
+        handle = read_operation(request.operationHandle)
+        await self._node.async_statements.get(caller, handle.id)
+        return self._protocol.TGetQueryIdResp(handle.id)
+
+    async def _wait(self, caller: Caller, statement_id: str) -> Statement:
+        statement = await self._node.async_statements.wait(caller, statement_id, _WAIT_SECONDS)
+        if statement.state not in STATEMENT.terminal:
+            raise InvalidRequest(f"Statement {statement_id} runs for long. Ask for its state.")
+        return statement
+
+
+def _has_rows(statement: Statement) -> bool:
+    """Return whether a statement has rows, as far as it is known."""
+    if statement.state is StatementState.SUCCESS and statement.result is not None:
+        return bool(statement.result.spark_schema.get("fields"))
+    return statement.is_query
+
+
+def _failure_of(statement: Statement) -> Failure:
+    """Return why a statement that has ended has no rows."""
+    if statement.failure is not None:
+        return statement.failure
+    return Failure(
+        code=str(statement.state), message=f"Statement {statement.id} is {statement.state}."
+    )

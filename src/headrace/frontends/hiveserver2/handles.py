@@ -1,0 +1,66 @@
+"""Handles of HiveServer2: they name a session or a statement, so that any node knows them.
+
+A handle is no secret: each call has the credentials of its caller, who must own what it names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.errors import NotFound
+from headrace.frontends.hiveserver2.wire import load_protocol
+
+_GUID_BYTES = 16
+_MARK = b"headrace"
+_SESSION, _STATEMENT = "se_", "st_"
+
+
+class UnknownHandle(NotFound):
+    """The handle names nothing of this server."""
+
+    code = "unknown_handle"
+
+
+class Handle(NamedTuple):
+    """What a handle names, and what the client has said when it was made."""
+
+    id: str
+    version: int
+    """Version of the protocol that the client speaks; 0 is the first."""
+
+
+def session_handle(session_id: str, version: int) -> Any:
+    """Return the `TSessionHandle` of a session."""
+    return load_protocol().TSessionHandle(_identify(session_id, _SESSION, version))
+
+
+def operation_handle(statement_id: str, version: int, kind: int, *, has_rows: bool) -> Any:
+    """Return the `TOperationHandle` of a statement."""
+    return load_protocol().TOperationHandle(
+        operationId=_identify(statement_id, _STATEMENT, version),
+        operationType=kind,
+        hasResultSet=has_rows,
+    )
+
+
+def read_session(handle: Any) -> Handle:
+    """Return what a `TSessionHandle` names. Raise UnknownHandle."""
+    return _read(None if handle is None else handle.sessionId, _SESSION)
+
+
+def read_operation(handle: Any) -> Handle:
+    """Return what a `TOperationHandle` names. Raise UnknownHandle."""
+    return _read(None if handle is None else handle.operationId, _STATEMENT)
+
+
+def _identify(text: str, prefix: str, version: int) -> Any:
+    guid = bytes.fromhex(text.removeprefix(prefix))
+    secret = (_MARK + bytes([version])).ljust(_GUID_BYTES, b"\0")
+    return load_protocol().THandleIdentifier(guid=guid, secret=secret)
+
+
+def _read(identifier: Any, prefix: str) -> Handle:
+    guid, secret = (b"", b"") if identifier is None else (identifier.guid, identifier.secret)
+    if len(guid) != _GUID_BYTES or not secret.startswith(_MARK) or len(secret) != _GUID_BYTES:
+        raise UnknownHandle("The handle is not one that this server has given.")
+    return Handle(prefix + guid.hex(), secret[len(_MARK)])
