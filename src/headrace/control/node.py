@@ -50,6 +50,7 @@ from headrace.control.retention import Retention
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
 from headrace.control.sessions.launch import Launches
+from headrace.control.sessions.connections import Connections
 from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.start_checks import StartChecks
@@ -148,6 +149,7 @@ class Node:
         )
         self.catalog_listing = CatalogListing(self.statements, self.async_statements)
         self.sessions = Sessions(self.context)
+        self.connections = Connections(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
         self.nodes = Nodes(self.context)
         self.transactions = Transactions(self.context)

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver.connections import Connections
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
@@ -79,8 +80,10 @@ class Execution:
         assignment: Assignment,
         supervisor: Supervisor,
         held: HeldResults | None = None,
+        connections: Connections | None = None,
     ) -> None:
         self.assignment = assignment
+        self._connections = connections
         self._held = held
         self._spark = spark
         self._supervisor = supervisor
@@ -157,9 +160,14 @@ class Execution:
         # The options of a stream may contain secrets, which Spark's UI would show.
         context.setJobDescription(assignment.command or assignment.text[:200])
         self._resolved = self._secrets.resolve_assignment(assignment)
-        if assignment.alone and not assignment.isolated:
+        if assignment.connection is not None and self._connections is not None:
+            self._spark = self._connections.open(assignment.connection, self._secrets)
+        if assignment.alone and not assignment.isolated and assignment.connection is None:
             return self._run_in(self._spark.session)
         context.setLocalProperty(_POOL, threading.current_thread().name)
+        if assignment.connection is not None and assignment.command is None:
+            # The statements of a connection run one after the other.
+            return self._run_in(self._spark.session)
         if not assignment.is_query:
             return self._run_in(self._choose_session())
         if assignment.command is not None:

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.driver.connections import Connections
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
@@ -90,6 +91,7 @@ class Loop:
             on_intents=self._request_intents,
             held=self._held,
         )
+        self._connections = Connections(spark)
         self._metastore = MetastoreStart(bootstrap)
         self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
@@ -189,7 +191,9 @@ class Loop:
 
     def _start(self, assignment: Assignment) -> None:
         self._metastore.start_for(assignment)
-        execution = Execution(self._spark, self._link, assignment, self._supervisor, self._held)
+        execution = Execution(
+            self._spark, self._link, assignment, self._supervisor, self._held, self._connections
+        )
         with self._lock:
             self._executions[assignment.statement_id] = execution
         self._futures = {future for future in self._futures if not future.done()}

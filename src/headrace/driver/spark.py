@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import threading
@@ -134,6 +135,15 @@ class Spark:
         except (Py4JError, OSError) as error:
             # A connection of another thread was closed meanwhile, or the JVM has died.
             _LOG.info("large answers of the JVM may be late: %s", error)
+
+    def with_own_session(self) -> Spark:
+        """Return the same application with a session like this one, and with its own state."""
+        own = copy.copy(self)
+        own.session = self.clone_session()
+        own.query_sessions = QuerySessions(own.session)
+        own._state = None  # noqa: SLF001 - of this class
+        own._state_lock = threading.Lock()  # noqa: SLF001
+        return own
 
     def clone_session(self) -> SparkSession:
         """Return a session like that of the statements, see `query_sessions.clone_session`."""

@@ -236,6 +236,12 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
 
+class ConnectionNotFound(NotFound):
+    """The connection does not exist, or is closed."""
+
+    code = "connection_not_found"
+
+
 class UserNotFound(NotFound):
     """The user does not exist."""
 

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from headrace.config.conf_policy import ConfRule
+from headrace.model.connection import ConnectionState
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -237,6 +238,8 @@ class Assignment(Message):
     """Whether no other statement runs beside it, because its session runs one at a time."""
     ordinal: int | None = None
     """Position in the session, from 0. None only if a node is one version older."""
+    connection: ConnectionState | None = None
+    """The connection in whose Spark session the statement runs."""
 
 
 class Orders(Message):

@@ -121,6 +121,8 @@ class NewStatement:
     """First words of a statement of Headrace's own, for example SAVE STREAM."""
     awaited_by: str | None = None
     """Process that waits for the end of the statement."""
+    connection_id: str | None = None
+    """Connection in whose Spark session it runs; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +184,8 @@ class Statement:
     failure: Failure | None
     awaited_by: str | None
     """Process that waits for the end of the statement, or `*`: several wait."""
+    connection_id: str | None
+    """Connection in whose Spark session it runs; None: it has none."""
     result: ResultInfo | None
 
     @property

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 
 from headrace.model.audit import AuditAction
+from headrace.model.connection import ConnectionSpec
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction, VersionSpec
 from headrace.model.failure import Failure
 from headrace.model.identity import Scope
@@ -422,6 +423,20 @@ store_catalog = Table(
 )
 """The one catalog of the store: one row, or none before a node has started."""
 
+connections = Table(
+    "connections",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("spec", Document(ConnectionSpec), nullable=False),
+    Column("snapshot", Document(Snapshot)),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    Index("connections_by_use", "ended_at", "last_used_at"),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,
@@ -464,6 +479,7 @@ statements = Table(
     Column("rows_written", BigInteger),
     Column("failure", Document(Failure)),
     Column("awaited_by", Text),
+    Column("connection_id", id_type()),
     ended_check(STATEMENT),
     UniqueConstraint("session_id", "ordinal"),
     Index("statements_live", "session_id", "ordinal", sqlite_where=LIVE, postgresql_where=LIVE),
@@ -487,6 +503,12 @@ statements = Table(
         "statements_live_by_owner",
         "owner",
         "state",
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
+    Index(
+        "statements_live_by_connection",
+        "connection_id",
         sqlite_where=LIVE,
         postgresql_where=LIVE,
     ),

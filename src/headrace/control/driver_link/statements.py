@@ -17,7 +17,7 @@ from headrace.results.manifest import check_report
 from headrace.store import transactions
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
-from headrace.store.sessions import sessions
+from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.lease_renewals import DriverView
 from headrace.store.statements import results, statement_transitions, statements
 from headrace.store.statements.limits import Limit
@@ -61,6 +61,9 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
     """
     entry = None if transaction is None else make_entry(tx, transaction)
     statement, spec = claim.statement, claim.statement.spec
+    connection = None
+    if statement.connection_id is not None:
+        connection = connections.read_state(tx, statement.connection_id)
     return Assignment(
         statement_id=statement.id,
         text=spec.text,
@@ -84,7 +87,8 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         task=jobs.get_task(tx, statement.id)
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
-        isolated=claim.in_pool,
+        isolated=claim.in_pool and connection is None,
+        connection=connection,
         alone=claim.parallelism == 1,
         ordinal=statement.ordinal,
     )
@@ -158,7 +162,9 @@ def save_report(
         mark_committed(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
         )
-    if message.snapshot is not None:
+    if message.snapshot is not None and locked.connection_id is not None:
+        connections.save_snapshot(tx, locked.connection_id, message.snapshot)
+    elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(
         tx,

@@ -81,6 +81,7 @@ class AsyncStatements:
         cancels: bool = False,
         owner: str | None = None,
         session: str | None = None,
+        connection: str | None = None,
         repeatable: RepeatableRequest | None = None,
     ) -> T:
         """Submit as `Statements.submit` does; respond when the statement has ended.
@@ -108,6 +109,7 @@ class AsyncStatements:
             spec,
             owner=owner,
             session=session,
+            connection=connection,
             repeatable=repeatable,
             statement_id=statement_id,
             awaited=True,

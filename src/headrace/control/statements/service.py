@@ -33,6 +33,7 @@ from headrace.control.policy import (
     require_creator,
     resolve_owner,
 )
+from headrace.control.sessions.connections import find_connection
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -101,7 +102,7 @@ from headrace.results.reader import (
 from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
-from headrace.store.sessions import sessions
+from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.sessions import NamedSession
 from headrace.store.statements import idempotency, results, statements
 from headrace.text.durations import seconds_of
@@ -206,6 +207,7 @@ class _Submit:
     spec: StatementSpec
     parsed: ParsedStatement
     session: str | None
+    connection: str | None
     catalog: str | None
     reusable: bool
     own_driver: bool
@@ -247,6 +249,7 @@ class Statements:
         *,
         owner: str | None = None,
         session: str | None = None,
+        connection: str | None = None,
         catalog: str | None = None,
         reusable: bool = False,
         repeatable: RepeatableRequest | None = None,
@@ -261,6 +264,8 @@ class Statements:
             owner: Owner of the statement, as in `resolve_owner`; None: that of the session.
             session: Id or name of the session. None: an interactive statement and a refresh run in
                 the pool session of their owner, and any other in a session that is created for it.
+            connection: Id of the connection in whose Spark session the statement runs, if it does
+                not need a driver of its own.
             catalog: Current catalog of a session that is created; default: Spark's.
             reusable: Whether the caller submits further statements to the session, which is then
                 created for this statement.
@@ -279,6 +284,7 @@ class Statements:
             MaterializedViewNotFound: If the view to refresh does not exist.
             MaterializedViewBusy: If another statement writes to the view to refresh.
             SessionNotFound: If the named session does not exist.
+            ConnectionNotFound: If the connection does not exist, or is closed.
             SessionEnded: If the named session accepts no more statements.
             TimeoutTooLong: If the owner may not ask for the timeout of the statement.
             QueueFull: If too many statements wait in the named session, or in all sessions.
@@ -305,6 +311,7 @@ class Statements:
             spec=spec,
             parsed=parsed,
             session=session,
+            connection=connection,
             catalog=catalog,
             reusable=reusable,
             own_driver=own_driver,
@@ -336,6 +343,11 @@ class Statements:
             named = find_own_session(tx, request.caller, request.session)
             _check_owner(named, request.owner)
         owner = _choose_owner(tx, request) if named is None else named.owner
+        connection = None
+        if request.connection is not None:
+            connection = find_connection(tx, request.caller, request.connection, Action.CHANGE)
+            connections.use(tx, connection.id)
+            owner = connection.owner
         limited = describe_owner(tx, self._settings, owner, request.caller)
         take_submit(tx, self._settings, limited)
         session_id, is_chosen_pool = self._choose_session(tx, request, limited, named)
@@ -350,6 +362,7 @@ class Statements:
             is_query=parsed.is_query,
             command=parsed.keyword,
             awaited_by=request.awaited_by,
+            connection_id=connection.id if connection is not None and is_chosen_pool else None,
         )
         # A full queue does not refuse a statement that never waits in it.
         max_waiting = None if is_local else self._settings.statements.max_waiting

@@ -16,9 +16,9 @@ from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import (
     AlreadyEnded,
+    ConnectionNotFound,
     HeadraceError,
     InvalidRequest,
-    SessionNotFound,
     StatementNotFound,
 )
 from headrace.frontends.hiveserver2 import info
@@ -46,6 +46,7 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.schema import parse_schema
 
+_PROTOCOL = "hiveserver2"
 _NEWEST_VERSION = 9
 """Version of the protocol that the node speaks: the tenth, that of Hive 3."""
 _HOLD_SECONDS = 2.0
@@ -128,7 +129,9 @@ class HiveServer2Calls:
     async def _open_session(self, caller: Caller, request: Any) -> Any:
         version = min(request.client_protocol, _NEWEST_VERSION)
         spec = read_configuration(request.configuration or {})
-        session = await to_thread.run_sync(partial(self._node.sessions.open, caller, spec))
+        connections = self._node.connections
+        open_ = partial(connections.open, caller, spec, protocol=_PROTOCOL)
+        session = await to_thread.run_sync(open_)
         return self._protocol.TOpenSessionResp(
             status=self._ok(),
             serverProtocolVersion=version,
@@ -139,8 +142,8 @@ class HiveServer2Calls:
     async def _close_session(self, caller: Caller, request: Any) -> Any:
         try:
             session = read_session(request.sessionHandle)
-            await to_thread.run_sync(self._node.sessions.close, caller, session.id)
-        except SessionNotFound:
+            await to_thread.run_sync(self._node.connections.close, caller, session.id)
+        except ConnectionNotFound:
             pass  # a client that closes twice has lost the first answer
         return self._protocol.TCloseSessionResp(self._ok())
 
@@ -154,7 +157,7 @@ class HiveServer2Calls:
 
     async def _find_session(self, caller: Caller, request: Any) -> Handle:
         handle = read_session(request.sessionHandle)
-        await to_thread.run_sync(self._node.sessions.get, caller, handle.id)
+        await to_thread.run_sync(self._node.connections.get, caller, handle.id)
         return handle
 
     async def _execute(self, caller: Caller, request: Any) -> Any:
@@ -169,7 +172,7 @@ class HiveServer2Calls:
             spec,
             lambda statement, _rows: statement,
             seconds=0.0 if request.runAsync else _WAIT_SECONDS,
-            session=session.id,
+            connection=session.id,
         )
         status = self._ok()
         if not request.runAsync and statement.state is not StatementState.SUCCESS:

@@ -12,7 +12,7 @@ from headrace.frontends.hiveserver2.wire import load_protocol
 
 _GUID_BYTES = 16
 _MARK = b"headrace"
-_SESSION, _STATEMENT = "se_", "st_"
+_SESSION, _STATEMENT = "cn_", "st_"
 
 
 class UnknownHandle(NotFound):

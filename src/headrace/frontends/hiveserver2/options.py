@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.model.session import SessionSpec
+from headrace.model.connection import ConnectionSpec
 
 _CONF_PREFIX = "set:hiveconf:"
 _VARIABLE_PREFIX = "set:hivevar:"
@@ -13,7 +13,7 @@ _FOREIGN = ("hive.", "kyuubi.", "mapred.", "mapreduce.", "tez.")
 """Beginnings of the keys of other servers, which clients and tools send without being asked."""
 
 
-def read_configuration(configuration: Mapping[str, str]) -> SessionSpec:
+def read_configuration(configuration: Mapping[str, str]) -> ConnectionSpec:
     """Return the specification of the session that a client opens."""
     conf = {}
     for key, value in configuration.items():
@@ -24,7 +24,7 @@ def read_configuration(configuration: Mapping[str, str]) -> SessionSpec:
             if not name.startswith(_FOREIGN):
                 conf[name] = value
     database = configuration.get(_DATABASE)
-    return SessionSpec(
+    return ConnectionSpec(
         catalog=configuration.get(_CATALOG) or None,
         database=None if database in {None, "", "default"} else database,
         conf=conf,

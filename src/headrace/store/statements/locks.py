@@ -30,6 +30,8 @@ class LockedStatement(NamedTuple):
     """First words of a statement of Headrace's own, for example `CREATE STREAM`."""
     awaited_by: str | None
     """Process that waits for the end of the statement, or `*`: several wait."""
+    connection_id: str | None
+    """Connection in whose Spark session the statement runs."""
     may_be_followed: bool
     """Whether the driver of the session may have something to do when this statement has ended.
 
@@ -46,6 +48,7 @@ _COLUMNS = [
     statements.c.is_query,
     statements.c.command,
     statements.c.awaited_by,
+    statements.c.connection_id,
 ]
 _MAY_BE_FOLLOWED = or_(
     statements.c.ordinal < sessions.c.next_ordinal - 1, sessions.c.kind == SessionKind.BATCH

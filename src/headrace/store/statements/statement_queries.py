@@ -140,13 +140,19 @@ def is_before(first: Any, second: Any) -> ColumnElement[bool]:
 def claim_first() -> ReturningUpdate[Any]:
     """Return the update that claims the first statement in a session's queue, if it may run."""
     in_session = (statements.c.session_id == bindparam("session"), _LIVE)
+    other = statements.alias("other")
+    # A statement of a connection waits for the earlier one, and those behind it do not.
+    is_connection_busy = exists().where(
+        other.c.connection_id == statements.c.connection_id,
+        other.c.ended_at.is_(None),
+        other.c.state != StatementState.WAITING,
+    )
     first = (
         select(statements.c.id)
-        .where(*in_session, statements.c.state == StatementState.WAITING)
+        .where(*in_session, statements.c.state == StatementState.WAITING, ~is_connection_busy)
         .order_by(*queue_order(statements))
         .limit(1)
     )
-    other = statements.alias("other")
     in_flight = (
         other.c.session_id == bindparam("session"),
         other.c.ended_at.is_(None),

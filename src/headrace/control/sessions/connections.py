@@ -1,0 +1,65 @@
+"""The service for connections: clients of a database open many, and expect to share a driver.
+
+A connection has its own current database, settings, temporary views and variables. Its statements
+run one after the other, in the pool driver of its owner, and those of other connections run beside
+them. The store has the state of a connection after each statement, so that it survives its driver.
+"""
+
+from __future__ import annotations
+
+from headrace.control.conf import check_session_conf
+from headrace.control.context import NodeContext
+from headrace.control.policy import Action, Caller, OwnedBy, check, require_creator
+from headrace.errors import ConnectionNotFound
+from headrace.model.connection import Connection, ConnectionSpec
+from headrace.model.ids import looks_like_id
+from headrace.model.session import SessionSpec
+from headrace.store.database import Tx
+from headrace.store.sessions import connections
+
+
+class Connections:
+    """Connections of all callers, served by one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._settings = context.settings
+
+    def open(self, caller: Caller, spec: ConnectionSpec, *, protocol: str) -> Connection:
+        """Store a connection and return it. No driver starts before its first statement.
+
+        Args:
+            protocol: Front end by which the client has connected.
+
+        Raises:
+            NotPermitted: The caller may not run statements.
+            InvalidSetting, SettingDenied: For a key in `conf`.
+        """
+        require_creator(caller, "connections")
+        check_session_conf(SessionSpec(conf=spec.conf), self._settings.conf_policy)
+        with self._database.write("connection.open") as tx:
+            return connections.insert_connection(tx, caller.owner, protocol, spec)
+
+    def get(self, caller: Caller, connection_id: str) -> Connection:
+        """Return an open connection of the caller. Raise ConnectionNotFound."""
+        with self._database.read() as tx:
+            return find_connection(tx, caller, connection_id)
+
+    def close(self, caller: Caller, connection_id: str) -> None:
+        """Close a connection. Its statements run on. Raise ConnectionNotFound."""
+        with self._database.write("connection.close") as tx:
+            connections.close(tx, find_connection(tx, caller, connection_id, Action.CHANGE).id)
+
+
+def find_connection(
+    tx: Tx, caller: Caller, connection_id: str, action: Action = Action.READ
+) -> Connection:
+    """Return an open connection on which the caller may act. Raise ConnectionNotFound."""
+    found = connections.get(tx, connection_id) if looks_like_id(connection_id) else None
+    missing = ConnectionNotFound(
+        f"There is no open connection {connection_id[:64]}.", hint="Connect again."
+    )
+    if found is None or found.ended_at is not None or found.owner not in caller.owners:
+        raise missing
+    check(caller, action, OwnedBy(found.owner), missing)
+    return found

@@ -1,0 +1,48 @@
+"""Connections: Spark sessions of their own in the pool driver of their owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from headrace.model.session import Snapshot
+
+
+class ConnectionSpec(BaseModel):
+    """What a client says when it connects."""
+
+    model_config = ConfigDict(frozen=True)
+
+    catalog: str | None = None
+    """Current catalog at the start; None: Spark's own."""
+    database: str | None = None
+    """Current database at the start; None: that of the catalog."""
+    conf: dict[str, str] = {}
+    """Spark configuration of the connection."""
+
+
+class ConnectionState(BaseModel):
+    """A connection as a driver opens it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    spec: ConnectionSpec
+    snapshot: Snapshot | None = None
+    """State after its last statement; None: that of the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A connection as the store holds it."""
+
+    id: str
+    owner: str
+    protocol: str
+    """Front end by which the client has connected, for example `hiveserver2`."""
+    spec: ConnectionSpec
+    created_at: datetime
+    last_used_at: datetime
+    ended_at: datetime | None

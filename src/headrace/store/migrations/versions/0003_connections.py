@@ -1,0 +1,39 @@
+"""Connections of clients: Spark sessions of their own in the pool driver of their owner."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+oldest_code = "0001"
+
+_INSTANT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
+_ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Create the table, and the column that names a connection."""
+    op.create_table(
+        "connections",
+        sa.Column("id", _ID, nullable=False),
+        sa.Column("owner", sa.Text, nullable=False),
+        sa.Column("protocol", sa.Text, nullable=False),
+        sa.Column("spec", sa.JSON, nullable=False),
+        sa.Column("snapshot", sa.JSON),
+        sa.Column("created_at", _INSTANT, nullable=False),
+        sa.Column("last_used_at", _INSTANT, nullable=False),
+        sa.Column("ended_at", _INSTANT),
+        sa.PrimaryKeyConstraint("id", name="connections_key"),
+    )
+    op.create_index("connections_by_use", "connections", ["ended_at", "last_used_at"])
+    op.add_column("statements", sa.Column("connection_id", _ID))
+    is_live = sa.text("ended_at IS NULL")
+    op.create_index(
+        "statements_live_by_connection",
+        "statements",
+        ["connection_id"],
+        sqlite_where=is_live,
+        postgresql_where=is_live,
+    )

@@ -1,0 +1,86 @@
+"""Connections: their specification, and their state after the last statement."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, RowMapping, delete, exists, insert, select, update
+
+from headrace.model.connection import Connection, ConnectionSpec, ConnectionState
+from headrace.model.ids import new_id
+from headrace.model.session import Snapshot
+from headrace.store.clock import clock, seconds_since
+from headrace.store.database import Tx
+from headrace.store.tables import connections as table
+from headrace.store.tables import statements
+
+_OPEN = table.c.ended_at.is_(None)
+_SELECT = select(*(column for column in table.c if column.name != "snapshot"))
+_BATCH = 1000
+
+
+def insert_connection(tx: Tx, owner: str, protocol: str, spec: ConnectionSpec) -> Connection:
+    """Insert a connection, and return it."""
+    row = {"id": new_id("cn"), "owner": owner, "protocol": protocol, "spec": spec}
+    new = insert(table).values(created_at=clock(), last_used_at=clock(), **row)
+    tx.execute(new)
+    connection = get(tx, row["id"])
+    assert connection is not None
+    return connection
+
+
+def get(tx: Tx, connection_id: str) -> Connection | None:
+    """Return a connection, or None if there is none."""
+    row = tx.execute(_SELECT.where(table.c.id == connection_id)).mappings().one_or_none()
+    return None if row is None else _to_connection(row)
+
+
+def use(tx: Tx, connection_id: str) -> bool:
+    """Record that a statement is submitted. Return False if the connection is closed."""
+    change = update(table).where(table.c.id == connection_id, _OPEN).values(last_used_at=clock())
+    return bool(tx.execute(change).rowcount)
+
+
+def close(tx: Tx, connection_id: str) -> None:
+    """Close a connection, and forget its state."""
+    change = update(table).where(table.c.id == connection_id, _OPEN)
+    tx.execute(change.values(ended_at=clock(), snapshot=None))
+
+
+def read_state(tx: Tx, connection_id: str) -> ConnectionState | None:
+    """Return a connection for a driver; None if it is closed."""
+    query = select(table.c.spec, table.c.snapshot).where(table.c.id == connection_id, _OPEN)
+    row = tx.execute(query).one_or_none()
+    return None if row is None else ConnectionState(id=connection_id, spec=row[0], snapshot=row[1])
+
+
+def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot) -> None:
+    """Replace the state of a connection.
+
+    The transaction must have locked a statement of it that the driver owns: this fences the write.
+    """
+    change = update(table).where(table.c.id == connection_id, _OPEN)
+    tx.execute(change.values(snapshot=snapshot))
+
+
+def close_idle(tx: Tx, idle_seconds: float) -> int:
+    """Close the connections without a live statement that were not used for some seconds."""
+    idle = (_OPEN, seconds_since(table.c.last_used_at) > idle_seconds, ~_has_live())
+    chosen = select(table.c.id).where(*idle).limit(_BATCH)
+    change = update(table).where(table.c.id.in_(chosen.scalar_subquery()), _OPEN)
+    return int(tx.execute(change.values(ended_at=clock(), snapshot=None)).rowcount)
+
+
+def delete_ended(tx: Tx, age_seconds: float) -> int:
+    """Delete connections that were closed long ago."""
+    old = (table.c.ended_at.is_not(None), seconds_since(table.c.ended_at) > age_seconds)
+    chosen = select(table.c.id).where(*old).limit(_BATCH)
+    return int(tx.execute(delete(table).where(table.c.id.in_(chosen.scalar_subquery()))).rowcount)
+
+
+def _has_live() -> ColumnElement[bool]:
+    return exists().where(
+        statements.c.connection_id == table.c.id, statements.c.ended_at.is_(None)
+    )
+
+
+def _to_connection(row: RowMapping) -> Connection:
+    return Connection(**row)
