@@ -47,10 +47,10 @@ from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
+from headrace.control.sessions.connections import Connections
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
 from headrace.control.sessions.launch import Launches
-from headrace.control.sessions.connections import Connections
 from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.start_checks import StartChecks

@@ -75,7 +75,12 @@ class HiveServer2Server(Server):
                 await self._serve_frames(caller, reader, writer)
             else:
                 await self._serve_messages(first, reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError, InvalidMessage, TimeoutError) as error:
+        except (
+            asyncio.IncompleteReadError,
+            ConnectionError,
+            InvalidMessage,
+            TimeoutError,
+        ) as error:
             _LOG.debug("a connection ends: %s", error)
         except Unauthorized:
             pass  # the client has the error

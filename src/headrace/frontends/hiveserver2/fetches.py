@@ -117,7 +117,9 @@ class Fetches:
             if known is not None:
                 self._open.move_to_end(statement.id)
                 return known
-        selection = RowRange(position, max(1, (statement.result.row_count if statement.result else 0)))
+        selection = RowRange(
+            position, max(1, (statement.result.row_count if statement.result else 0))
+        )
         rows = self._node.statements.open_result(caller, statement, selection=selection)
         opened = _OpenRows(rows.schema, position, rows.select(selection))
         with self._lock:
@@ -133,6 +135,13 @@ def _stored(schema: Schema) -> pa.Schema:
     return build_stored_schema(schema)
 
 
-_LINE = parse_schema(
-    {"type": "struct", "fields": [{"name": "l", "type": "string", "nullable": True, "metadata": {}}]}
-).columns[0].type
+_LINE = (
+    parse_schema(
+        {
+            "type": "struct",
+            "fields": [{"name": "l", "type": "string", "nullable": True, "metadata": {}}],
+        }
+    )
+    .columns[0]
+    .type
+)

@@ -6,8 +6,10 @@ a nested NULL is `null`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -126,34 +128,23 @@ def _member_texts(array: pa.Array, spark_type: SparkType, zone: str) -> list[str
     if spark_type.kind in _NESTED:
         texts = _nested_texts(array, spark_type, zone)
     elif spark_type.kind in {TypeKind.FLOAT, TypeKind.DOUBLE}:
-        texts = [None if value is None else _format_double(value) for value in array.to_pylist()]
-        if spark_type.kind is TypeKind.FLOAT:
-            texts = _format_floats(array)
+        # Arrow writes the shortest digits that name the same number.
+        shortest = array.cast(pa.string()).to_pylist()
+        texts = [None if text is None else _format_double(float(text)) for text in shortest]
     else:
         texts = encode_hive_text(array, spark_type, zone).to_pylist()
     quote = '"' if spark_type.kind is TypeKind.STRING else ""
     return ["null" if text is None else f"{quote}{text}{quote}" for text in texts]
 
 
-def _format_floats(array: pa.Array) -> list[str | None]:
-    # Arrow writes the shortest digits that name the same float.
-    shortest = array.cast(pa.string()).to_pylist()
-    return [None if text is None else _format_double(float(text)) for text in shortest]
-
-
 def _format_double(value: float) -> str:
     """Return a number in the form of Java, for example `1.0E10` or `0.001`."""
-    if value != value:
-        return "NaN"
-    if value in {float("inf"), float("-inf")}:
-        return "Infinity" if value > 0 else "-Infinity"
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = format(value, "f") if "e" in repr(value) else repr(value)
-        return text
-    mantissa, _, exponent = format(value, ".17e").partition("e")
-    digits = repr(value)
-    # Python's shortest digits, in the place of those of `format`.
-    shortest = re.sub(r"e.*$", "", digits).replace(".", "").strip("-").strip("0") or "0"
-    sign = "-" if value < 0 else ""
-    del mantissa
-    return f"{sign}{shortest[0]}.{shortest[1:] or '0'}E{int(exponent)}"
+        text = format(Decimal(repr(value)), "f")
+        return text if "." in text else f"{text}.0"
+    first, *others = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(others) or '0'}E{exponent + len(others)}"

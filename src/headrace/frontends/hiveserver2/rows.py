@@ -93,7 +93,8 @@ def _write_numbers(array: pa.Array, numbers: str) -> bytes:
         array = array.cast(pa.int8())
     if array.null_count:
         array = pc.fill_null(array, 0)
-    return array.to_numpy(zero_copy_only=False).astype(numbers).tobytes()
+    content: bytes = array.to_numpy(zero_copy_only=False).astype(numbers).tobytes()
+    return content
 
 
 def _write_strings(array: pa.Array) -> bytes:

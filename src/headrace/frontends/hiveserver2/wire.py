@@ -30,7 +30,9 @@ _INT = struct.Struct("!I")
 
 _FIXED_BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """Sizes of the types that have one: boolean, byte, double, i16, i32 and i64."""
-_STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
+_STRING, _STRUCT = 11, 12
+_KINDS_OF_ITEMS = {13: 2, 14: 1, 15: 1}
+"""Number of the types that a map, a set and a list name."""
 
 
 class InvalidMessage(InvalidRequest):
@@ -86,18 +88,22 @@ def _skip(data: bytes | bytearray | memoryview, at: int, kind: int, depth: int) 
         while field := data[at]:
             at = _skip(data, at + _STRUCT_FIELD.size, field, depth + 1)
         return at + 1
-    if kind == _MAP:
-        kinds, at = (data[at], data[at + 1]), at + 2
-    elif kind in {_LIST, _SET}:
-        kinds, at = (data[at],), at + 1
-    else:
+    if kind not in _KINDS_OF_ITEMS:
         raise InvalidMessage(f"The message has a value of the unknown type {kind}.")
+    kinds = tuple(data[at + number] for number in range(_KINDS_OF_ITEMS[kind]))
+    return _skip_items(data, at + len(kinds), kinds, depth + 1)
+
+
+def _skip_items(
+    data: bytes | bytearray | memoryview, at: int, kinds: tuple[int, ...], depth: int
+) -> int:
+    """Return the position behind the values of a list or a map, which begin with their number."""
     count, at = _size(data, at), at + _INT.size
-    if all(each in _FIXED_BYTES for each in kinds):
-        return _within(data, at + count * sum(_FIXED_BYTES[each] for each in kinds))
+    if all(kind in _FIXED_BYTES for kind in kinds):
+        return _within(data, at + count * sum(_FIXED_BYTES[kind] for kind in kinds))
     for _number in range(count):
-        for each in kinds:
-            at = _skip(data, at, each, depth + 1)
+        for kind in kinds:
+            at = _skip(data, at, kind, depth)
     return at
 
 
@@ -128,7 +134,6 @@ def read_call(message: bytes) -> Call:
             return Call(name, sequence, None)
         arguments = getattr(service, f"{name}_args")()
         protocol.read_struct(arguments)
-        arguments.req.validate() if hasattr(arguments.req, "validate") else None
     except (TException, UnicodeDecodeError, AttributeError, ValueError, EOFError) as error:
         raise InvalidMessage(f"The message cannot be read: {error}") from None
     return Call(name, sequence, arguments.req)
@@ -146,9 +151,7 @@ def write_struct(value: Any) -> bytes:
 
 def write_reply(call: Call, response: bytes) -> bytes:
     """Return the message that answers a call. `response` are the bytes of its struct."""
-    return b"".join(
-        (_begin(call, TMessageType.REPLY), write_field(_STRUCT, 0), response, STOP)
-    )
+    return b"".join((_begin(call, TMessageType.REPLY), write_field(_STRUCT, 0), response, STOP))
 
 
 def write_unknown_method(call: Call) -> bytes:

@@ -19,10 +19,10 @@ _BATCH = 1000
 
 def insert_connection(tx: Tx, owner: str, protocol: str, spec: ConnectionSpec) -> Connection:
     """Insert a connection, and return it."""
-    row = {"id": new_id("cn"), "owner": owner, "protocol": protocol, "spec": spec}
-    new = insert(table).values(created_at=clock(), last_used_at=clock(), **row)
-    tx.execute(new)
-    connection = get(tx, row["id"])
+    connection_id = new_id("cn")
+    row = {"id": connection_id, "owner": owner, "protocol": protocol, "spec": spec}
+    tx.execute(insert(table).values(created_at=clock(), last_used_at=clock(), **row))
+    connection = get(tx, connection_id)
     assert connection is not None
     return connection
 
@@ -48,8 +48,8 @@ def close(tx: Tx, connection_id: str) -> None:
 def read_state(tx: Tx, connection_id: str) -> ConnectionState | None:
     """Return a connection for a driver; None if it is closed."""
     query = select(table.c.spec, table.c.snapshot).where(table.c.id == connection_id, _OPEN)
-    row = tx.execute(query).one_or_none()
-    return None if row is None else ConnectionState(id=connection_id, spec=row[0], snapshot=row[1])
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else ConnectionState(id=connection_id, **row)
 
 
 def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot) -> None:
@@ -77,9 +77,7 @@ def delete_ended(tx: Tx, age_seconds: float) -> int:
 
 
 def _has_live() -> ColumnElement[bool]:
-    return exists().where(
-        statements.c.connection_id == table.c.id, statements.c.ended_at.is_(None)
-    )
+    return exists().where(statements.c.connection_id == table.c.id, statements.c.ended_at.is_(None))
 
 
 def _to_connection(row: RowMapping) -> Connection:
