@@ -25,6 +25,7 @@ from headrace.driver.output.held_results import HeldResults
 from headrace.driver.planner import plan_statement
 from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark import Spark
+from headrace.driver.spark_version.catalog_objects import LIST_STATEMENTS, list_objects
 from headrace.driver.spark_version.metrics import count_written_rows
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.session_state import override_for_statement
@@ -39,6 +40,8 @@ from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
 from headrace.driver.writes.locks import find_writes_patiently, wait_for_lock
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
+from headrace.grammar.metadata import ListObjects
+from headrace.grammar.parse import parse
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome
 from headrace.model.lifecycle import StatementState
@@ -261,6 +264,10 @@ class Execution:
             return plan_statement(session, self._resolved, self._link, self._facts)
         if self.assignment.task is not None:
             return ExecutionPlan(run=lambda: self._run_task(session))
+        if self.assignment.command in LIST_STATEMENTS:
+            command = parse(self.assignment.text).command
+            assert isinstance(command, ListObjects)
+            return ExecutionPlan(run=lambda: list_objects(session, command))
         if self.assignment.command in VIEW_STATEMENTS:
             planner = ViewPlanner(
                 self._spark.clone_session(), self._resolved, self._link, self._cancelling

@@ -25,6 +25,7 @@ from headrace.grammar.materialized_views import (
     parse_materialized_view_statement,
     parse_show_materialized_views,
 )
+from headrace.grammar.metadata import ListedObjects, ListObjects, parse_list_objects
 from headrace.grammar.script import statement_spans
 from headrace.grammar.stream_statements import (
     StreamStatement,
@@ -79,7 +80,7 @@ def _unexpected(text: str, token: Token, expected: str) -> InvalidStatement:
     ).with_condition(PARSE_SYNTAX_ERROR, SYNTAX_SQLSTATE)
 
 
-Command = CancelStatement | StreamStatement | MaterializedViewCommand
+Command = CancelStatement | StreamStatement | MaterializedViewCommand | ListObjects
 """A parsed statement of Headrace's own. The `kind` of its class is the kind of its session."""
 
 _Parser = Callable[[str, Sequence[Token]], Command]
@@ -106,6 +107,7 @@ _PARSERS: dict[str, _Parser] = {
     "DROP MATERIALIZED VIEW": parse_materialized_view_statement,
     "DESCRIBE MATERIALIZED VIEW": parse_materialized_view_statement,
     "SHOW MATERIALIZED VIEWS": parse_show_materialized_views,
+    **{f"LIST {objects}": parse_list_objects for objects in ListedObjects},
 }
 """Parser of each reserved statement, by its first words."""
 
@@ -167,7 +169,7 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
     command = None if keyword is None else _PARSERS[keyword](text, words)
     return ParsedStatement(
         kind="interactive" if command is None else command.kind,
-        is_query=command is None and _is_query(text, tokens),
+        is_query=isinstance(command, ListObjects) or (command is None and _is_query(text, tokens)),
         command=command,
         keyword=None if keyword is None else keyword.replace(" OR REPLACE", ""),
         position=position,

@@ -24,11 +24,18 @@ from headrace.errors import (
 from headrace.frontends.hiveserver2 import info
 from headrace.frontends.hiveserver2.fetches import Fetches
 from headrace.frontends.hiveserver2.handles import (
+    NO_STATEMENT,
     Handle,
     operation_handle,
     read_operation,
     read_session,
     session_handle,
+)
+from headrace.frontends.hiveserver2.listings import (
+    Listing,
+    encode_types,
+    schema_of,
+    statement_for,
 )
 from headrace.frontends.hiveserver2.options import read_configuration
 from headrace.frontends.hiveserver2.types import describe_schema
@@ -63,6 +70,29 @@ _STATES = {
     StatementState.TIMEOUT: "TIMEDOUT_STATE",
 }
 """States of the protocol; RUNNING_STATE for the others."""
+_LISTINGS = {
+    "GetCatalogs": Listing.CATALOGS,
+    "GetSchemas": Listing.SCHEMAS,
+    "GetTables": Listing.TABLES,
+    "GetTableTypes": Listing.TABLE_TYPES,
+    "GetColumns": Listing.COLUMNS,
+    "GetFunctions": Listing.FUNCTIONS,
+    "GetTypeInfo": Listing.TYPES,
+    "GetPrimaryKeys": Listing.PRIMARY_KEYS,
+    "GetCrossReference": Listing.CROSS_REFERENCE,
+}
+_OPERATION_TYPES = {
+    Listing.CATALOGS: "GET_CATALOGS",
+    Listing.SCHEMAS: "GET_SCHEMAS",
+    Listing.TABLES: "GET_TABLES",
+    Listing.TABLE_TYPES: "GET_TABLE_TYPES",
+    Listing.COLUMNS: "GET_COLUMNS",
+    Listing.FUNCTIONS: "GET_FUNCTIONS",
+    Listing.TYPES: "GET_TYPE_INFO",
+    Listing.PRIMARY_KEYS: "GET_FUNCTIONS",
+    Listing.CROSS_REFERENCE: "GET_FUNCTIONS",
+}
+"""Types of operations. Hive has none of their own for keys."""
 _RESULTS_FIELD = 3
 _STRUCT = 12
 
@@ -88,6 +118,7 @@ class HiveServer2Calls:
             "GetResultSetMetadata": self._describe_result,
             "FetchResults": self._fetch,
             "GetQueryId": self._get_query_id,
+            **{name: partial(self._list, listing) for name, listing in _LISTINGS.items()},
         }
 
     async def answer(self, caller: Caller, call: Call) -> bytes:
@@ -178,13 +209,40 @@ class HiveServer2Calls:
         if not request.runAsync and statement.state is not StatementState.SUCCESS:
             status = self._error(_failure_of(statement))
         kind = self._protocol.TOperationType.EXECUTE_STATEMENT
-        handle = operation_handle(
-            statement.id, session.version, kind, has_rows=_has_rows(statement)
-        )
+        operation = Handle(statement.id, session.version)
+        handle = operation_handle(operation, kind, has_rows=_has_rows(statement))
         return self._protocol.TOperationResp(status, handle)
+
+    async def _list(self, listing: Listing, caller: Caller, request: Any) -> Any:
+        """Answer a call for metadata, when its statement has ended."""
+        session = await self._find_session(caller, request)
+        text = statement_for(listing, request)
+        statement_id = NO_STATEMENT
+        if text is not None:
+            statement = await self._node.async_statements.submit_and_wait(
+                caller,
+                StatementSpec(text=text),
+                lambda statement, _rows: statement,
+                seconds=_WAIT_SECONDS,
+                connection=session.id,
+            )
+            if statement.state is not StatementState.SUCCESS:
+                return self._protocol.TOperationResp(self._error(_failure_of(statement)))
+            statement_id = statement.id
+        types = encode_types(request.tableTypes) if listing is Listing.TABLES else 0
+        operation = Handle(statement_id, session.version, listing, types)
+        kind = getattr(self._protocol.TOperationType, _OPERATION_TYPES[listing])
+        return self._protocol.TOperationResp(
+            self._ok(), operation_handle(operation, kind, has_rows=True)
+        )
 
     async def _get_status(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
+        if handle.listing:
+            finished = self._protocol.TOperationState.FINISHED_STATE
+            return self._protocol.TGetOperationStatusResp(
+                status=self._ok(), operationState=finished, hasResultSet=True
+            )
         seconds = _HOLD_WITH_PROGRESS if request.getProgressUpdate else _HOLD_SECONDS
         statement = await self._node.async_statements.wait(caller, handle.id, seconds)
         fields: dict[str, Any] = {"hasResultSet": _has_rows(statement)}
@@ -226,6 +284,9 @@ class HiveServer2Calls:
 
     async def _describe_result(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
+        if handle.listing:
+            schema = describe_schema(schema_of(Listing(handle.listing)), handle.version)
+            return self._protocol.TGetResultSetMetadataResp(self._ok(), schema)
         statement = await self._wait(caller, handle.id)
         if statement.state is not StatementState.SUCCESS or statement.result is None:
             return self._protocol.TGetResultSetMetadataResp(self._error(_failure_of(statement)))
@@ -236,15 +297,15 @@ class HiveServer2Calls:
         handle = read_operation(request.operationHandle)
         if request.fetchType:
             more, rows = False, self._fetches.read_log(handle)
+        elif not handle.has_statement:
+            more, rows = self._fetches.read(caller, handle, None, request)
         else:
             statement = await self._wait(caller, handle.id)
             if statement.state is not StatementState.SUCCESS:
                 response = self._protocol.TFetchResultsResp(self._error(_failure_of(statement)))
                 return write_struct(response)
             reads = self._node.async_statements.select_reads(statement)
-            more, rows = await reads.run(
-                self._fetches.read, caller, statement, handle.version, request
-            )
+            more, rows = await reads.run(self._fetches.read, caller, handle, statement, request)
         response = write_struct(self._protocol.TFetchResultsResp(self._ok(), more))
         return response.removesuffix(STOP) + write_field(_STRUCT, _RESULTS_FIELD) + rows + STOP
 

@@ -14,10 +14,12 @@ from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import InvalidRequest
 from headrace.frontends.hiveserver2.handles import Handle
+from headrace.frontends.hiveserver2.listings import Listing, read_rows, schema_of
 from headrace.frontends.hiveserver2.rows import write_columns, write_rows
 from headrace.frontends.hiveserver2.wire import load_protocol
 from headrace.model.statement import Statement
 from headrace.results.batches import count_rows_within
+from headrace.results.layout import build_stored_schema
 from headrace.results.reader import RowRange
 from headrace.results.schema import Schema, parse_schema
 
@@ -71,9 +73,12 @@ class Fetches:
             self._open.pop(statement_id, None)
 
     def read(
-        self, caller: Caller, statement: Statement, version: int, request: Any
+        self, caller: Caller, handle: Handle, statement: Statement | None, request: Any
     ) -> tuple[bool, bytes]:
         """Return whether rows follow, and the next rows as a `TRowSet`.
+
+        Args:
+            statement: The statement of the handle; None if it has none.
 
         Raises InvalidRequest for an orientation other than FETCH_NEXT and FETCH_FIRST, and the
         errors of `Statements.open_result`.
@@ -82,24 +87,22 @@ class Fetches:
         if request.orientation not in {orientation.FETCH_NEXT, orientation.FETCH_FIRST}:
             raise InvalidRequest("Only FETCH_NEXT and FETCH_FIRST are supported.")
         if request.orientation == orientation.FETCH_FIRST:
-            self.forget(statement.id)
-            self._positions[statement.id] = 0
-        rows = self._open_rows(caller, statement)
+            self.forget(handle.id)
+            self._positions[handle.id] = 0
+        rows = self._open_rows(caller, handle, statement)
         limit = min(request.maxRows, _MAX_ROWS) if request.maxRows > 0 else _MAX_ROWS
-        zone = (statement.result.time_zone if statement.result else None) or _UTC
+        result = None if statement is None else statement.result
+        zone = (None if result is None else result.time_zone) or _UTC
         types = [column.type for column in rows.schema.columns]
-        write = write_columns if version >= _FIRST_WITH_COLUMNS else write_rows
+        write = write_columns if handle.version >= _FIRST_WITH_COLUMNS else write_rows
         with rows.lock:
             start = rows.position
             batch = rows.take(limit)
-            more = batch is not None
-            if batch is None:
-                batch = pa.record_batch(
-                    [pa.nulls(0, each.type) for each in _stored(rows.schema)],
-                    schema=_stored(rows.schema),
-                )
-            self._positions[statement.id] = rows.position
-            return more, write(batch, types, start=start, zone=zone)
+            self._positions[handle.id] = rows.position
+        if batch is None:
+            stored = build_stored_schema(rows.schema)
+            return False, write(_empty(stored), types, start=start, zone=zone)
+        return True, write(batch, types, start=start, zone=zone)
 
     def read_log(self, _handle: Handle) -> bytes:
         """Return the next lines of the log of an operation: none."""
@@ -110,29 +113,39 @@ class Fetches:
             zone=_UTC,
         )
 
-    def _open_rows(self, caller: Caller, statement: Statement) -> _OpenRows:
-        position = self._positions.get(statement.id, 0)
+    def _open_rows(self, caller: Caller, handle: Handle, statement: Statement | None) -> _OpenRows:
+        position = self._positions.get(handle.id, 0)
         with self._lock:
-            known = self._open.get(statement.id)
+            known = self._open.get(handle.id)
             if known is not None:
-                self._open.move_to_end(statement.id)
+                self._open.move_to_end(handle.id)
                 return known
-        selection = RowRange(
-            position, max(1, (statement.result.row_count if statement.result else 0))
-        )
-        rows = self._node.statements.open_result(caller, statement, selection=selection)
-        opened = _OpenRows(rows.schema, position, rows.select(selection))
-        with self._lock:
-            self._open[statement.id] = opened
-            while len(self._open) > _MAX_OPEN:
-                self._open.popitem(last=False)
+        selection, found = None, None
+        if statement is not None:
+            assert statement.result is not None
+            selection = RowRange(position, max(1, statement.result.row_count))
+            found = self._node.statements.open_result(
+                caller, statement, selection=None if handle.listing else selection
+            )
+        if handle.listing:
+            listing = Listing(handle.listing)
+            text = "" if statement is None else statement.spec.text
+            rows = read_rows(listing, found, text, handle.types).slice(position)
+            opened = _OpenRows(schema_of(listing), position, iter([rows]))
+        else:
+            assert found is not None
+            assert selection is not None
+            opened = _OpenRows(found.schema, position, found.select(selection))
+        if handle.has_statement:
+            with self._lock:
+                self._open[handle.id] = opened
+                while len(self._open) > _MAX_OPEN:
+                    self._open.popitem(last=False)
         return opened
 
 
-def _stored(schema: Schema) -> pa.Schema:
-    from headrace.results.layout import build_stored_schema
-
-    return build_stored_schema(schema)
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
 _LINE = (

@@ -13,6 +13,8 @@ from headrace.frontends.hiveserver2.wire import load_protocol
 _GUID_BYTES = 16
 _MARK = b"headrace"
 _SESSION, _STATEMENT = "cn_", "st_"
+NO_STATEMENT = _STATEMENT + "0" * (2 * _GUID_BYTES)
+"""Id in the handle of a call that needs no statement."""
 
 
 class UnknownHandle(NotFound):
@@ -27,6 +29,15 @@ class Handle(NamedTuple):
     id: str
     version: int
     """Version of the protocol that the client speaks; 0 is the first."""
+    listing: int = 0
+    """Number of the call for metadata; 0: a statement of the client."""
+    types: int = 0
+    """Types of tables that such a call asks for."""
+
+    @property
+    def has_statement(self) -> bool:
+        """Whether a statement stands behind it."""
+        return self.id != NO_STATEMENT
 
 
 def session_handle(session_id: str, version: int) -> Any:
@@ -34,10 +45,11 @@ def session_handle(session_id: str, version: int) -> Any:
     return load_protocol().TSessionHandle(_identify(session_id, _SESSION, version))
 
 
-def operation_handle(statement_id: str, version: int, kind: int, *, has_rows: bool) -> Any:
+def operation_handle(handle: Handle, kind: int, *, has_rows: bool) -> Any:
     """Return the `TOperationHandle` of a statement."""
+    numbers = (handle.version, handle.listing, handle.types)
     return load_protocol().TOperationHandle(
-        operationId=_identify(statement_id, _STATEMENT, version),
+        operationId=_identify(handle.id, _STATEMENT, *numbers),
         operationType=kind,
         hasResultSet=has_rows,
     )
@@ -53,9 +65,9 @@ def read_operation(handle: Any) -> Handle:
     return _read(None if handle is None else handle.operationId, _STATEMENT)
 
 
-def _identify(text: str, prefix: str, version: int) -> Any:
+def _identify(text: str, prefix: str, *numbers: int) -> Any:
     guid = bytes.fromhex(text.removeprefix(prefix))
-    secret = (_MARK + bytes([version])).ljust(_GUID_BYTES, b"\0")
+    secret = (_MARK + bytes(numbers)).ljust(_GUID_BYTES, b"\0")
     return load_protocol().THandleIdentifier(guid=guid, secret=secret)
 
 
@@ -63,4 +75,4 @@ def _read(identifier: Any, prefix: str) -> Handle:
     guid, secret = (b"", b"") if identifier is None else (identifier.guid, identifier.secret)
     if len(guid) != _GUID_BYTES or not secret.startswith(_MARK) or len(secret) != _GUID_BYTES:
         raise UnknownHandle("The handle is not one that this server has given.")
-    return Handle(prefix + guid.hex(), secret[len(_MARK)])
+    return Handle(prefix + guid.hex(), *secret[len(_MARK) : len(_MARK) + 3])
