@@ -21,6 +21,7 @@ from headrace.store.jobs.jobs import delete_tasks_of_statements
 from headrace.store.tables import (
     NODE_EVENTS,
     catalog_intents,
+    cursors,
     definitions,
     deployments,
     events,
@@ -114,6 +115,7 @@ def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
         transaction_ids = _fetch(tx, select(transactions.c.id).where(of_statements))
         tx.execute(delete(transactions).where(of_statements))
         tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
+        tx.execute(delete(cursors).where(cursors.c.statement_id.in_(ids)))
         delete_tasks_of_statements(tx, ids)
         _delete(tx, statements, ids, transaction_ids)
     return {"statements": len(ids)}

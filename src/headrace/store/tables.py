@@ -423,6 +423,15 @@ store_catalog = Table(
 )
 """The one catalog of the store: one row, or none before a node has started."""
 
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("statement_id", id_type(), ForeignKey("statements.id"), primary_key=True),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+)
+
 connections = Table(
     "connections",
     metadata,

@@ -116,17 +116,20 @@ class HiveServer2Calls:
             "CancelOperation": self._cancel,
             "CloseOperation": self._close_operation,
             "GetResultSetMetadata": self._describe_result,
-            "FetchResults": self._fetch,
             "GetQueryId": self._get_query_id,
             **{name: partial(self._list, listing) for name, listing in _LISTINGS.items()},
         }
 
     async def answer(self, caller: Caller, call: Call) -> bytes:
         """Return the message that answers a call. Errors are part of it."""
-        if call.request is None or call.name not in self._answers:
+        is_known = call.name in self._answers or call.name == "FetchResults"
+        if call.request is None or not is_known:
             return write_unknown_method(call)
         try:
-            response = await self._answers[call.name](caller, call.request)
+            if call.name == "FetchResults":
+                response = await self._fetch(caller, call.request, call.sequence)
+            else:
+                response = await self._answers[call.name](caller, call.request)
         except HeadraceError as error:
             response = self._refuse(call.name, error)
         if not isinstance(response, bytes):
@@ -274,7 +277,7 @@ class HiveServer2Calls:
     async def _close_operation(self, caller: Caller, request: Any) -> Any:
         try:
             handle = read_operation(request.operationHandle)
-            self._fetches.forget(handle.id)
+            self._fetches.forget(handle)
             statement = await self._node.async_statements.get(caller, handle.id)
             if statement.state not in STATEMENT.terminal:
                 await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
@@ -293,19 +296,21 @@ class HiveServer2Calls:
         schema = describe_schema(parse_schema(statement.result.spark_schema), handle.version)
         return self._protocol.TGetResultSetMetadataResp(self._ok(), schema)
 
-    async def _fetch(self, caller: Caller, request: Any) -> bytes:
+    async def _fetch(self, caller: Caller, request: Any, number: int) -> bytes:
         handle = read_operation(request.operationHandle)
         if request.fetchType:
-            more, rows = False, self._fetches.read_log(handle)
+            more, rows = False, self._fetches.read_log()
         elif not handle.has_statement:
-            more, rows = self._fetches.read(caller, handle, None, request)
+            more, rows = self._fetches.read(caller, handle, None, request, number)
         else:
             statement = await self._wait(caller, handle.id)
             if statement.state is not StatementState.SUCCESS:
                 response = self._protocol.TFetchResultsResp(self._error(_failure_of(statement)))
                 return write_struct(response)
             reads = self._node.async_statements.select_reads(statement)
-            more, rows = await reads.run(self._fetches.read, caller, handle, statement, request)
+            more, rows = await reads.run(
+                self._fetches.read, caller, handle, statement, request, number
+            )
         response = write_struct(self._protocol.TFetchResultsResp(self._ok(), more))
         return response.removesuffix(STOP) + write_field(_STRUCT, _RESULTS_FIELD) + rows + STOP
 

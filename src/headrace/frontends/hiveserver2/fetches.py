@@ -1,11 +1,16 @@
-"""The rows of operations, a part per call. The position of a client is kept on the server."""
+"""The rows of operations, a part per call. Clients keep no position of their own.
+
+The store has the position of a client, so that another node continues: it is written before the
+rows are sent. A client that numbers its calls may send a call again when it gets no answer, also to
+another node: it then gets the same rows.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +26,9 @@ from headrace.model.statement import Statement
 from headrace.results.batches import count_rows_within
 from headrace.results.layout import build_stored_schema
 from headrace.results.reader import RowRange
-from headrace.results.schema import Schema, parse_schema
+from headrace.results.schema import Schema, SparkType, TypeKind
+from headrace.store.statements import cursors
+from headrace.store.statements.cursors import Cursor
 
 _MAX_BYTES = 8 * 1024 * 1024
 """Largest size of the rows of one answer: some clients refuse messages above 16 MB."""
@@ -32,53 +39,58 @@ _FIRST_WITH_COLUMNS = 5
 _MAX_OPEN = 64
 """Operations whose next rows are kept in memory."""
 _UTC = "UTC"
+_LINE = SparkType(TypeKind.STRING, "string")
+_BEGIN = Cursor(0, 0, 0)
 
 
 @dataclass
-class _OpenRows:
-    """The rows of an operation from a position on."""
+class _Reading:
+    """The rows of an operation that follow what its client has been sent."""
 
     schema: Schema
-    position: int
+    cursor: Cursor
     batches: Iterator[pa.RecordBatch]
     rest: pa.RecordBatch | None = None
     """Rows that have been read, and not sent."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, limit: int) -> pa.RecordBatch | None:
-        """Return the next rows, of one batch; None at the end."""
+    def take(self, limit: int) -> pa.RecordBatch:
+        """Return the next rows, of one batch; no rows at the end."""
         while self.rest is None or not self.rest.num_rows:
             self.rest = next(self.batches, None)
             if self.rest is None:
-                return None
+                return _empty(self.schema)
         wanted = self.rest.slice(0, limit)
         taken = wanted.slice(0, max(count_rows_within(wanted, _MAX_BYTES), 1))
         self.rest = self.rest.slice(taken.num_rows)
-        self.position += taken.num_rows
         return taken
 
 
+def _empty(schema: Schema) -> pa.RecordBatch:
+    stored = build_stored_schema(schema)
+    return pa.record_batch([pa.array([], field.type) for field in stored], schema=stored)
+
+
 class Fetches:
-    """The positions of the clients of one node, and the rows that follow."""
+    """What the clients of one node read. Its methods run in threads that read results."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._open: OrderedDict[str, _OpenRows] = OrderedDict()
-        self._positions: dict[str, int] = {}
+        self._readings: OrderedDict[Handle, _Reading] = OrderedDict()
         self._lock = threading.Lock()
 
-    def forget(self, statement_id: str) -> None:
+    def forget(self, handle: Handle) -> None:
         """Free what is kept in memory for an operation."""
         with self._lock:
-            self._open.pop(statement_id, None)
+            self._readings.pop(handle, None)
 
     def read(
-        self, caller: Caller, handle: Handle, statement: Statement | None, request: Any
+        self, caller: Caller, handle: Handle, statement: Statement | None, request: Any, number: int
     ) -> tuple[bool, bytes]:
-        """Return whether rows follow, and the next rows as a `TRowSet`.
+        """Return whether there were rows, and the next rows as a `TRowSet`.
 
         Args:
             statement: The statement of the handle; None if it has none.
+            number: Number of the client's call; 0: it does not number its calls.
 
         Raises InvalidRequest for an orientation other than FETCH_NEXT and FETCH_FIRST, and the
         errors of `Statements.open_result`.
@@ -86,75 +98,70 @@ class Fetches:
         orientation = load_protocol().TFetchOrientation
         if request.orientation not in {orientation.FETCH_NEXT, orientation.FETCH_FIRST}:
             raise InvalidRequest("Only FETCH_NEXT and FETCH_FIRST are supported.")
-        if request.orientation == orientation.FETCH_FIRST:
-            self.forget(handle.id)
-            self._positions[handle.id] = 0
-        rows = self._open_rows(caller, handle, statement)
+        from_first = request.orientation == orientation.FETCH_FIRST
+        reading = self._take(caller, handle, statement, number, from_first=from_first)
         limit = min(request.maxRows, _MAX_ROWS) if request.maxRows > 0 else _MAX_ROWS
+        start = reading.cursor.end
+        rows = reading.take(limit)
+        reading.cursor = Cursor(start, start + rows.num_rows, number)
+        if statement is not None and rows.num_rows:
+            with self._node.database.write("statement.read") as tx:
+                cursors.save(tx, statement.id, reading.cursor)
+        if handle.has_statement:
+            self._keep(handle, reading)
         result = None if statement is None else statement.result
         zone = (None if result is None else result.time_zone) or _UTC
-        types = [column.type for column in rows.schema.columns]
+        types = [column.type for column in reading.schema.columns]
         write = write_columns if handle.version >= _FIRST_WITH_COLUMNS else write_rows
-        with rows.lock:
-            start = rows.position
-            batch = rows.take(limit)
-            self._positions[handle.id] = rows.position
-        if batch is None:
-            stored = build_stored_schema(rows.schema)
-            return False, write(_empty(stored), types, start=start, zone=zone)
-        return True, write(batch, types, start=start, zone=zone)
+        return rows.num_rows > 0, write(rows, types, start=start, zone=zone)
 
-    def read_log(self, _handle: Handle) -> bytes:
-        """Return the next lines of the log of an operation: none."""
-        return write_columns(
-            pa.record_batch([pa.array([], pa.string())], ["_0"]),
-            [_LINE],
-            start=0,
-            zone=_UTC,
-        )
+    def read_log(self) -> bytes:
+        """Return the next lines of the log of an operation: it has none."""
+        lines = pa.record_batch([pa.array([], pa.string())], ["_0"])
+        return write_columns(lines, [_LINE], start=0, zone=_UTC)
 
-    def _open_rows(self, caller: Caller, handle: Handle, statement: Statement | None) -> _OpenRows:
-        position = self._positions.get(handle.id, 0)
+    def _take(
+        self,
+        caller: Caller,
+        handle: Handle,
+        statement: Statement | None,
+        number: int,
+        *,
+        from_first: bool,
+    ) -> _Reading:
+        """Return what follows the position of a client. No other call has it meanwhile."""
         with self._lock:
-            known = self._open.get(handle.id)
-            if known is not None:
-                self._open.move_to_end(handle.id)
-                return known
-        selection, found = None, None
-        if statement is not None:
-            assert statement.result is not None
-            selection = RowRange(position, max(1, statement.result.row_count))
-            found = self._node.statements.open_result(
-                caller, statement, selection=None if handle.listing else selection
-            )
+            known = self._readings.pop(handle, None)
+        if known is None and statement is not None:
+            with self._node.database.read() as tx:
+                cursor = cursors.find(tx, statement.id) or _BEGIN
+        else:
+            cursor = _BEGIN if known is None else known.cursor
+        is_repeated = number > 0 and number == cursor.sequence
+        if known is not None and not is_repeated and not from_first:
+            return known
+        position = cursor.start if is_repeated else cursor.end
+        return self._open(caller, handle, statement, 0 if from_first else position)
+
+    def _keep(self, handle: Handle, reading: _Reading) -> None:
+        with self._lock:
+            self._readings[handle] = reading
+            while len(self._readings) > _MAX_OPEN:
+                self._readings.popitem(last=False)
+
+    def _open(
+        self, caller: Caller, handle: Handle, statement: Statement | None, position: int
+    ) -> _Reading:
+        cursor = Cursor(position, position, 0)
+        statements = self._node.statements
         if handle.listing:
             listing = Listing(handle.listing)
+            found = None if statement is None else statements.open_result(caller, statement)
             text = "" if statement is None else statement.spec.text
-            rows = read_rows(listing, found, text, handle.types).slice(position)
-            opened = _OpenRows(schema_of(listing), position, iter([rows]))
-        else:
-            assert found is not None
-            assert selection is not None
-            opened = _OpenRows(found.schema, position, found.select(selection))
-        if handle.has_statement:
-            with self._lock:
-                self._open[handle.id] = opened
-                while len(self._open) > _MAX_OPEN:
-                    self._open.popitem(last=False)
-        return opened
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-
-
-_LINE = (
-    parse_schema(
-        {
-            "type": "struct",
-            "fields": [{"name": "l", "type": "string", "nullable": True, "metadata": {}}],
-        }
-    )
-    .columns[0]
-    .type
-)
+            rows = read_rows(listing, found, text, handle.types)
+            return _Reading(schema_of(listing), cursor, iter([rows.slice(position)]))
+        assert statement is not None
+        assert statement.result is not None
+        selection = RowRange(position, max(1, statement.result.row_count))
+        stored = statements.open_result(caller, statement, selection=selection)
+        return _Reading(stored.schema, cursor, stored.select(selection))

@@ -66,7 +66,8 @@ def _to_local(array: pa.Array, zone: str) -> pa.Array:
 def _trim(text: pa.Array) -> pa.Array:
     """Return timestamps in the form of Spark, without the zeros at the end of a fraction."""
     text = pc.replace_substring(text, "T", " ", max_replacements=1)
-    return pc.replace_substring_regex(text, r"(\.[0-9]*?)\.?0*$", r"\1").cast(pa.string())
+    text = pc.replace_substring_regex(text, r"(\.[0-9]*?)0+$", r"\1")
+    return pc.utf8_rtrim(text, ".")
 
 
 def _map(array: pa.Array, encode: Callable[..., str]) -> pa.Array:

@@ -134,8 +134,39 @@ struct TFetchResultsReq {
   1: required TOperationHandle operationHandle, 2: required i32 orientation, 3: required i64 maxRows,
   4: optional i16 fetchType
 }
-// `results` (field 3) is not declared: the rows are written as bytes, see `rows`.
-struct TFetchResultsResp { 1: required TStatus status, 2: optional bool hasMoreRows }
+struct TBoolValue { 1: optional bool value }
+struct TByteValue { 1: optional byte value }
+struct TI16Value { 1: optional i16 value }
+struct TI32Value { 1: optional i32 value }
+struct TI64Value { 1: optional i64 value }
+struct TDoubleValue { 1: optional double value }
+struct TStringValue { 1: optional string value }
+union TColumnValue {
+  1: optional TBoolValue boolVal, 2: optional TByteValue byteVal, 3: optional TI16Value i16Val,
+  4: optional TI32Value i32Val, 5: optional TI64Value i64Val, 6: optional TDoubleValue doubleVal,
+  7: optional TStringValue stringVal
+}
+struct TRow { 1: required list<TColumnValue> colVals }
+struct TBoolColumn { 1: required list<bool> values, 2: required binary nulls }
+struct TByteColumn { 1: required list<byte> values, 2: required binary nulls }
+struct TI16Column { 1: required list<i16> values, 2: required binary nulls }
+struct TI32Column { 1: required list<i32> values, 2: required binary nulls }
+struct TI64Column { 1: required list<i64> values, 2: required binary nulls }
+struct TDoubleColumn { 1: required list<double> values, 2: required binary nulls }
+struct TStringColumn { 1: required list<string> values, 2: required binary nulls }
+struct TBinaryColumn { 1: required list<binary> values, 2: required binary nulls }
+union TColumn {
+  1: optional TBoolColumn boolVal, 2: optional TByteColumn byteVal, 3: optional TI16Column i16Val,
+  4: optional TI32Column i32Val, 5: optional TI64Column i64Val, 6: optional TDoubleColumn doubleVal,
+  7: optional TStringColumn stringVal, 8: optional TBinaryColumn binaryVal
+}
+// The node writes rows as bytes (see `rows`); these structs say of which form they are.
+struct TRowSet {
+  1: required i64 startRowOffset, 2: required list<TRow> rows, 3: optional list<TColumn> columns
+}
+struct TFetchResultsResp {
+  1: required TStatus status, 2: optional bool hasMoreRows, 3: optional TRowSet results
+}
 
 struct TDelegationTokenReq { 1: required TSessionHandle sessionHandle }
 struct TDelegationTokenResp { 1: required TStatus status }

@@ -1,4 +1,4 @@
-"""Connections of clients: Spark sessions of their own in the pool driver of their owner."""
+"""Connections of clients, and their positions in results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create the table, and the column that names a connection."""
+    """Create the tables, and the column that names a connection."""
     op.create_table(
         "connections",
         sa.Column("id", _ID, nullable=False),
@@ -28,6 +28,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="connections_key"),
     )
     op.create_index("connections_by_use", "connections", ["ended_at", "last_used_at"])
+    op.create_table(
+        "cursors",
+        sa.Column("statement_id", _ID, nullable=False),
+        sa.Column("start", sa.BigInteger, nullable=False),
+        sa.Column("end", sa.BigInteger, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("statement_id", name="cursors_key"),
+        sa.ForeignKeyConstraint(["statement_id"], ["statements.id"], name="cursors_statement_id"),
+    )
     op.add_column("statements", sa.Column("connection_id", _ID))
     is_live = sa.text("ended_at IS NULL")
     op.create_index(
