@@ -1,0 +1,240 @@
+"""HiveServer2 over HTTP and over a socket: what each call of a client does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hiveserver2 import (
+    THRIFT,
+    HiveClient,
+    HttpClient,
+    SocketClient,
+    UnknownMethod,
+    rows_of,
+)
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.made_results import inline_result, stored_result
+from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
+
+from headrace.control.identity.authenticator import make_token
+from headrace.frontends.hiveserver2.binary import HiveServer2Server
+from headrace.model.failure import Failure
+from headrace.model.identity import Scope
+from headrace.model.lifecycle import StatementState
+from headrace.store.identity import tokens, users
+
+STATES = THRIFT.TOperationState
+COLUMNS = [("n", "long"), ("s", "string")]
+
+
+class Server:
+    """A node with both transports, and the tokens of two users."""
+
+    def __init__(self, node: InProcessNode, binary: HiveServer2Server) -> None:
+        self.node = node
+        self.binary = binary
+        self.tokens = {}
+        with node.database.write("test") as tx:
+            for name in ("ada", "bob"):
+                user = users.sign_in(tx, "corp", name, name=name, groups=())
+                new = make_token()
+                token = tokens.insert_token(
+                    tx,
+                    new.secret_hash,
+                    owner=user.id,
+                    name="test",
+                    scope=Scope.ADMIN,
+                    seconds=timedelta(days=1).total_seconds(),
+                    created_by=user.id,
+                )
+                self.tokens[name] = new.text(token.id)
+
+    def over_http(self, who: str = "ada") -> HttpClient:
+        return HttpClient(self.node.http, self.tokens[who])
+
+    def over_socket(self, who: str = "ada") -> SocketClient:
+        return SocketClient(self.binary.port, self.tokens[who])
+
+    def driver_of(self, operation: Any) -> ScriptedDriver:
+        """Return the driver of the session in which an operation runs."""
+        statement = id_of(operation)
+        session = self.node.node.statements.get(
+            self.node.node.authenticator.local_caller, statement
+        ).session_id
+        if session not in self._drivers:
+            self._drivers[session] = self.node.launcher.connect_driver(session)
+            self._drivers[session].hello()
+        return self._drivers[session]
+
+    _drivers: dict[str, ScriptedDriver] = {}  # noqa: RUF012 - one server per module
+
+
+def id_of(operation: Any) -> str:
+    guid = operation.operationId.guid
+    return "st_" + (guid if isinstance(guid, bytes) else guid.encode("latin-1")).hex()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    settings = make_settings(
+        tmp_path_factory.mktemp("hive") / "home", token="of-the-node", auth={"roles": {}}
+    )
+    started: list[HiveServer2Server] = []
+
+    def more_servers(node: Any) -> list[HiveServer2Server]:
+        started.append(HiveServer2Server(node, "127.0.0.1", 0))
+        return started
+
+    with serve_node(settings, more_servers=more_servers) as node:
+        yield Server(node, started[0])
+
+
+@pytest.fixture(params=["http", "socket"])
+def connect(server: Server, request: pytest.FixtureRequest) -> Iterator[Callable[..., HiveClient]]:
+    """Yield a function that connects as a user, by each transport, and opens a session."""
+    opened: list[HiveClient] = []
+
+    def connect_as(who: str = "ada") -> HiveClient:
+        client = server.over_http(who) if request.param == "http" else server.over_socket(who)
+        opened.append(client)
+        assert client.open().status.statusCode == 0
+        return client
+
+    yield connect_as
+    for client in opened:
+        client.close()
+
+
+def test_a_statement_is_submitted_awaited_and_read(
+    server: Server, connect: Callable[..., HiveClient]
+) -> None:
+    client = connect()
+    operation = client.execute("SELECT n, s FROM t").operationHandle
+    assert operation.hasResultSet
+    assert client.status(operation).operationState == STATES.PENDING_STATE
+    driver = server.driver_of(operation)
+    assert driver.claim().connection is not None
+    driver.report_start(id_of(operation))
+    assert client.status(operation).operationState == STATES.RUNNING_STATE
+    driver.succeed(id_of(operation), inline_result(COLUMNS, [[1, "a"], [None, "é"], [3, None]]))
+    status = client.status(operation)
+    assert (status.operationState, status.hasResultSet) == (STATES.FINISHED_STATE, True)
+    schema = client.call("GetResultSetMetadata", operationHandle=operation).schema
+    described = [(each.columnName, each.position) for each in schema.columns]
+    assert described == [("n", 1), ("s", 2)]
+    assert client.fetch_all(operation) == [(1, "a"), (None, "é"), (3, None)]
+    assert client.call("GetQueryId", operationHandle=operation).queryId == id_of(operation)
+    for _number in range(2):
+        closed = client.call("CloseOperation", operationHandle=operation)
+        assert closed.status.statusCode == 0
+
+
+def test_an_error_has_the_text_of_spark_its_state_and_its_position(
+    server: Server, connect: Callable[..., HiveClient]
+) -> None:
+    client = connect()
+    operation = client.execute("SELECT nope FROM t").operationHandle
+    driver = server.driver_of(operation)
+    driver.claim()
+    failure = Failure(
+        code="analysis_error",
+        message="The table `t` cannot be found.",
+        condition="TABLE_OR_VIEW_NOT_FOUND",
+        sqlstate="42P01",
+        line=1,
+        column=18,
+    )
+    driver.report_end(id_of(operation), StatementState.FAILED, failure=failure)
+    status = client.status(operation)
+    text = "[TABLE_OR_VIEW_NOT_FOUND] The table `t` cannot be found. (line 1, column 18)"
+    assert status.status.statusCode == THRIFT.TStatusCode.SUCCESS_STATUS
+    assert status.operationState == STATES.ERROR_STATE
+    assert (status.errorMessage, status.sqlState) == (text, "42P01")
+    fetched = client.fetch(operation)
+    assert fetched.status.statusCode == THRIFT.TStatusCode.ERROR_STATUS
+    assert fetched.status.errorMessage == text
+
+
+def test_a_cancel_ends_a_statement_and_says_so(
+    server: Server, connect: Callable[..., HiveClient]
+) -> None:
+    client = connect()
+    operation = client.execute("SELECT 1").operationHandle
+    server.driver_of(operation)
+    for _number in range(2):
+        assert client.call("CancelOperation", operationHandle=operation).status.statusCode == 0
+    wait_until(lambda: client.status(operation).operationState == STATES.CANCELED_STATE)
+
+
+def test_a_repeated_fetch_gets_the_same_rows_and_the_next_one_the_next(
+    server: Server, connect: Callable[..., HiveClient], tmp_path: Path
+) -> None:
+    client = connect()
+    operation = client.execute("SELECT n, s FROM t").operationHandle
+    driver = server.driver_of(operation)
+    location = driver.claim().result_location
+    assert location is not None
+    batches = [[[number, str(number)] for number in range(start, start + 10)] for start in (0, 10)]
+    driver.succeed(id_of(operation), stored_result(Path(location), COLUMNS, batches, chunk_limit=1))
+    assert [row[0] for row in rows_of(client.fetch(operation, 4, number=100))] == [0, 1, 2, 3]
+    assert [row[0] for row in rows_of(client.fetch(operation, 4, number=101))] == [4, 5, 6, 7]
+    # The answer was lost, and the client sends the call again: perhaps to another node.
+    other = server.over_http()
+    for again in (client, other):
+        assert [row[0] for row in rows_of(again.fetch(operation, 4, number=101))] == [4, 5, 6, 7]
+    assert [row[0] for row in other.fetch_all(operation, 3)] == list(range(8, 20))
+    # A client may read a result again while it is kept.
+    first = THRIFT.TFetchOrientation.FETCH_FIRST
+    assert [row[0] for row in rows_of(client.fetch(operation, 2, orientation=first))] == [0, 1]
+    assert [row[0] for row in client.fetch_all(operation)] == list(range(2, 20))
+
+
+def test_clients_that_do_not_number_their_calls_get_each_row_once(
+    server: Server, connect: Callable[..., HiveClient]
+) -> None:
+    client = connect()
+    operation = client.execute("SELECT n, s FROM t").operationHandle
+    driver = server.driver_of(operation)
+    driver.claim()
+    driver.succeed(id_of(operation), inline_result(COLUMNS, [[n, ""] for n in range(5)]))
+    found = [[row[0] for row in rows_of(client.fetch(operation, 2, number=0))] for _ in range(4)]
+    assert found == [[0, 1], [2, 3], [4], []]
+
+
+def test_handles_of_others_name_nothing(server: Server, connect: Callable[..., HiveClient]) -> None:
+    ada, bob = connect("ada"), connect("bob")
+    operation = ada.execute("SELECT 1").operationHandle
+    for name in ("GetOperationStatus", "CancelOperation", "GetResultSetMetadata"):
+        response = bob.call(name, operationHandle=operation)
+        assert response.status.statusCode == THRIFT.TStatusCode.ERROR_STATUS
+        assert "statement_not_found" in response.status.errorMessage
+    assert "statement_not_found" in bob.fetch(operation).status.errorMessage
+    bob.session = ada.session
+    assert "connection_not_found" in bob.execute("SELECT 1").status.errorMessage
+    assert ada.status(operation).operationState == STATES.PENDING_STATE
+
+
+def test_an_unknown_call_leaves_the_connection_usable(
+    server: Server, connect: Callable[..., HiveClient]
+) -> None:
+    del server
+    client = connect()
+    with pytest.raises(UnknownMethod):
+        client.call("RenewDelegationToken", sessionHandle=client.session)
+    name = client.call("GetInfo", sessionHandle=client.session, infoType=17).infoValue.stringValue
+    assert name == "Spark SQL"
+
+
+def test_a_wrong_token_is_refused(server: Server) -> None:
+    refused = SocketClient(server.binary.port, "wrong")
+    assert not refused.is_signed_in
+    assert "unauthorized" in refused.refusal
+    refused.close()
+    http = HttpClient(server.node.http, "wrong")
+    answer = http.http.post("/cliservice", content=b"", headers=http.headers)
+    assert answer.status_code == 401

@@ -1,0 +1,181 @@
+"""A client of HiveServer2 that shows every byte of the protocol, over HTTP and over a socket."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import socket
+import struct
+from typing import Any
+
+import httpx
+from thriftpy2.protocol import TCyBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TMessageType
+from thriftpy2.transport import TCyMemoryBuffer
+
+from headrace.frontends.hiveserver2.wire import load_protocol
+
+THRIFT = load_protocol()
+_TYPES = ("boolVal", "byteVal", "i16Val", "i32Val", "i64Val", "doubleVal", "stringVal", "binaryVal")
+
+
+class UnknownMethod(Exception):
+    """The server does not know the call."""
+
+
+class HiveClient:
+    """One client, which numbers its calls as those of Java do. Use `open` first."""
+
+    def __init__(self) -> None:
+        self.session: Any = None
+        self._numbers = itertools.count(1)
+
+    def exchange(self, message: bytes) -> bytes:
+        """Send a message, and return the answer."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connection, and not the session."""
+
+    def call(self, name: str, *, number: int | None = None, **fields: Any) -> Any:
+        """Make a call. `number` repeats that of an earlier call."""
+        number = next(self._numbers) if number is None else number
+        answer = self.exchange(write_call(name, number, **fields))
+        protocol = TCyBinaryProtocol(TCyMemoryBuffer(answer))
+        answered, kind, sequence = protocol.read_message_begin()
+        assert (answered, sequence) == (name, number)
+        if kind == TMessageType.EXCEPTION:
+            error = TApplicationException()
+            protocol.read_struct(error)
+            assert error.type == TApplicationException.UNKNOWN_METHOD
+            raise UnknownMethod(name)
+        result = getattr(THRIFT.TCLIService, f"{name}_result")()
+        protocol.read_struct(result)
+        return result.success
+
+    def open(self, version: int = 9, **configuration: str) -> Any:
+        """Open a session, and return the response."""
+        response = self.call(
+            "OpenSession", client_protocol=version, configuration=configuration or None
+        )
+        self.session = response.sessionHandle
+        return response
+
+    def execute(self, text: str, *, run_async: bool = True, **fields: Any) -> Any:
+        """Submit a statement, and return the response."""
+        return self.call(
+            "ExecuteStatement",
+            sessionHandle=self.session,
+            statement=text,
+            runAsync=run_async,
+            **fields,
+        )
+
+    def status(self, operation: Any) -> Any:
+        """Return the state of an operation."""
+        return self.call("GetOperationStatus", operationHandle=operation)
+
+    def fetch(
+        self, operation: Any, rows: int = 1000, *, orientation: int = 0, **options: Any
+    ) -> Any:
+        """Return the response to a fetch."""
+        return self.call(
+            "FetchResults",
+            operationHandle=operation,
+            orientation=orientation,
+            maxRows=rows,
+            **options,
+        )
+
+    def fetch_all(self, operation: Any, rows: int = 1000) -> list[tuple[Any, ...]]:
+        """Return all rows that follow."""
+        found: list[tuple[Any, ...]] = []
+        while True:
+            response = self.fetch(operation, rows)
+            assert response.status.statusCode == 0, response.status
+            part = rows_of(response)
+            if not part:
+                assert not response.hasMoreRows
+                return found
+            found += part
+
+
+def write_call(name: str, number: int, **fields: Any) -> bytes:
+    """Return the message of a call."""
+    arguments = getattr(THRIFT.TCLIService, f"{name}_args")()
+    arguments.req = arguments.thrift_spec[1][2](**fields)
+    buffer = TCyMemoryBuffer()
+    protocol = TCyBinaryProtocol(buffer)
+    protocol.write_message_begin(name, TMessageType.CALL, number)
+    protocol.write_struct(arguments)
+    protocol.write_message_end()
+    buffer.flush()
+    content: bytes = buffer.getvalue()
+    return content
+
+
+def rows_of(response: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a response to FetchResults."""
+    return list(zip(*(_values(column) for column in response.results.columns), strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    [found] = [value for name in _TYPES if (value := getattr(column, name)) is not None]
+    nulls = found.nulls if isinstance(found.nulls, bytes) else found.nulls.encode()
+    return [
+        None if nulls[number // 8] >> number % 8 & 1 else value
+        for number, value in enumerate(found.values)
+    ]
+
+
+class HttpClient(HiveClient):
+    """A client over HTTP."""
+
+    def __init__(self, http: httpx.Client, token: str) -> None:
+        super().__init__()
+        self.http = http
+        credentials = base64.b64encode(f"token:{token}".encode()).decode()
+        self.headers = {
+            "Authorization": f"Basic {credentials}",
+            "Content-Type": "application/x-thrift",
+        }
+
+    def exchange(self, message: bytes) -> bytes:
+        response = self.http.post("/cliservice", content=message, headers=self.headers)
+        assert response.status_code == 200, response.text
+        return response.content
+
+
+class SocketClient(HiveClient):
+    """A client over a socket, which signs in by SASL PLAIN."""
+
+    def __init__(self, port: int, token: str, *, user: str = "token") -> None:
+        super().__init__()
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.send_sasl(1, b"PLAIN")
+        self.send_sasl(2, f"\0{user}\0{token}".encode())
+        status, size = struct.unpack("!BI", self.receive(5))
+        self.refusal = self.receive(size).decode()
+        self.is_signed_in = status == 5
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send_sasl(self, status: int, content: bytes) -> None:
+        """Send a message of the sign-in."""
+        self.socket.sendall(struct.pack("!BI", status, len(content)) + content)
+
+    def receive(self, size: int) -> bytes:
+        """Receive that many bytes. Raise EOFError if the server closes the connection."""
+        content = b""
+        while len(content) < size:
+            part = self.socket.recv(size - len(content))
+            if not part:
+                raise EOFError
+            content += part
+        return content
+
+    def exchange(self, message: bytes) -> bytes:
+        self.socket.sendall(struct.pack("!I", len(message)) + message)
+        (size,) = struct.unpack("!I", self.receive(4))
+        return self.receive(size)
