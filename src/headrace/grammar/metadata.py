@@ -30,9 +30,9 @@ class ListedObjects(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListObjects:
-    """`LIST TABLES IN CATALOG c SCHEMA LIKE 'a%' TABLE LIKE 'b_'`, and the like.
+    r"""`LIST TABLES IN CATALOG c SCHEMA LIKE 'a%' TABLE LIKE 'b_'`, and the like.
 
-    A pattern matches whole names, whatever their case: `%` any text, `_` any character, and `\\`
+    A pattern matches whole names, whatever their case: `%` any text, `_` any character, and `\`
     makes the next character mean itself. None matches all names.
     """
 

@@ -7,6 +7,7 @@ names its session or its statement by a handle, so that any node answers it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -125,6 +126,7 @@ class HiveServer2Calls:
         is_known = call.name in self._answers or call.name == "FetchResults"
         if call.request is None or not is_known:
             return write_unknown_method(call)
+        response: Any
         try:
             if call.name == "FetchResults":
                 response = await self._fetch(caller, call.request, call.sequence)
@@ -174,11 +176,10 @@ class HiveServer2Calls:
         )
 
     async def _close_session(self, caller: Caller, request: Any) -> Any:
-        try:
-            session = read_session(request.sessionHandle)
+        session = read_session(request.sessionHandle)
+        # A client that closes twice has lost the first answer.
+        with suppress(ConnectionNotFound):
             await to_thread.run_sync(self._node.connections.close, caller, session.id)
-        except ConnectionNotFound:
-            pass  # a client that closes twice has lost the first answer
         return self._protocol.TCloseSessionResp(self._ok())
 
     async def _set_client_info(self, caller: Caller, request: Any) -> Any:
@@ -268,21 +269,18 @@ class HiveServer2Calls:
 
     async def _cancel(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
-        try:
+        with suppress(AlreadyEnded):
             await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
-        except AlreadyEnded:
-            pass  # it has ended in the meantime
         return self._protocol.TCancelOperationResp(self._ok())
 
     async def _close_operation(self, caller: Caller, request: Any) -> Any:
-        try:
-            handle = read_operation(request.operationHandle)
-            self._fetches.forget(handle)
+        handle = read_operation(request.operationHandle)
+        self._fetches.forget(caller, handle)
+        # As for a session; and a call for metadata has no statement, or one that has ended.
+        with suppress(StatementNotFound, AlreadyEnded):
             statement = await self._node.async_statements.get(caller, handle.id)
             if statement.state not in STATEMENT.terminal:
                 await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
-        except (StatementNotFound, AlreadyEnded):
-            pass  # as for a session
         return self._protocol.TCloseOperationResp(self._ok())
 
     async def _describe_result(self, caller: Caller, request: Any) -> Any:
@@ -303,7 +301,9 @@ class HiveServer2Calls:
         elif not handle.has_statement:
             more, rows = self._fetches.read(caller, handle, None, request, number)
         else:
-            statement = await self._wait(caller, handle.id)
+            # Most fetches follow another one: the store is not asked for the statement again.
+            known = self._fetches.find(caller, handle)
+            statement = known or await self._wait(caller, handle.id)
             if statement.state is not StatementState.SUCCESS:
                 response = self._protocol.TFetchResultsResp(self._error(_failure_of(statement)))
                 return write_struct(response)

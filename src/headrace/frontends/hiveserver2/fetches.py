@@ -50,6 +50,8 @@ class _Reading:
     schema: Schema
     cursor: Cursor
     batches: Iterator[pa.RecordBatch]
+    statement: Statement | None
+    """The statement; None if the handle has none."""
     rest: pa.RecordBatch | None = None
     """Rows that have been read, and not sent."""
 
@@ -75,13 +77,18 @@ class Fetches:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._readings: OrderedDict[Handle, _Reading] = OrderedDict()
+        self._readings: OrderedDict[tuple[Caller, Handle], _Reading] = OrderedDict()
         self._lock = threading.Lock()
 
-    def forget(self, handle: Handle) -> None:
+    def forget(self, caller: Caller, handle: Handle) -> None:
         """Free what is kept in memory for an operation."""
         with self._lock:
-            self._readings.pop(handle, None)
+            self._readings.pop((caller, handle), None)
+
+    def find(self, caller: Caller, handle: Handle) -> Statement | None:
+        """Return the statement whose rows this caller reads at this node; None: not known."""
+        reading = self._readings.get((caller, handle))
+        return None if reading is None else reading.statement
 
     def read(
         self, caller: Caller, handle: Handle, statement: Statement | None, request: Any, number: int
@@ -108,7 +115,7 @@ class Fetches:
             with self._node.database.write("statement.read") as tx:
                 cursors.save(tx, statement.id, reading.cursor)
         if handle.has_statement:
-            self._keep(handle, reading)
+            self._keep(caller, handle, reading)
         result = None if statement is None else statement.result
         zone = (None if result is None else result.time_zone) or _UTC
         types = [column.type for column in reading.schema.columns]
@@ -131,7 +138,7 @@ class Fetches:
     ) -> _Reading:
         """Return what follows the position of a client. No other call has it meanwhile."""
         with self._lock:
-            known = self._readings.pop(handle, None)
+            known = self._readings.pop((caller, handle), None)
         if known is None and statement is not None:
             with self._node.database.read() as tx:
                 cursor = cursors.find(tx, statement.id) or _BEGIN
@@ -143,9 +150,9 @@ class Fetches:
         position = cursor.start if is_repeated else cursor.end
         return self._open(caller, handle, statement, 0 if from_first else position)
 
-    def _keep(self, handle: Handle, reading: _Reading) -> None:
+    def _keep(self, caller: Caller, handle: Handle, reading: _Reading) -> None:
         with self._lock:
-            self._readings[handle] = reading
+            self._readings[caller, handle] = reading
             while len(self._readings) > _MAX_OPEN:
                 self._readings.popitem(last=False)
 
@@ -159,9 +166,9 @@ class Fetches:
             found = None if statement is None else statements.open_result(caller, statement)
             text = "" if statement is None else statement.spec.text
             rows = read_rows(listing, found, text, handle.types)
-            return _Reading(schema_of(listing), cursor, iter([rows.slice(position)]))
+            return _Reading(schema_of(listing), cursor, iter([rows.slice(position)]), statement)
         assert statement is not None
         assert statement.result is not None
         selection = RowRange(position, max(1, statement.result.row_count))
         stored = statements.open_result(caller, statement, selection=selection)
-        return _Reading(stored.schema, cursor, stored.select(selection))
+        return _Reading(stored.schema, cursor, stored.select(selection), statement)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,23 +33,16 @@ def encode_hive_text(array: pa.Array, spark_type: SparkType, zone: str) -> pa.Ar
 
     Raises InvalidResult if a variant cannot be read.
     """
-    match spark_type.kind:
-        case TypeKind.ARRAY | TypeKind.MAP | TypeKind.STRUCT:
-            return pa.array(_nested_texts(array, spark_type, zone), pa.string())
-        case TypeKind.TIMESTAMP:
-            return _trim(encode_text(_to_local(array, zone), _NTZ))
-        case TypeKind.TIMESTAMP_NTZ:
-            return _trim(encode_text(array, spark_type))
-        case TypeKind.YEAR_MONTH:
-            return _map(array, _format_year_month)
-        case TypeKind.DAY_TIME:
-            return _map(array.view(pa.int64()), _format_day_time)
-        case TypeKind.CALENDAR:
-            parts = zip(*(part.to_pylist() for part in array.flatten()), strict=True)
-            return pa.array([None if None in each else format_calendar(*each) for each in parts])
-        case TypeKind.BINARY:
-            return _map(array, lambda value: value.decode(errors="replace"))
-    return encode_text(array, spark_type)
+    if spark_type.kind in _NESTED:
+        return pa.array(_nested_texts(array, spark_type, zone), pa.string())
+    if spark_type.kind is TypeKind.TIMESTAMP:
+        return _trim(encode_text(_to_local(array, zone), _NTZ))
+    if spark_type.kind is TypeKind.CALENDAR:
+        parts = zip(*(part.to_pylist() for part in array.flatten()), strict=True)
+        texts = [None if None in each else format_calendar(*each) for each in parts]
+        return pa.array(texts, pa.string())
+    encode = _ENCODERS.get(spark_type.kind)
+    return encode_text(array, spark_type) if encode is None else encode(array)
 
 
 def arrow_zone(zone: str) -> str:
@@ -119,7 +113,7 @@ def _nested_texts(array: pa.Array, spark_type: SparkType, zone: str) -> list[str
             opening, closing = "{", "}"
         texts = [
             f"{opening}{','.join(items[start - first : end - first])}{closing}"
-            for start, end in zip(offsets, offsets[1:], strict=False)
+            for start, end in pairwise(offsets)
         ]
     valid = array.is_valid().to_pylist()
     return [text if is_valid else None for text, is_valid in zip(texts, valid, strict=True)]
@@ -149,3 +143,11 @@ def _format_double(value: float) -> str:
         return text if "." in text else f"{text}.0"
     first, *others = map(str, digits)
     return f"{'-' * sign}{first}.{''.join(others) or '0'}E{exponent + len(others)}"
+
+
+_ENCODERS: dict[TypeKind, Callable[[pa.Array], pa.Array]] = {
+    TypeKind.TIMESTAMP_NTZ: lambda array: _trim(encode_text(array, _NTZ)),
+    TypeKind.YEAR_MONTH: lambda array: _map(array, _format_year_month),
+    TypeKind.DAY_TIME: lambda array: _map(array.view(pa.int64()), _format_day_time),
+    TypeKind.BINARY: lambda array: _map(array, lambda value: value.decode(errors="replace")),
+}
