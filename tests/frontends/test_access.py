@@ -20,6 +20,7 @@ from tests.support.table_transactions import Creation
 
 from headrace.control.identity.authenticator import make_token
 from headrace.frontends.access import OPERATIONS, Access
+from headrace.model.connection import ConnectionSpec
 from headrace.model.deployment import (
     DeploymentPlan,
     JobAction,
@@ -46,6 +47,7 @@ from headrace.store.database import Database
 from headrace.store.identity import tokens, users
 from headrace.store.jobs import job_changes, jobs
 from headrace.store.jobs.jobs import Deployed
+from headrace.store.sessions import connections
 from headrace.store.streams import definitions, stream_queries, views
 from headrace.store.tables import tokens as tokens_table
 
@@ -168,6 +170,7 @@ class Server:
 
 BODIES: dict[str, Callable[[Server], Json]] = {
     "open_session": lambda _: {},
+    "open_connection": lambda _: {},
     "submit_statement": lambda _: {"statement": "SELECT 1"},
     "create_async_query": lambda _: {
         "datasource": "spark_catalog",
@@ -312,6 +315,11 @@ def _make_user(store: Database, _owner: str) -> str:
         return users.sign_in(tx, SOURCE, new_id("us"), name="guest", groups=()).id
 
 
+def _make_connection(store: Database, owner: str) -> str:
+    with store.write("test") as tx:
+        return connections.insert_connection(tx, owner, "rest", ConnectionSpec()).id
+
+
 def _make_node(store: Database, _owner: str) -> str:
     node_id = new_id("no")
     with store.write("test") as tx:
@@ -329,6 +337,7 @@ MAKERS: dict[str, Callable[[Database, str], str]] = {
     "name": _make_job,
     "transaction": _make_transaction,
     "token": _make_token,
+    "connection": _make_connection,
     "user": _make_user,
     "node_id": _make_node,
 }

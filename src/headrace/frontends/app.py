@@ -33,6 +33,7 @@ from headrace.frontends.rest.event_feed import EventFeed
 from headrace.frontends.rest.problems import render_problem
 from headrace.frontends.rest.routes import (
     audit,
+    connections,
     docs,
     events,
     health,
@@ -82,6 +83,10 @@ _RESOURCES = {
     "sessions": (
         "Contexts in which statements run, each with a Spark driver.",
         [sessions.router],
+    ),
+    "connections": (
+        "Spark sessions of clients, which share the driver of the pool session of their owner.",
+        [connections.router],
     ),
     "statements": (
         "Submit SQL, follow it, cancel it, and read its rows.",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
-from headrace.control.policy import Action, Caller, OwnedBy, check, require_creator
-from headrace.errors import ConnectionNotFound
+from headrace.control.policy import Action, Caller, check, require_creator, resolve_owner
+from headrace.errors import ConnectionNotFound, NotPermitted
 from headrace.model.connection import Connection, ConnectionSpec
 from headrace.model.ids import looks_like_id
 from headrace.model.session import SessionSpec
@@ -25,20 +25,24 @@ class Connections:
         self._database = context.database
         self._settings = context.settings
 
-    def open(self, caller: Caller, spec: ConnectionSpec, *, protocol: str) -> Connection:
+    def open(
+        self, caller: Caller, spec: ConnectionSpec, *, protocol: str, owner: str | None = None
+    ) -> Connection:
         """Store a connection and return it. No driver starts before its first statement.
 
         Args:
             protocol: Front end by which the client has connected.
+            owner: Owner of the connection, as in `resolve_owner`; default: the caller.
 
         Raises:
-            NotPermitted: The caller may not run statements.
+            NotPermitted: The caller may not run statements, or not for this owner.
             InvalidSetting, SettingDenied: For a key in `conf`.
         """
         require_creator(caller, "connections")
         check_session_conf(SessionSpec(conf=spec.conf), self._settings.conf_policy)
+        owner = resolve_owner(caller, owner)
         with self._database.write("connection.open") as tx:
-            return connections.insert_connection(tx, caller.owner, protocol, spec)
+            return connections.insert_connection(tx, owner, protocol, spec)
 
     def get(self, caller: Caller, connection_id: str) -> Connection:
         """Return an open connection of the caller. Raise ConnectionNotFound."""
@@ -54,12 +58,29 @@ class Connections:
 def find_connection(
     tx: Tx, caller: Caller, connection_id: str, action: Action = Action.READ
 ) -> Connection:
-    """Return an open connection on which the caller may act. Raise ConnectionNotFound."""
+    """Return an open connection on which the caller may act.
+
+    Raises:
+        ConnectionNotFound: There is none that the caller may read.
+        NotPermitted: The caller may read it, and do no more.
+    """
     found = connections.get(tx, connection_id) if looks_like_id(connection_id) else None
     missing = ConnectionNotFound(
         f"There is no open connection {connection_id[:64]}.", hint="Connect again."
     )
-    if found is None or found.ended_at is not None or found.owner not in caller.owners:
-        raise missing
-    check(caller, action, OwnedBy(found.owner), missing)
+    return check(caller, action, found if found and found.ended_at is None else None, missing)
+
+
+def find_own_connection(tx: Tx, caller: Caller, connection_id: str) -> Connection:
+    """Return an open connection in which the caller may run statements.
+
+    Raise as `find_connection`: not even an administrator runs SQL in the connection of another.
+    """
+    found = find_connection(tx, caller, connection_id, Action.CHANGE)
+    if found.owner not in caller.owners:
+        raise NotPermitted(
+            f"Connection {found.id} belongs to another owner: it runs the statements of its owner"
+            " only.",
+            hint="Connect yourself.",
+        )
     return found

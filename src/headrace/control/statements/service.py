@@ -33,7 +33,7 @@ from headrace.control.policy import (
     require_creator,
     resolve_owner,
 )
-from headrace.control.sessions.connections import find_connection
+from headrace.control.sessions.connections import find_own_connection
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -345,7 +345,7 @@ class Statements:
         owner = _choose_owner(tx, request) if named is None else named.owner
         connection = None
         if request.connection is not None:
-            connection = find_connection(tx, request.caller, request.connection, Action.CHANGE)
+            connection = find_own_connection(tx, request.caller, request.connection)
             connections.use(tx, connection.id)
             owner = connection.owner
         limited = describe_owner(tx, self._settings, owner, request.caller)

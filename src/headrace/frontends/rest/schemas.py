@@ -239,6 +239,9 @@ class SubmittedStatement(RequestModel):
     session: str | None = None
     """Id or name of a session. Without it, an interactive statement or a refresh of a view runs in
     the pool session of its owner, in a Spark session of its own."""
+    connection: str | None = None
+    """Id of a connection, in place of a session. The statement runs in the Spark session of the
+    connection, after the earlier statements of it."""
     kind: RequestKind = "interactive"
     """`batch` and `streaming` run in a session of that kind, configured like the named one. `batch`
     gives a refresh of a view a driver of its own."""

@@ -85,6 +85,7 @@ async def submit_statement(
             spec,
             owner=body.owner,
             session=body.session,
+            connection=body.connection,
             repeatable=repeatable,
         )
         statement = await run_in_threadpool(submit)
@@ -98,6 +99,7 @@ async def submit_statement(
         cancels=body.on_wait_timeout == "cancel",
         owner=body.owner,
         session=body.session,
+        connection=body.connection,
         repeatable=repeatable,
     )
 
