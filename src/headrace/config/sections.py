@@ -290,6 +290,9 @@ class SessionSettings(Section):
     """Largest number of statements without a session that run at once in the driver of a user."""
     pool_idle_timeout: Duration = timedelta(minutes=5)
     """Idle time after which the driver of these statements ends."""
+    connection_idle_timeout: Duration = timedelta(hours=8)
+    """Time without a new statement after which a connection of a client is closed. It has no driver
+    of its own, and its state is in the store."""
     ttl: Duration | None = None
     """Age at which a session is closed, busy or not; null: never."""
 

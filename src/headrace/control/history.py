@@ -22,6 +22,7 @@ from headrace.model.audit import AuditAction
 from headrace.store import audit, history
 from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
+from headrace.store.sessions import connections
 from headrace.store.statements import idempotency, results
 from headrace.text.durations import seconds_of
 
@@ -40,12 +41,14 @@ class HistoryRetention:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._seconds = seconds_of(context.settings.history.retention)
+        self._idle_seconds = context.settings.sessions.connection_idle_timeout.total_seconds()
         self._audit_seconds = seconds_of(context.settings.audit.retention)
 
     def run(self) -> None:
         """Delete what is older than the retention of history and audit, and what has expired."""
         for delete_expired in _EXPIRIES:
             _repeat_full(partial(delete_expired, self._database))
+        _repeat_full(partial(_close_connections, self._database, self._idle_seconds))
         if self._audit_seconds is not None:
             _repeat_full(partial(_delete_audit, self._database, self._audit_seconds))
         if self._seconds is not None:
@@ -168,6 +171,16 @@ def _delete_failures(database: Database) -> int:
         return sign_in_failures.delete_forgotten(tx, _BATCH)
 
 
+def _close_connections(database: Database, idle_seconds: float) -> int:
+    with database.write("retention.idle_connections") as tx:
+        return connections.close_idle(tx, idle_seconds, _BATCH)
+
+
+def _delete_connections(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.connections") as tx:
+        return connections.delete_ended(tx, seconds, _BATCH)
+
+
 def _delete_audit(database: Database, seconds: float) -> int:
     with database.write("retention.audit") as tx:
         return audit.delete_old(tx, seconds, _BATCH)
@@ -189,6 +202,7 @@ _DELETIONS: tuple[_Deletion, ...] = (
     _delete_jobs,
     _delete_node_history,
     _delete_tokens,
+    _delete_connections,
 )
 """The deletion of one batch of each kind. Sessions wait for their statements."""
 

@@ -14,7 +14,6 @@ from headrace.store.tables import statements
 
 _OPEN = table.c.ended_at.is_(None)
 _SELECT = select(*(column for column in table.c if column.name != "snapshot"))
-_BATCH = 1000
 
 
 def insert_connection(tx: Tx, owner: str, protocol: str, spec: ConnectionSpec) -> Connection:
@@ -61,19 +60,25 @@ def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot) -> None:
     tx.execute(change.values(snapshot=snapshot))
 
 
-def close_idle(tx: Tx, idle_seconds: float) -> int:
-    """Close the connections without a live statement that were not used for some seconds."""
+def close_idle(tx: Tx, idle_seconds: float, limit: int) -> int:
+    """Close connections without a live statement that were not used for some seconds.
+
+    Return their number, at most `limit`.
+    """
     idle = (_OPEN, seconds_since(table.c.last_used_at) > idle_seconds, ~_has_live())
-    chosen = select(table.c.id).where(*idle).limit(_BATCH)
-    change = update(table).where(table.c.id.in_(chosen.scalar_subquery()), _OPEN)
-    return int(tx.execute(change.values(ended_at=clock(), snapshot=None)).rowcount)
+    ids = list(tx.execute(select(table.c.id).where(*idle).limit(limit)).scalars())
+    change = update(table).where(table.c.id.in_(ids), _OPEN)
+    tx.execute(change.values(ended_at=clock(), snapshot=None))
+    return len(ids)
 
 
-def delete_ended(tx: Tx, age_seconds: float) -> int:
-    """Delete connections that were closed long ago."""
-    old = (table.c.ended_at.is_not(None), seconds_since(table.c.ended_at) > age_seconds)
-    chosen = select(table.c.id).where(*old).limit(_BATCH)
-    return int(tx.execute(delete(table).where(table.c.id.in_(chosen.scalar_subquery()))).rowcount)
+def delete_ended(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
+    """Delete connections that were closed more than some seconds ago; return their number."""
+    old = (table.c.ended_at.is_not(None), seconds_since(table.c.ended_at) > seconds)
+    chosen = select(table.c.id).where(*old).limit(limit)
+    ids = list(tx.execute(chosen).scalars())
+    tx.execute(delete(table).where(table.c.id.in_(ids)))
+    return {"connections": len(ids)}
 
 
 def _has_live() -> ColumnElement[bool]:
