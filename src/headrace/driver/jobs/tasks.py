@@ -57,6 +57,7 @@ from headrace.model.job_messages import (
 )
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import QuerySpec
+from headrace.model.text import hide_secrets
 
 
 def run_task(
@@ -123,6 +124,7 @@ def _shorten(text: str) -> str:
     """Return a text, or its beginning and its hash if it is long."""
     if len(text) <= _MAX_TEXT:
         return text
+    text = hide_secrets(text)
     return f"{text[:_SHOWN_TEXT]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
