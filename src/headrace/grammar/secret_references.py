@@ -230,7 +230,7 @@ class KnownSecrets:
             ends = (
                 length
                 for form in self._references
-                for length in range(1, len(form))
+                for length in range(1, len(form) + 1)
                 if text.startswith(form[-length:])
             )
             cut = max(ends, default=0)
