@@ -39,7 +39,8 @@ _REDACTION = "spark.redaction.regex"
 _NAMED_IN_PLAN = (
     r"(?i)(?<=(?:secret|passw(?:or)?d|passphrase|token|(?:access|account|api|private)[._-]?key)"
     r"[\w.-]{0,40}[\"'`]?\s{0,2}(?:=>|=|,)\s{0,2}[\"']?)[^\s,;)}\]&\"'`]+"
-    r"|(?<=//[^/:@\s]{0,64}:)[^/@\s]+(?=@)"
+    # Java tries every length of a lookbehind at every place: the first one rules most places out.
+    r"|(?<=:)(?<=//[^/:@\s]{0,64}:)[^/@\s]+(?=@)"
 )
 """What Spark hides in EXPLAIN, in its UI and in its event log, in Java's syntax: a value that
 follows the name of a secret, and the password in a URL."""
