@@ -122,9 +122,10 @@ def summarize(frame: DataFrame) -> PlanSummary:
 
 def _shorten(text: str) -> str:
     """Return a text, or its beginning and its hash if it is long."""
+    # A changed password must not look like a changed plan.
+    text = hide_secrets(text)
     if len(text) <= _MAX_TEXT:
         return text
-    text = hide_secrets(text)
     return f"{text[:_SHOWN_TEXT]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
