@@ -14,6 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from sqlalchemy import update
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.store import new_session, new_statement, running_session
 from tests.support.table_transactions import Creation
@@ -403,6 +404,29 @@ def test_an_operation_answers_each_caller_as_the_table_says(server: Server, oper
 def _change_last(reference: str) -> str:
     """Return a reference of the same form that names no object."""
     return reference[:-8] + ("0" * 8 if reference[-8:] != "0" * 8 else "1" * 8)
+
+
+NEEDS_A_ROLE = {Access.OPERATE, Access.ADMINISTER, Access.CREATE_IN_PERSON}
+
+
+@pytest.mark.parametrize(
+    "operation", [name for name, access in OPERATIONS.items() if access in NEEDS_A_ROLE]
+)
+def test_a_refusal_because_of_a_role_is_in_the_audit(server: Server, operation: str) -> None:
+    method, path = server.operations[operation]
+    parameter = next(iter(re.findall(r"{(\w+)}", path)), None)
+    reference = MAKERS[parameter](server.node.database, GROUP) if parameter else ""
+    audit = server.node.node.context.audit
+    # Otherwise the refusals of other tests could be so many that this one loses its detail.
+    audit.flush()
+    answer = server.call(operation, "stranger", reference)
+    assert outcome_of(answer) is Outcome.REFUSED
+    audit.flush()
+    [record, *_older] = audit.page(LOCAL_CALLER, before=None, limit=10)
+    assert (record.action, record.actor) == ("request_denied", server.owners["stranger"])
+    assert record.detail["code"] == answer.json()["code"]
+    called = (record.detail["method"], record.detail["path"])
+    assert called == (method, re.sub(r"{\w+}", reference, path))
 
 
 LISTS = {

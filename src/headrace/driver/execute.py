@@ -155,7 +155,7 @@ class Execution:
         assignment, context = self.assignment, self._spark.context
         self._spark.prepare_thread()
         # The options of a stream may contain secrets, which Spark's UI would show.
-        context.setJobDescription(assignment.command or assignment.text[:200])
+        context.setJobDescription(assignment.command or cut_text(assignment.text, 200))
         self._resolved = self._secrets.resolve_assignment(assignment)
         if assignment.alone and not assignment.isolated:
             return self._run_in(self._spark.session)

@@ -36,7 +36,10 @@ from tests.support.waiting import wait_until
 
 from headrace.config.extras import EXTRAS
 from headrace.control.identity import ldap as ldap_method
+from headrace.control.identity.credentials import WRONG_PASSWORD
 from headrace.errors import InvalidSetting, PackagesMissing
+from headrace.frontends.http import refusals
+from headrace.model.audit import AuditAction
 from headrace.model.identity import Scope
 from headrace.store.clock import clock
 from headrace.store.identity import users
@@ -446,6 +449,22 @@ def test_a_name_is_paused_after_failures_and_others_sign_in(
     assert sign_in(secured, "ida").status_code == 200
     with secured.database.read() as tx:
         assert tx.execute(select(func.count()).select_from(sign_in_failures)).scalar_one() <= 2
+
+
+def test_a_pause_is_in_the_audit(secured: InProcessNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Otherwise only the first failure of an address in a minute is recorded.
+    monkeypatch.setattr(refusals, "_INTERVAL_SECONDS", 0.0)
+    assert guess(secured, "locked", 1) == [401]
+    pause(secured, "locked")
+    refused = sign_in(secured, "locked")
+    assert refused.status_code == 429
+    audit = secured.node.context.audit
+    audit.flush()
+    page = audit.page(LOCAL_CALLER, action=AuditAction.SIGN_IN_FAILED, before=None, limit=10)
+    reasons = [record.detail["reason"] for record in page]
+    assert reasons[:2] == [refused.json()["detail"], WRONG_PASSWORD]
+    assert page[0].address == "127.0.0.1"
+    assert PASSWORD not in repr(page)
 
 
 def test_an_unknown_name_is_paused_as_well(secured: InProcessNode) -> None:

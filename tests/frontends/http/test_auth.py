@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
@@ -186,6 +188,64 @@ def test_the_address_of_failed_authentication_cannot_be_forged(
     [message] = [record.message for record in caplog.records if record.name == "headrace.auth"]
     assert "127.0.0.1" in message
     assert "203.0.113.7" not in message
+
+
+CANARY = "canary-in-a-coal-mine"
+FORMS = (CANARY, base64.b64encode(f"token:{CANARY}".encode()).decode())
+
+
+def test_credentials_are_in_no_output_of_the_node(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a request that is refused, nor of one that fails with the credentials in reach."""
+    caplog.set_level(logging.DEBUG)
+    node = start_node(token=CANARY)
+    known = [{"Authorization": f"Bearer {CANARY}"}, {"Authorization": f"Basic {FORMS[1]}"}]
+    wrong = [{"Authorization": f"Bearer hr_{CANARY}"}, {"Authorization": f"{CANARY} x"}]
+    paths = ("/api/v1/sessions", "/_plugins/_async_query/x", "/metrics", "/health", "/docs")
+    answers = [
+        (400, node.http.get(path, params={"access_token": CANARY}, headers=headers))
+        for path in paths
+        for headers in known
+    ]
+    answers += [(400, node.http.get("/health", params={"access_token": CANARY}))]
+    answers += [(401, node.http.get(paths[0], params={"access_token": CANARY}))]
+    answers += [(401, node.http.get(paths[0], headers=headers)) for headers in wrong]
+
+    def fail(*arguments: object, **_options: object) -> None:
+        raise RuntimeError(f"an error of {arguments!r}")
+
+    monkeypatch.setattr(node.node.sessions, "page", fail)
+    # The node closes a connection after such an error.
+    url = f"{node.address}{paths[0]}"
+    answers += [(500, httpx.get(url, headers=headers)) for headers in known]
+    with monkeypatch.context() as patch:
+        patch.setattr(node.node.authenticator, "find", fail)
+        answers += [(500, httpx.get(url, headers=each)) for each in [*known, wrong[0]]]
+    for status, answer in answers:
+        assert answer.status_code == status, (answer.url, answer.text)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    for _, answer in answers[: len(paths) * len(known)]:
+        assert "'access_token'" in answer.text
+
+    node.node.context.audit.flush()
+    outputs = {str(answer.url.path): f"{answer.headers}{answer.text}" for _, answer in answers}
+    for path in ("/api/v1/events", "/api/v1/audit", "/metrics"):
+        outputs[path] = node.http.get(path, headers=known[0]).text
+    assert "sign_in_failed" in outputs["/api/v1/audit"]
+    # The client of this test runs in the same process.
+    logged = [each for each in caplog.records if each.name.partition(".")[0] not in CLIENT]
+    outputs["log"] = "\n".join(map(logging.Formatter().format, logged))
+    assert "an error of" in outputs["log"]
+    for file in node.node.settings.layout.path.rglob("*"):
+        if file.is_file():
+            outputs[str(file)] = file.read_bytes().decode("latin-1")
+    for name, text in outputs.items():
+        assert not [form for form in FORMS if form in text], name
+
+
+CLIENT = {"httpx", "httpcore"}
+"""Loggers of the client of the tests."""
 
 
 def test_a_node_does_not_ignore_the_methods_that_its_settings_name(tmp_path: Path) -> None:
