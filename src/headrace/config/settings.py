@@ -72,8 +72,8 @@ class Settings(BaseSettings):
     """URL of the node that commands use; default: a node on the default port, otherwise an embedded
     node of the home. `embedded` always uses the node of the home."""
     token: str | None = None
-    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN. Default:
-    the token in the home."""
+    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN. If other
+    hosts reach the node, it has at least 32 characters. Default: the token in the home."""
     format: str | None = None
     """Output format of commands; default: `table` on a terminal, otherwise `csv`."""
     reserved_statements: bool = True

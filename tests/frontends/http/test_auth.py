@@ -107,6 +107,40 @@ def test_an_empty_configured_token_does_not_open_the_node(start_node: StartNode)
     assert node.http.get("/api/v1/statements").status_code == 401
 
 
+_PROXY = {"tls": {"terminated_by_proxy": True}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"token": "s" * 31, "http": {"host": "192.0.2.1"}, **_PROXY},
+            "31 characters.*at least 32",
+        ),
+        ({"token": "t", **_PROXY}, "has 1 characters"),
+        ({"token": " "}, "contains spaces or line feeds"),
+        ({"token": "s" * 40 + "\n"}, "contains spaces or line feeds"),
+        ({"token": "s" * 20 + " " + "s" * 20}, "contains spaces or line feeds"),
+    ],
+)
+def test_a_node_does_not_start_with_a_token_that_can_be_guessed_or_not_be_sent(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=message) as error:
+        process.serve(make_settings(tmp_path, **changes), embedded=False)
+    assert "secrets.token_urlsafe" in str(error.value.hint)
+    assert "sss" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "changes", [{"token": "t"}, {"token": "s" * 32, **_PROXY}, {"token": "", **_PROXY}]
+)
+def test_a_token_is_accepted_that_is_long_or_for_this_host_only(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    process._check_token(make_settings(tmp_path, **changes))
+
+
 @pytest.mark.finding("S11")
 def test_a_configured_token_is_in_no_file_of_the_home(node_with_token: InProcessNode) -> None:
     home = node_with_token.node.settings.layout
