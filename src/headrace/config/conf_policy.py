@@ -29,7 +29,7 @@ RESERVED_CONF = [
     "spark.hadoop.fs.defaultFS",
     "spark.hadoop.hadoop.security.*",
     "spark.hadoop.hadoop.proxyuser.*",
-    # Programs, classes and files of credentials: the process that opens a file system uses them, and
+    # Programs, classes and credential files: the process that opens a file system uses them, and
     # spark-submit is such a process of the node.
     "spark.hadoop.dfs.client.*provider*",
     "spark.hadoop.fs.*provider*",
