@@ -25,7 +25,12 @@ from pydantic_settings import (
 
 from headrace.config.auth import LOCAL_SOURCE, AuthSettings
 from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
-from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
+from headrace.config.config_file import (
+    find_config_file,
+    nearest_variable,
+    refuse_foreign_settings,
+    refuse_open_secrets,
+)
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.limits import LimitSettings
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
@@ -120,6 +125,7 @@ class Settings(BaseSettings):
         """Return the sources in the order of their precedence (a hook of pydantic-settings)."""
         source = TomlConfigSettingsSource(settings_cls, find_config_file())
         refuse_foreign_settings(find_config_file(), source.toml_data)
+        refuse_open_secrets(find_config_file(), source.toml_data)
         return init_settings, env_settings, source
 
     @property
