@@ -56,6 +56,21 @@ def test_a_call_without_a_valid_token_gets_401_and_changes_nothing(
             assert "secret" not in response.text
 
 
+@pytest.mark.parametrize("prefix", ["/docs", "/driver/v1", "/health", "/ready"])
+@pytest.mark.parametrize("dots", ["..", "%2e%2e", ".%2E", "..%2f.."])
+def test_no_path_below_one_that_needs_no_token_leads_out_of_it(
+    node_with_token: InProcessNode, prefix: str, dots: str
+) -> None:
+    with node_with_token.expect_no_changes():
+        for steps in (dots, f"{dots}/{dots}"):
+            path = f"{prefix}/{steps}/api/v1/statements"
+            body = b'{"statement": "SELECT 1"}'
+            head = f"POST {path} HTTP/1.1\r\nHost: {urlsplit(node_with_token.address).netloc}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            answer = _answer_to(node_with_token, head + body.decode())
+            assert answer.split()[1] in {b"401", b"404", b"405"}, answer
+
+
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
 def test_a_call_with_the_token_is_accepted_whatever_the_case_of_the_scheme(
     node_with_token: InProcessNode, scheme: str
