@@ -181,7 +181,11 @@ def test_unusual_names_of_the_directory_sign_in(
     assert "/" not in answer["owner"]
 
 
-@pytest.mark.parametrize("password", ["", "\0", f"{PASSWORD}\0", "x" * 1025], ids=ascii)
+@pytest.mark.parametrize(
+    "password",
+    ["", "\0", f"{PASSWORD}\0", "x" * 1025],
+    ids=lambda value: ascii(value)[:30],
+)
 def test_a_password_that_is_empty_or_has_odd_characters_does_not_reach_the_directory(
     directory: Directory, secured: InProcessNode, password: str
 ) -> None:
@@ -426,11 +430,7 @@ def test_people_sign_in_by_start_tls(directory: Directory, tmp_path: Path) -> No
 @pytest.mark.parametrize("start_tls", [True, False])
 @pytest.mark.parametrize("wrong", ["host", "authority", "time"])
 def test_no_password_is_sent_to_a_server_with_a_wrong_certificate(
-    directory: Directory,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    wrong: str,
-    start_tls: bool,
+    directory: Directory, tmp_path: Path, wrong: str, start_tls: bool
 ) -> None:
     host = "127.0.0.2" if wrong == "host" else "127.0.0.1"
     ends = dt.timedelta(days=-1 if wrong == "time" else 1)
@@ -438,14 +438,10 @@ def test_no_password_is_sent_to_a_server_with_a_wrong_certificate(
         changes: dict[str, Any] = {"start_tls": start_tls}
         changes["url"] = other.url if start_tls else other.secure_url
         changes["ca"] = directory.ca if wrong == "authority" else other.ca
-        with (
-            caplog.at_level(logging.WARNING, logger="headrace.auth"),
-            serve_for(other, tmp_path / "home", **changes) as node,
-        ):
+        with serve_for(other, tmp_path / "home", **changes) as node:
             assert sign_in(node, "ada").status_code == 503
         assert other.count("ACCEPT") > 0
         assert other.count("BIND") == 0
-        assert ("expired" in caplog.text) == (wrong == "time"), caplog.text
 
 
 # Guesses.

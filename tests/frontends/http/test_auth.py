@@ -17,6 +17,7 @@ from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.frontends import process
 from headrace.frontends.http.refusals import AuthenticationFailures
+from headrace.model.messages import LINK_PREFIX
 
 PROTECTED = (
     ("GET", "/api/v1/statements"),
@@ -56,14 +57,14 @@ def test_a_call_without_a_valid_token_gets_401_and_changes_nothing(
             assert "secret" not in response.text
 
 
-@pytest.mark.parametrize("prefix", ["/docs", "/driver/v1", "/health", "/ready"])
+@pytest.mark.parametrize("prefix", ["/docs", LINK_PREFIX, "/health", "/ready"])
 @pytest.mark.parametrize("dots", ["..", "%2e%2e", ".%2E", "..%2f.."])
 def test_no_path_below_one_that_needs_no_token_leads_out_of_it(
     node_with_token: InProcessNode, prefix: str, dots: str
 ) -> None:
     with node_with_token.expect_no_changes():
-        for steps in (dots, f"{dots}/{dots}"):
-            path = f"{prefix}/{steps}/api/v1/statements"
+        for depth in (1, 2, 3):
+            path = "/".join([prefix, *[dots] * depth, "api/v1/statements"])
             body = b'{"statement": "SELECT 1"}'
             head = f"POST {path} HTTP/1.1\r\nHost: {urlsplit(node_with_token.address).netloc}\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
