@@ -19,6 +19,7 @@ from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.frontends import process
 from headrace.frontends.http.refusals import AuthenticationFailures
+from headrace.model.messages import LINK_PREFIX
 
 PROTECTED = (
     ("GET", "/api/v1/statements"),
@@ -56,6 +57,21 @@ def test_a_call_without_a_valid_token_gets_401_and_changes_nothing(
                 assert response.json()["code"] == "unauthorized"
             assert response.headers["www-authenticate"] == "Bearer"
             assert "secret" not in response.text
+
+
+@pytest.mark.parametrize("prefix", ["/docs", LINK_PREFIX, "/health", "/ready"])
+@pytest.mark.parametrize("dots", ["..", "%2e%2e", ".%2E", "..%2f.."])
+def test_no_path_below_one_that_needs_no_token_leads_out_of_it(
+    node_with_token: InProcessNode, prefix: str, dots: str
+) -> None:
+    with node_with_token.expect_no_changes():
+        for depth in (1, 2, 3):
+            path = "/".join([prefix, *[dots] * depth, "api/v1/statements"])
+            body = b'{"statement": "SELECT 1"}'
+            head = f"POST {path} HTTP/1.1\r\nHost: {urlsplit(node_with_token.address).netloc}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            answer = _answer_to(node_with_token, head + body.decode())
+            assert answer.split()[1] in {b"401", b"404", b"405"}, answer
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
@@ -107,6 +123,40 @@ def test_an_empty_token_is_replaced(tmp_path: Path, content: str) -> None:
 def test_an_empty_configured_token_does_not_open_the_node(start_node: StartNode) -> None:
     node = start_node(token="")
     assert node.http.get("/api/v1/statements").status_code == 401
+
+
+_PROXY = {"tls": {"terminated_by_proxy": True}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"token": "s" * 31, "http": {"host": "192.0.2.1"}, **_PROXY},
+            "31 characters.*at least 32",
+        ),
+        ({"token": "t", **_PROXY}, "has 1 characters"),
+        ({"token": " "}, "contains spaces or line feeds"),
+        ({"token": "s" * 40 + "\n"}, "contains spaces or line feeds"),
+        ({"token": "s" * 20 + " " + "s" * 20}, "contains spaces or line feeds"),
+    ],
+)
+def test_a_node_does_not_start_with_a_token_that_can_be_guessed_or_not_be_sent(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=message) as error:
+        process.serve(make_settings(tmp_path, **changes), embedded=False)
+    assert "secrets.token_urlsafe" in str(error.value.hint)
+    assert "sss" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "changes", [{"token": "t"}, {"token": "s" * 32, **_PROXY}, {"token": "", **_PROXY}]
+)
+def test_a_token_is_accepted_that_is_long_or_for_this_host_only(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    process._check_token(make_settings(tmp_path, **changes))
 
 
 @pytest.mark.finding("S11")
