@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -572,20 +571,6 @@ def test_a_list_in_sql_has_the_objects_of_its_caller(server: Server, listed: str
     for who in ("stranger", "admin"):
         shown = show(who)
         assert [name for name in names if name in shown] == []
-
-
-def test_callers_at_the_same_time_keep_their_rights(server: Server) -> None:
-    def ask(who: str) -> tuple[str, str, int]:
-        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
-        me = server.node.http.get("/api/v1/me", headers=headers).json()
-        metrics = server.node.http.get("/metrics", headers=headers)
-        return who, me["owner"], metrics.status_code
-
-    kinds = ["admin", "stranger", "operator", "owner who may only read"] * 25
-    with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(ask, kinds))
-    statuses = {"admin": 200, "stranger": 403, "operator": 200, "owner who may only read": 403}
-    assert found == {(who, server.owners[who], status) for who, status in statuses.items()}
 
 
 def test_the_events_are_those_of_readable_objects(server: Server) -> None:
