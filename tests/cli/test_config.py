@@ -138,8 +138,41 @@ class TestForeignFile:
         assert load_config({}, {"HEADRACE_CONFIG": str(foreign)}).server == "http://a"
 
 
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ('token = "secret"', "contains token"),
+        ('[store]\nurl = "postgresql://u:secret@h/d"', "contains a password in store.url"),
+        ('[store]\nurl = "postgresql://u@h/d?password=secret"', "a password in store.url"),
+    ],
+)
+def test_a_file_with_a_secret_that_all_users_of_the_host_can_read_is_refused(
+    content: str, named: str
+) -> None:
+    file = Path("headrace.toml")
+    file.write_text(content)
+    file.chmod(0o644)
+    for load in (lambda: load_config({}, {}), settings.load):
+        with pytest.raises(InvalidSetting, match=named) as error:
+            load()
+        assert "chmod 600" in str(error.value.hint)
+        assert "secret" not in error.value.message
+    file.chmod(0o640)
+    load_config({}, {})
+    settings.load()
+
+
+@pytest.mark.parametrize("content", ["", 'token = ""', '[store]\nurl = "postgresql://u@h/d"'])
+def test_all_users_may_read_a_file_without_secrets(content: str) -> None:
+    Path("headrace.toml").write_text(content)
+    Path("headrace.toml").chmod(0o644)
+    load_config({}, {})
+    settings.load()
+
+
 @pytest.mark.finding("S12")
 def test_the_token_of_a_file_belongs_to_the_server_of_the_file() -> None:
+    Path("headrace.toml").touch(0o600)
     Path("headrace.toml").write_text('server = "http://a"\ntoken = "secret"\n')
     assert load_config({}, {}).token == "secret"
     assert load_config({"server": "http://b"}, {}).token is None

@@ -8,10 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 from tests.support.identities import LOCAL_CALLER, LOCAL_OWNER
-from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.made_results import inline_result
 
 from headrace.config.sections import AuditedReads, AuditSettings
@@ -122,6 +123,53 @@ def test_a_token_is_not_created_if_its_record_cannot_be_written(
         create_token(secured, "unrecorded")
     with secured.database.read() as tx:
         assert tokens.list_named(tx, ["unrecorded"], "unrecorded") == []
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_a_token_is_not_revoked_if_the_store_does_not_take_its_record(
+    start_node: StartNode, request: pytest.FixtureRequest, backend: str
+) -> None:
+    url = None if backend == "sqlite" else request.getfixturevalue("postgres_url")
+    node = start_node(token="of-the-node", store={"url": url})
+    headers = {"Authorization": f"Bearer {create_token(node, 'ada')}"}
+    [token] = node.http.get("/api/v1/tokens", headers=headers).json()["items"]
+
+    def revoke() -> int:
+        path = f"{node.address}/api/v1/tokens/{token['id']}"
+        return httpx.delete(path, headers=headers).status_code
+
+    rename(node.database, "audit", "audit_of_yesterday")
+    assert revoke() >= 500
+    shown = node.http.get("/api/v1/me", headers=headers)
+    assert (shown.status_code, shown.json()["token_id"]) == (200, token["id"])
+    with node.database.read() as tx:
+        assert [each.id for each in tokens.list_named(tx, ["ada"], "ada")] == [token["id"]]
+    rename(node.database, "audit_of_yesterday", "audit")
+    assert revoke() == 200
+    assert [item["action"] for item in read(node, target=token["id"])] == [
+        "token_revoked",
+        "token_created",
+    ]
+
+
+def rename(database: Database, table: str, name: str) -> None:
+    with database.write("test") as tx:
+        tx.execute(text(f"ALTER TABLE {table} RENAME TO {name}"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x85", "\u2028"])
+def test_a_name_with_a_line_break_forges_no_line_of_the_file(
+    store: Database, tmp_path: Path, end: str
+) -> None:
+    name = f'x"{end}{{"action": "forged"}}'
+    audit = Audit(store, AuditSettings(file=tmp_path / "audit.jsonl"), "no_1")
+    detail = {"path": f"{name}\0", "code": name}
+    audit.record_refusal(AuditAction.REQUEST_DENIED, Caller(name), name, detail)
+    audit.flush()
+    [line] = (tmp_path / "audit.jsonl").read_text().splitlines()
+    written = json.loads(line)
+    assert (written["actor"], written["address"]) == (name, name)
+    assert written["detail"] == {**detail, "times": 1}
 
 
 def test_a_change_that_fails_leaves_no_record(secured: InProcessNode, lines: Path) -> None:

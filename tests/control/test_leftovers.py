@@ -126,7 +126,9 @@ def test_temporary_folders_of_drivers_that_ended_by_themselves_are_deleted(
     task = AbandonedFolders(node.node.context)
     bootstrap = str(layout.drivers / f"{ended.name}.json")
     with subprocess.Popen(
-        [sys.executable, "-c", "input()", bootstrap], stdin=subprocess.PIPE
+        [sys.executable, "-c", "input()", bootstrap],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
     ) as process:
         # The driver has said goodbye, but its process still stops.
         task.run()

@@ -314,6 +314,7 @@ def test_every_public_function_of_a_service_takes_the_caller(node: InProcessNode
         served.events,
         served.tokens,
         served.accounts,
+        served.context.audit,
     ]
     without_caller = {
         f"{type(service).__name__}.{name}"
@@ -321,5 +322,10 @@ def test_every_public_function_of_a_service_takes_the_caller(node: InProcessNode
         for name, function in inspect.getmembers(type(service), inspect.isfunction)
         if not name.startswith("_") and "caller" not in inspect.signature(function).parameters
     }
-    # These choose threads and wait: what they read is checked.
-    assert without_caller == {"AsyncStatements.select_reads", "AsyncStatements.wait_for"}
+    assert without_caller == {
+        # These choose threads and wait: what they read is checked.
+        "AsyncStatements.select_reads",
+        "AsyncStatements.wait_for",
+        # A node writes what it has collected.
+        "Audit.flush",
+    }

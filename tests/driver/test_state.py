@@ -14,7 +14,9 @@ import pytest
 
 from headrace.driver.query_sessions import clone_session
 from headrace.driver.state import SessionStateTracker
-from headrace.model.session import Snapshot
+from headrace.grammar.secret_references import KnownSecrets
+from headrace.model import text as model_text
+from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -303,6 +305,22 @@ def test_a_view_over_jdbc_is_restored(pair: SessionPair, tmp_path: Path) -> None
         "query 'SELECT 1 AS ONE FROM SYSIBM.SYSDUMMY1')",
     )
     assert fetch(pair.restore(), "SELECT * FROM ones") == [(1,)]
+
+
+def test_a_reason_that_is_cut_inside_a_secret_has_no_part_of_it(
+    pair: SessionPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = KnownSecrets({"pg": "hunter2-and-more"})
+    monkeypatch.setattr(model_text, "_hide_secrets", known.mask_text)
+    view = pair.first.newSession()
+    tracker = SessionStateTracker(view)
+    for length in range(950, 980, 2):
+        body = f"CREATE TEMPORARY VIEW v AS TABLE `{'x' * length}hunter2-and-more`"
+        entry = SnapshotEntry(name="v", form=EntryForm.SQL, body=body)
+        snapshot = Snapshot(catalog="spark_catalog", namespace=["default"], views=[entry])
+        (lost,) = tracker.restore(snapshot)
+        assert lost.endswith("… [cut]")
+        assert "hun" not in known.mask(lost), lost[-60:]
 
 
 def test_a_view_without_an_sql_text_is_reported_as_lost(pair: SessionPair) -> None:

@@ -141,6 +141,13 @@ def test_temporary_files_of_a_driver_are_in_its_own_folder_of_the_home(observed:
     assert places == [[str(folder)], [str(folder / "derby.log")]]
 
 
+def test_no_process_writes_its_memory_to_a_core_file(observed: Observed) -> None:
+    processes = {psutil.Process(observed.node.process.pid), *child_processes(observed.node)}
+    limits = {process.pid: process.rlimit(psutil.RLIMIT_CORE) for process in processes}
+    assert len(limits) >= 4
+    assert set(limits.values()) == {(0, 0)}
+
+
 @pytest.mark.finding("S6")
 def test_no_command_line_of_a_child_process_has_a_secret(observed: Observed) -> None:
     assert len(observed.command_lines) >= 4

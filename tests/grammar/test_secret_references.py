@@ -132,6 +132,16 @@ def test_a_known_value_is_replaced_in_every_form_in_which_a_text_can_contain_it(
     assert known.mask(value + "4567") == "${secret:longer}"
 
 
+@pytest.mark.parametrize("value", ["aab-aab-caab", "it's \\ ä/é"])
+def test_the_end_of_a_text_begins_with_no_part_of_a_value(value: str) -> None:
+    known = KnownSecrets({"pg": value})
+    for form in (value, json.dumps(value)[1:-1], value.replace("'", "''")):
+        for start in range(1, len(form)):
+            assert known.mask_end(f"{form[start:]} {value} end") == " ${secret:pg} end"
+    assert known.mask_end("token: x, text") == f"token: {MASK}, text"
+    assert KnownSecrets().mask_end("text") == "text"
+
+
 def test_an_earlier_value_stays_known_after_a_change() -> None:
     known = KnownSecrets({"pg": "first-value"})
     known.add({"pg": "second-value"})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.failure import Failure
-from headrace.model.text import MAX_MESSAGE, MAX_SUMMARY
+from headrace.model.text import MAX_MESSAGE, MAX_SUMMARY, cut_text, hide_before_cuts
 
 pytestmark = pytest.mark.finding("S8")
 
@@ -17,6 +20,35 @@ def test_a_long_message_and_a_long_trace_are_cut_with_a_mark(letter: str) -> Non
         assert len(part) == MAX_MESSAGE
         assert part.startswith(letter * 1000)
         assert part.endswith(f"{letter}… [cut]")
+
+
+VALUE = "hunter2-and-more"
+
+
+@pytest.fixture
+def known() -> Iterator[KnownSecrets]:
+    """Hide a value before this process cuts a text, as a driver does."""
+    known = KnownSecrets({"pg": VALUE})
+    hide_before_cuts(known.mask_text)
+    yield known
+    hide_before_cuts(None)
+
+
+@pytest.mark.parametrize("inside", [0, 1, 8, len(VALUE) - 1, len(VALUE)])
+def test_no_part_of_a_secret_remains_where_a_text_is_cut(known: KnownSecrets, inside: int) -> None:
+    """A cut before the masking would leave the first characters of the value."""
+    for mark in ("", "… [cut]"):
+        for limit in (MAX_MESSAGE, MAX_SUMMARY):
+            text = "x" * (limit - len(mark) - inside) + VALUE + "y" * 5000
+            failure = Failure(code="x", message=text, trace=text)
+            for cut in (failure.message, failure.trace or "", cut_text(text, limit)):
+                assert "hun" not in known.mask(cut)
+                assert "-m" not in cut[-100:]
+
+
+def test_no_part_of_a_named_secret_remains_where_a_text_is_cut(known: KnownSecrets) -> None:
+    text = "x" * (MAX_SUMMARY - 30) + " password='not known to the driver' y" + "y" * 100
+    assert "not" not in known.mask_text(cut_text(text, MAX_SUMMARY))
 
 
 def test_a_message_of_exactly_the_limit_is_kept() -> None:

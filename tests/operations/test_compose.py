@@ -40,7 +40,7 @@ def _mounts(service: str) -> dict[str, str]:
 def _environment(service: str) -> dict[str, str]:
     """Return the variables of a service, with a value for each secret."""
     variables = SERVICES[service].get("environment", {})
-    return {name: _VARIABLE.sub("secret", value) for name, value in variables.items()}
+    return {name: _VARIABLE.sub("secret" * 6, value) for name, value in variables.items()}
 
 
 def _texts(value: Any) -> Iterator[str]:

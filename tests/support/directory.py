@@ -39,11 +39,12 @@ _DAY = dt.timedelta(days=1)
 class Directory:
     """A directory that can be stopped, started again, and frozen."""
 
-    def __init__(self, folder: Path, *, host: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path, *, host: str = "127.0.0.1", ends: dt.timedelta = _DAY) -> None:
         """Create it in an empty folder.
 
         Args:
             host: Address that the certificate of the server names.
+            ends: When the certificate of the server expires, from now.
         """
         plain, secure = free_ports(2)
         self.url = f"ldap://127.0.0.1:{plain}"
@@ -54,7 +55,7 @@ class Directory:
         self._ports = (plain, secure)
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "data").mkdir(parents=True)
-        _write_certificates(folder, host)
+        _write_certificates(folder, host, ends)
         (folder / "slapd.conf").write_text(self._configuration())
         (folder / "people.ldif").write_text(_entries())
         self._run("-T", "add", "-l", folder / "people.ldif")
@@ -224,7 +225,7 @@ userPassword: {READER_PASSWORD}""",
     return "\n\n".join(entries) + "\n"
 
 
-def _write_certificates(folder: Path, host: str) -> None:
+def _write_certificates(folder: Path, host: str, ends: dt.timedelta) -> None:
     """Write a certificate authority, and the certificate of a server that it has signed."""
     authority, key = (
         ec.generate_private_key(ec.SECP256R1()),
@@ -234,15 +235,17 @@ def _write_certificates(folder: Path, host: str) -> None:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "directory of the test")])
     now = dt.datetime.now(dt.UTC)
 
-    def certificate(name: x509.Name, of: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def certificate(
+        name: x509.Name, of: ec.EllipticCurvePrivateKey, ends: dt.timedelta = _DAY
+    ) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder().subject_name(name).issuer_name(issuer)
         builder = builder.public_key(of.public_key()).serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - _DAY).not_valid_after(now + _DAY)
+        return builder.not_valid_before(now - 2 * _DAY).not_valid_after(now + ends)
 
     is_ca = x509.BasicConstraints(ca=True, path_length=None)
     own = certificate(issuer, authority).add_extension(is_ca, critical=True)
     names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
-    server = certificate(subject, key).add_extension(names, critical=False)
+    server = certificate(subject, key, ends).add_extension(names, critical=False)
     for file, built in (("ca.pem", own), ("server.pem", server)):
         signed = built.sign(authority, hashes.SHA256())
         (folder / file).write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -255,11 +258,13 @@ def _write_certificates(folder: Path, host: str) -> None:
 
 
 @contextmanager
-def running_directory(folder: Path, *, host: str = "127.0.0.1") -> Iterator[Directory]:
+def running_directory(
+    folder: Path, *, host: str = "127.0.0.1", ends: dt.timedelta = _DAY
+) -> Iterator[Directory]:
     """Run a directory for the block. Fail the test if scripts/setup-ldap has not installed it."""
     if not (INSTALLED / ".holds").exists():
         pytest.fail("slapd is not installed: scripts/setup-ldap")
-    directory = Directory(folder, host=host)
+    directory = Directory(folder, host=host, ends=ends)
     directory.start()
     try:
         yield directory

@@ -145,12 +145,16 @@ def new_session(
     **fields: Any,
 ) -> str:
     """Insert a session in a state, at epoch 0, with fields of `NewSession`. Return its id."""
-    session_id = new_id("se")
     with store.write("test") as tx:
-        new = NewSession(id=session_id, owner=owner, **fields)
-        sessions.insert(tx, new, actor=owner)
+        session_id = _insert_session(tx, owner, fields)
         for step in SESSION_PATHS[state]:
             assert sessions.transition(tx, session_id, step, actor="test")
+    return session_id
+
+
+def _insert_session(tx: Tx, owner: str, fields: dict[str, Any]) -> str:
+    session_id = new_id("se")
+    sessions.insert(tx, NewSession(id=session_id, owner=owner, **fields), actor=owner)
     return session_id
 
 
@@ -162,8 +166,9 @@ def running_session(
     **fields: Any,
 ) -> DriverLease:
     """Insert a session whose driver has reported `hello`. Return the driver's lease."""
-    session_id = new_session(store, owner=owner, **fields)
+    # One transaction: a node of the store would otherwise launch the driver.
     with store.write("test") as tx:
+        session_id = _insert_session(tx, owner, fields)
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None
         assert sessions.transition(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import ssl
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from headrace.errors import InvalidSetting
 
+_ROOT = 0
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\r\n\t ]+-----END CERTIFICATE-----"
 )
@@ -54,11 +56,13 @@ def load_pair(context: ssl.SSLContext, files: dict[str, Path]) -> None:
     Args:
         files: The two files by the names of their settings, the certificate first.
 
-    Raises InvalidSetting if a file cannot be read, or if the two do not belong together.
+    Raises InvalidSetting if a file cannot be read, if other users can read the key, or if the two
+    do not belong together.
     """
     for setting, file in files.items():
         _read(setting, file)
     (_, cert), (key_setting, key) = files.items()
+    _refuse_open_key(key_setting, key)
 
     def refuse_password() -> NoReturn:
         # Without this function, OpenSSL would ask on the terminal.
@@ -84,6 +88,20 @@ def describe_tls_error(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.rstrip(".")
     return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def _refuse_open_key(setting: str, key: Path) -> None:
+    """Raise InvalidSetting if users besides root and the user of this process can read a key."""
+    status = key.stat()
+    private = stat.S_IRWXU
+    if status.st_uid == _ROOT:
+        # As for PostgreSQL: packages give keys to root and a group of servers (Debian: ssl-cert).
+        private |= stat.S_IRGRP
+    if stat.S_IMODE(status.st_mode) & ~private:
+        raise InvalidSetting(
+            f"{setting}: other users can read or change the key in {key}.",
+            hint=f"chmod 600 {key}; a key of root may have mode 640",
+        )
 
 
 def _read(setting: str, file: Path) -> str:

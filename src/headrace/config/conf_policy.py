@@ -29,9 +29,20 @@ RESERVED_CONF = [
     "spark.hadoop.fs.defaultFS",
     "spark.hadoop.hadoop.security.*",
     "spark.hadoop.hadoop.proxyuser.*",
-    "spark.hadoop.fs.s3a.security.credential.provider.path",
-    # They name a program or a class that the process runs that opens a file.
-    "spark.hadoop.fs.azure.*keyprovider*",
+    # Programs, classes and credential files: the process that opens a file system uses them, and
+    # spark-submit is such a process of the node.
+    "spark.hadoop.dfs.client.*provider*",
+    "spark.hadoop.fs.*provider*",
+    "spark.hadoop.fs.*.impl",
+    "spark.hadoop.fs.*.classname",
+    "spark.hadoop.fs.*file",
+    "spark.hadoop.fs.azure.*token.file*",
+    "spark.hadoop.fs.azure.*.class",
+    "spark.hadoop.fs.s3a.*signer*",
+    "spark.hadoop.fs.s3a.*interceptors",
+    "spark.hadoop.fs.s3a.*keyring.class*",
+    "spark.hadoop.fs.s3a.*token.binding",
+    "spark.hadoop.fs.s3a.*custom.factory",
     "spark.yarn.access.*",
     "spark.yarn.kerberos.*",
     "spark.yarn.services",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from headrace.errors import InvalidSetting
 from headrace.files.private_files import belongs_to_other_user, name_of_user
@@ -30,6 +33,31 @@ def nearest_variable(name: str, keys: Iterable[str]) -> str | None:
 def find_config_file(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the file that HEADRACE_CONFIG names, else `headrace.toml` in the working directory."""
     return Path(environ.get(FILE_VARIABLE) or _DEFAULT_FILE)
+
+
+def refuse_open_secrets(file: Path, table: Mapping[str, Any]) -> None:
+    """Raise InvalidSetting if all users of the host can read a file with a token or a password.
+
+    Args:
+        table: Content of the file.
+    """
+    store = table.get("store")
+    url = store.get("url") if isinstance(store, dict) else None
+    secrets = {"token": table.get("token"), "a password in store.url": _find_password(url)}
+    named = [name for name, value in secrets.items() if value]
+    if named and file.stat().st_mode & stat.S_IROTH:
+        raise InvalidSetting(
+            f"All users of this host can read {file}, which contains {' and '.join(named)}.",
+            hint=f"chmod 600 {file}, or 640 for a group; or use HEADRACE_TOKEN and PGPASSWORD",
+        )
+
+
+def _find_password(url: object) -> str | None:
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        return parts.password or dict(parse_qsl(parts.query)).get("password")
+    except ValueError:  # no URL, which is refused later
+        return None
 
 
 def refuse_foreign_settings(file: Path, keys: Collection[str]) -> None:

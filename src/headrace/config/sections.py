@@ -56,7 +56,8 @@ class TlsSettings(Section):
     """Certificate of the node, followed by those of its intermediate CAs. With it, the node speaks
     HTTPS only. The node loads `cert`, `key`, `client_ca` and `ca` again when the files change."""
     key: Path | None = None
-    """Private key of `cert`, without a password."""
+    """Private key of `cert`, without a password. Only the user of the node may read the file, and
+    its group if the file belongs to root."""
     client_ca: Path | None = None
     """CAs of clients. With them, clients must present a certificate. Drivers present none, because
     users' code runs in them: their tokens open the driver link only."""
@@ -67,7 +68,7 @@ class TlsSettings(Section):
     """Certificate that commands, and nodes that call other nodes, present to a node with
     `client_ca`."""
     client_key: Path | None = None
-    """Private key of `client_cert`, without a password."""
+    """Private key of `client_cert`, without a password, in a file as that of `key`."""
     terminated_by_proxy: bool = False
     """Allow a node without a certificate to listen beyond loopback: a proxy in front of the node
     has one, or no other host reaches the port. Drivers and other nodes may bypass the proxy."""

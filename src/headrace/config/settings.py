@@ -25,7 +25,12 @@ from pydantic_settings import (
 
 from headrace.config.auth import LOCAL_SOURCE, AuthSettings
 from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
-from headrace.config.config_file import find_config_file, nearest_variable, refuse_foreign_settings
+from headrace.config.config_file import (
+    find_config_file,
+    nearest_variable,
+    refuse_foreign_settings,
+    refuse_open_secrets,
+)
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.limits import LimitSettings
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
@@ -73,8 +78,8 @@ class Settings(BaseSettings):
     """URL of the node that commands use; default: a node on the default port, otherwise an embedded
     node of the home. `embedded` always uses the node of the home."""
     token: str | None = None
-    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN. Default:
-    the token in the home."""
+    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN. If other
+    hosts reach the node, it has at least 32 characters. Default: the token in the home."""
     format: str | None = None
     """Output format of commands; default: `table` on a terminal, otherwise `csv`."""
     reserved_statements: bool = True
@@ -122,6 +127,7 @@ class Settings(BaseSettings):
         """Return the sources in the order of their precedence (a hook of pydantic-settings)."""
         source = TomlConfigSettingsSource(settings_cls, find_config_file())
         refuse_foreign_settings(find_config_file(), source.toml_data)
+        refuse_open_secrets(find_config_file(), source.toml_data)
         return init_settings, env_settings, source
 
     @property

@@ -161,7 +161,7 @@ class Execution:
         assignment, context = self.assignment, self._spark.context
         self._spark.prepare_thread()
         # The options of a stream may contain secrets, which Spark's UI would show.
-        context.setJobDescription(assignment.command or assignment.text[:200])
+        context.setJobDescription(assignment.command or cut_text(assignment.text, 200))
         self._resolved = self._secrets.resolve_assignment(assignment)
         if assignment.connection is not None and self._connections is not None:
             self._spark = self._connections.open(assignment.connection, self._secrets)

@@ -20,10 +20,11 @@ from headrace.driver.spark import Spark, SparkUnavailable
 from headrace.driver.spark_version.application import CONTEXT_LOGGERS
 from headrace.driver.spark_version.sql_execution import is_unreported
 from headrace.errors import HeadraceError
-from headrace.grammar.masking import mask_text, set_further_keys
+from headrace.grammar.masking import set_further_keys
 from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.failure import Failure
 from headrace.model.messages import Bootstrap
+from headrace.model.text import hide_before_cuts
 
 
 def build_bootstrap(fields: Mapping[str, Any]) -> tuple[Bootstrap, str]:
@@ -59,7 +60,7 @@ class MaskingFormatter(logging.Formatter):
         self._known = known
 
     def format(self, record: logging.LogRecord) -> str:
-        return mask_text(self._known.mask(super().format(record)))
+        return self._known.mask_text(super().format(record))
 
 
 def run(fields: dict[str, Any], file: Path, jvm: JvmStart | None) -> int:
@@ -83,6 +84,7 @@ def run_handoff(location: str) -> int:
 def _run(bootstrap: Bootstrap, token: str, file: Path | None, jvm: JvmStart | None) -> int:
     set_further_keys(bootstrap.redaction_pattern)
     link = NodeLink(file, bootstrap, token)
+    hide_before_cuts(link.known_secrets.mask_text)
     handler = logging.StreamHandler()
     text = "%(asctime)s %(levelname)s %(name)s %(message)s"
     handler.setFormatter(MaskingFormatter(text, link.known_secrets))

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from headrace.control.node import Node
     from headrace.frontends.servers import Servers
 
+_MIN_TOKEN = 32
+"""Smallest number of characters of a token that callers of other hosts could guess."""
+
 
 class EscapingFormatter(logging.Formatter):
     """Escapes control characters, because a message can contain text of users and drivers.
@@ -62,7 +65,8 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
 
     Raises:
         InvalidSetting: If the node cannot listen on the address, would be reachable from other
-            hosts without a token or without TLS, or cannot use its certificate.
+            hosts without TLS or without a token that is hard to guess, or cannot use its
+            certificate.
         StoreInUse: If another node serves the home.
         HeadraceError: As `Node` raises it.
     """
@@ -73,8 +77,10 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
     logging.getLogger("alembic").setLevel(logging.WARNING)
     _check_auth(settings, embedded=embedded)
     _check_tls(settings)
-    if embedded:
+    if embedded:  # it has a token of its own
         settings = settings.for_embedded()
+    else:
+        _check_token(settings)
     layout = settings.layout
     refuse_second_node(layout)
     with (
@@ -199,6 +205,26 @@ def _check_tls(settings: Settings) -> None:
             " tls.key; set tls.terminated_by_proxy = true if a proxy in front of the node has a"
             " certificate, or if no other host reaches the port; or listen on this host only,"
             " with http.host = 127.0.0.1."
+        )
+
+
+def _check_token(settings: Settings) -> None:
+    token, http = settings.token, settings.http
+    if not token or not http.auth:
+        return
+    new = "create one: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+    if any(character.isspace() for character in token):
+        raise InvalidSetting(
+            "The token of HEADRACE_TOKEN or headrace.toml contains spaces or line feeds, which no"
+            " request can send.",
+            hint=new,
+        )
+    is_reachable = settings.tls.terminated_by_proxy or not is_loopback(http.host)
+    if is_reachable and len(token) < _MIN_TOKEN:
+        raise InvalidSetting(
+            f"The token of HEADRACE_TOKEN or headrace.toml has {len(token)} characters. A node that"
+            f" other hosts reach needs a token of at least {_MIN_TOKEN} random characters.",
+            hint=new,
         )
 
 

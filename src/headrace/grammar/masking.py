@@ -14,7 +14,14 @@ from headrace.grammar.stream_statements import CreateSink, CreateStream, SaveStr
 
 MASK = "*********(redacted)"
 """The text with which Spark itself replaces a secret."""
-# As Spark's spark.redaction.regex, and what the clients of Kafka and of cloud storage call secrets.
+HIDDEN_KEYS = (
+    "(?i)secret|password|passphrase|token|credential|(?:access|account|api|private)[._-]?key"
+)
+"""Keys of Spark's configuration whose values Spark hides, in the syntax that Python and Java share.
+
+Spark's default value of spark.redaction.regex has no credentials, and no key but `access.key`.
+"""
+# As HIDDEN_KEYS, and what the clients of Kafka and of cloud storage call secrets.
 _SECRET_KEY = re.compile(
     r"secret|passw|passphrase|pwd\b|token|credential|access[._-]?key|account[._-]?key|"
     r"api[._-]?key|jaas|private[._-]?key|keystore\.key|sas\b|auth(?!or)",

@@ -220,6 +220,22 @@ class KnownSecrets:
             return text
         return self._pattern.sub(lambda match: self._references[match[0]], text)
 
+    def mask_text(self, text: str) -> str:
+        """Return a text without the values, and without the secrets that it names."""
+        return mask_text(self.mask(text))
+
+    def mask_end(self, text: str) -> str:
+        """Return the end of a text as `mask_text` does, without the end of a value at its begin."""
+        with self._lock:
+            ends = (
+                length
+                for form in self._references
+                for length in range(1, len(form) + 1)
+                if text.startswith(form[-length:])
+            )
+            cut = max(ends, default=0)
+        return self.mask_text(text[cut:])
+
     def mask_message(self, message: M) -> M:
         """Return a message with references in the place of values, in all its texts.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
@@ -69,11 +70,33 @@ def clean_message(text: str) -> str:
     return cut_text(_FORBIDDEN.sub(_REPLACEMENT, text), MAX_MESSAGE)
 
 
+_hide_secrets: Callable[[str], str] | None = None
+
+
+def hide_before_cuts(hide: Callable[[str], str] | None) -> None:
+    """Let a function hide the secrets in a text before it is cut, in this process.
+
+    The remaining part of a value that is cut would match no pattern. A driver calls this when it
+    starts: its models have no secrets.
+    """
+    global _hide_secrets  # noqa: PLW0603 - one for all parts of a process
+    _hide_secrets = hide
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text that can be cut, see `hide_before_cuts`."""
+    return text if _hide_secrets is None else _hide_secrets(text)
+
+
 def cut_text(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters. A longer text ends with a mark."""
+    """Return a text of at most `limit` characters. A longer text ends with a mark.
+
+    A text that is cut has no secrets, in a process that calls `hide_before_cuts`.
+    """
     if len(text) <= limit:
         return text
-    return text[: limit - len(_CUT_MARK)] + _CUT_MARK
+    text = hide_secrets(text)
+    return text if len(text) <= limit else text[: limit - len(_CUT_MARK)] + _CUT_MARK
 
 
 def limit_descriptions(descriptions: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,31 @@ def test_a_driver_that_starts_again_has_the_changed_value(
 
     assert driver.bootstrap.conf["spark.sql.catalog.pg.password"] == SECRETS["pg"]
     assert again.bootstrap.conf["spark.sql.catalog.pg.password"] == f"{MARK}-of-today"
+
+
+@pytest.mark.parametrize("own", [None, "(?i)own-key"])
+def test_spark_always_hides_the_keys_of_secrets_and_those_of_the_operator(
+    start_node: StartNode, own: str | None
+) -> None:
+    conf = {} if own is None else {"spark.redaction.regex": own}
+    node = start_node(profiles={"default": {"conf": conf}})
+    _session, driver = node.start_session()
+    pattern = driver.bootstrap.conf["spark.redaction.regex"]
+
+    assert pattern.endswith("|(?:(?i)own-key)") == (own is not None)
+    # Python accepts flags at the start of a pattern only.
+    hidden = re.compile(pattern.replace("(?i)", ""), re.IGNORECASE)
+    for key in (
+        "spark.hadoop.fs.s3a.aws.credentials",
+        "spark.hadoop.fs.azure.account.key.x",
+        "spark.my.apiKey",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.ssl.keyPassword",
+        "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.s3a.access.key",
+    ):
+        assert hidden.search(key), key
+    assert not hidden.search("spark.sql.shuffle.partitions")
 
 
 @pytest.mark.parametrize(
@@ -320,6 +346,58 @@ def test_the_log_of_a_driver_has_no_secret_after_a_restart_of_the_node(
 
     shown = secret_node.http.get(f"/api/v1/sessions/{session_id}/log").text
     assert shown == "${secret:pg} ${secret:lake}"
+
+
+@pytest.mark.parametrize("kept", [0, 1, 700, 4800])
+def test_a_log_that_is_read_from_its_end_has_no_part_of_a_secret(
+    folder: Path, secret_node: InProcessNode, kept: int
+) -> None:
+    """A value can be longer than what is read before the part that is shown."""
+    value = "ä".join([MARK] * 800)
+    write_secret(folder, "pg", value)
+    session_id, _driver = secret_node.start_session(conf=CONF)
+    log = secret_node.node.settings.layout.session_log(session_id)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    end = "\n" + "y" * 99
+    log.write_text("x" * 9000 + value + end)
+    for shift in range(8):
+        size = len(value.encode()) - kept - shift - 4096
+        tail = max(size, 0) + len(end)
+        shown = secret_node.http.get(f"/api/v1/sessions/{session_id}/log", params={"tail": tail})
+        assert shown.text.endswith(end)
+        assert "M" not in shown.text, (tail, shown.text[:100])
+        assert "R" not in shown.text, (tail, shown.text[:100])
+
+
+@pytest.mark.parametrize("before", [0, 990, 1000])
+def test_the_reason_for_the_end_of_a_driver_has_no_secret(
+    secret_node: InProcessNode, caplog: pytest.LogCaptureFixture, before: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    session_id, driver = secret_node.start_session(conf=CONF)
+    statement_id = secret_node.submit("INSERT INTO t VALUES (1)", session=session_id)["id"]
+    driver.claim()
+    reason = f"exit status 1: {'x' * before} {SECRETS['pg']} {'y' * 5000} token=of-a-user"
+    secret_node.launcher.report_exit(session_id, reason)
+    error = secret_node.statement(statement_id, wait_timeout="20s")["error"]
+    assert error["code"] == "driver_lost"
+    assert "exit status 1: " in error["message"]
+    assert ("${secret:pg}" in error["message"]) == (before == 0)
+    events = secret_node.http.get("/api/v1/events", params={"limit": 1000}).text
+    for text in (str(error), events, caplog.text):
+        assert MARK[:3] not in text
+        assert "of-a-user" not in text
+
+
+def test_a_refused_launch_is_shown_without_secrets(
+    secret_node: InProcessNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret_node.launcher.refusal = f"the backend refuses {SECRETS['pg']} and token=of-a-user"
+    message = start_failed(secret_node, CONF)["message"]
+    assert message.startswith("the backend refuses ${secret:pg} and token=")
+    assert MARK not in caplog.text
+    assert "of-a-user" not in message + caplog.text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -106,3 +109,38 @@ def test_a_membership_that_one_node_removes_ends_at_the_others_within_two_second
         seconds=2,
         what="the other node removes the membership",
     )
+
+
+def test_requests_of_several_callers_at_once_have_their_own_identities(tmp_path: Path) -> None:
+    issuer = "https://id.example.com"
+    auth = {
+        "methods": ["token", "oidc"],
+        "oidc": {"corp": {"issuer": issuer, "audience": ["headrace"]}},
+        "roles": {"admin": ["corp:admins"], "auditor": ["corp:audit"]},
+    }
+    settings = make_settings(tmp_path, token="of-the-node", auth=auth)
+    expected = {}
+    with serve_node(settings) as node:
+        for name, group, role in (("ada", "admins", Role.ADMIN), ("bob", "audit", Role.AUDITOR)):
+            with node.database.write("test") as tx:
+                user = users.sign_in(tx, issuer, name, name=name, groups=[group])
+            caller = Caller(user.id, roles=frozenset({role, Role.USER}))
+            created = node.node.tokens.create(
+                caller, name="t", expires=timedelta(days=1), scope=Scope.ADMIN
+            )
+            expected[created.text] = (name, [role, "user"], created.token.id)
+
+        def call(number: int) -> set[bool]:
+            """Use the two tokens in turn, and return whether the answers are those expected."""
+            until, seen = time.monotonic() + 2, set()
+            with httpx.Client(base_url=node.address) as client:
+                for token in itertools.islice(itertools.cycle(expected), number, None):
+                    headers = {"Authorization": f"Bearer {token}"}
+                    me = client.get("/api/v1/me", headers=headers).json()
+                    seen.add((me["owner"], me["roles"], me["token_id"]) == expected[token])
+                    if time.monotonic() > until:
+                        return seen
+            raise AssertionError("the calls do not end by themselves")
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(call, range(8))) == [{True}] * 8

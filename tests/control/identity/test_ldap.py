@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import socket
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,10 @@ from tests.support.waiting import wait_until
 
 from headrace.config.extras import EXTRAS
 from headrace.control.identity import ldap as ldap_method
+from headrace.control.identity.credentials import WRONG_PASSWORD
 from headrace.errors import InvalidSetting, PackagesMissing
+from headrace.frontends.http import refusals
+from headrace.model.audit import AuditAction
 from headrace.model.identity import Scope
 from headrace.store.clock import clock
 from headrace.store.identity import users
@@ -73,6 +78,11 @@ def sign_in(node: InProcessNode, name: str, password: str = PASSWORD) -> httpx.R
     return node.http.get("/api/v1/me", auth=(name.encode(), password.encode()))
 
 
+def user_rows(node: InProcessNode) -> list[Any]:
+    with node.database.read() as tx:
+        return list(tx.execute(select(users_table).order_by(users_table.c.id)))
+
+
 def groups_of(answer: httpx.Response) -> set[str]:
     return {group.removeprefix("group:ldap:") for group in answer.json()["groups"]}
 
@@ -102,7 +112,9 @@ def test_a_user_creates_a_token_with_the_password(secured: InProcessNode) -> Non
 
 def test_one_person_is_one_user_whatever_the_case_of_the_name(secured: InProcessNode) -> None:
     """The directory decides which names are the same, and how the name is written."""
-    answers = [sign_in(secured, name) for name in ("bob", "Bob", " bob", "BOB  ")]
+    # The last one is full-width.
+    names = ("bob", "Bob", " bob", "BOB  ", "\uff42\uff4f\uff42")
+    answers = [sign_in(secured, name) for name in names]
     assert {answer.json()["owner"] for answer in answers} == {"bob"}
     with secured.database.read() as tx:
         rows = tx.execute(select(users_table).where(users_table.c.source == "ldap")).all()
@@ -151,7 +163,9 @@ def test_a_user_keeps_its_id_when_its_name_changes(directory: Directory, tmp_pat
 def test_names_and_passwords_that_are_wrong_get_one_answer(
     secured: InProcessNode, name: str, password: str
 ) -> None:
+    before = user_rows(secured)
     answer = sign_in(secured, name, password)
+    assert user_rows(secured) == before
     assert answer.status_code == 401
     assert answer.json()["detail"] == "The name or the password is wrong."
     assert answer.headers.get_list("www-authenticate") == [
@@ -170,11 +184,16 @@ def test_unusual_names_of_the_directory_sign_in(
     assert "/" not in answer["owner"]
 
 
-def test_an_empty_password_does_not_reach_the_directory(
-    directory: Directory, secured: InProcessNode
+@pytest.mark.parametrize(
+    "password",
+    ["", "\0", f"{PASSWORD}\0", "x" * 1025],
+    ids=lambda value: ascii(value)[:30],
+)
+def test_a_password_that_is_empty_or_has_odd_characters_does_not_reach_the_directory(
+    directory: Directory, secured: InProcessNode, password: str
 ) -> None:
     before = directory.count("ACCEPT")
-    assert sign_in(secured, "ada", "").status_code == 401
+    assert sign_in(secured, "ada", password).status_code == 401
     assert directory.count("ACCEPT") == before
 
 
@@ -318,12 +337,15 @@ def test_a_directory_that_hangs_holds_neither_other_requests_nor_processes(
             LOCAL_CALLER, name="t", expires=timedelta(days=1), scope=Scope.READ
         )
         token = {"Authorization": f"Bearer {created.text}"}
+        pipes = count_pipes()
         with directory.frozen(), ThreadPoolExecutor(30) as pool:
             started = time.monotonic()
             asked = [pool.submit(sign_in, node, f"user-{number}") for number in range(30)]
             wait_until(lambda: len(_lookups()) == 4, what="four processes ask the directory")
             assert node.http.get("/api/v1/me", headers=token).status_code == 200
             assert not any(each.done() for each in asked)
+            # Input, output and errors of each process, and what another one has while it starts.
+            assert pipes < count_pipes() <= pipes + 4 * 8
             results = [each.result() for each in asked]
             # Four at once wait for the directory. The others do not wait one after the other.
             assert time.monotonic() - started < 20
@@ -331,9 +353,19 @@ def test_a_directory_that_hangs_holds_neither_other_requests_nor_processes(
         assert {answer.status_code for answer in results} == {503}
         assert {answer.json()["code"] for answer in results} == {"sign_in_unavailable"}
         assert _lookups() == []
+        assert count_pipes() == pipes
         with node.database.read() as tx:
             assert tx.execute(select(sign_in_failures)).all() == []
         wait_until(lambda: sign_in(node, "ada").status_code == 200, what="the directory is back")
+
+
+def count_pipes() -> int:
+    """Return how many file descriptors of this process, which is the node, are ends of pipes."""
+    count = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it is closed
+            count += str(descriptor.readlink()).startswith("pipe:")
+    return count
 
 
 def _lookups(part: str = "cmdline") -> list[str]:
@@ -399,15 +431,16 @@ def test_people_sign_in_by_start_tls(directory: Directory, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("start_tls", [True, False])
-@pytest.mark.parametrize("wrong", ["host", "authority"])
+@pytest.mark.parametrize("wrong", ["host", "authority", "time"])
 def test_no_password_is_sent_to_a_server_with_a_wrong_certificate(
     directory: Directory, tmp_path: Path, wrong: str, start_tls: bool
 ) -> None:
     host = "127.0.0.2" if wrong == "host" else "127.0.0.1"
-    with running_directory(tmp_path / "slapd", host=host) as other:
+    ends = dt.timedelta(days=-1 if wrong == "time" else 1)
+    with running_directory(tmp_path / "slapd", host=host, ends=ends) as other:
         changes: dict[str, Any] = {"start_tls": start_tls}
         changes["url"] = other.url if start_tls else other.secure_url
-        changes["ca"] = other.ca if wrong == "host" else directory.ca
+        changes["ca"] = directory.ca if wrong == "authority" else other.ca
         with serve_for(other, tmp_path / "home", **changes) as node:
             assert sign_in(node, "ada").status_code == 503
         assert other.count("ACCEPT") > 0
@@ -446,6 +479,22 @@ def test_a_name_is_paused_after_failures_and_others_sign_in(
     assert sign_in(secured, "ida").status_code == 200
     with secured.database.read() as tx:
         assert tx.execute(select(func.count()).select_from(sign_in_failures)).scalar_one() <= 2
+
+
+def test_a_pause_is_in_the_audit(secured: InProcessNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Otherwise only the first failure of an address in a minute is recorded.
+    monkeypatch.setattr(refusals, "_INTERVAL_SECONDS", 0.0)
+    assert guess(secured, "locked", 1) == [401]
+    pause(secured, "locked")
+    refused = sign_in(secured, "locked")
+    assert refused.status_code == 429
+    audit = secured.node.context.audit
+    audit.flush()
+    page = audit.page(LOCAL_CALLER, action=AuditAction.SIGN_IN_FAILED, before=None, limit=10)
+    reasons = [record.detail["reason"] for record in page]
+    assert reasons[:2] == [refused.json()["detail"], WRONG_PASSWORD]
+    assert page[0].address == "127.0.0.1"
+    assert PASSWORD not in repr(page)
 
 
 def test_an_unknown_name_is_paused_as_well(secured: InProcessNode) -> None:

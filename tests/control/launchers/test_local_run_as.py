@@ -10,15 +10,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.support.launches import TOKEN, make_host, make_request
 from tests.support.system_users import passable_folder, system_users
 from tests.support.waiting import wait_until
 
+from headrace.config.home import HomeLayout
 from headrace.config.profiles import Profile
+from headrace.control.host.home_processes import find_home_processes
 from headrace.control.host.system_user import SystemUser, can_hide_processes
+from headrace.control.launchers import process_group
 from headrace.control.launchers.base import LaunchRequest
+from headrace.control.launchers.bootstrap_files import BootstrapFiles
 from headrace.control.launchers.local import LocalLauncher
+from headrace.control.launchers.process_group import ProcessGroup
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 
@@ -28,7 +34,7 @@ grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs)' /proc/self/status
 echo "HOME=$HOME USER=$USER XDG=$XDG_CACHE_HOME HADOOP=$HADOOP_USER_NAME"
 echo "bootstrap=$(wc -c < "$4")"
 touch "$TMPDIR/mine" && echo "writes in $TMPDIR"
-exec sleep 600
+sleep 600
 """
 
 
@@ -123,6 +129,41 @@ def test_the_files_of_a_driver_belong_to_its_user_alone(
         wait_until(launcher.exits, what="the driver has ended")
     assert not own[0].exists()
     assert not own[1].exists()
+
+
+@pytest.mark.parametrize("run_as", ["owner", "node"])
+@pytest.mark.parametrize("pretender", ["another user", "a program in another session"])
+def test_no_other_process_with_the_argument_of_a_driver_is_taken_for_the_driver(
+    launcher: LocalLauncher,
+    folder: Path,
+    users: list[pwd.struct_passwd],
+    run_as: str,
+    pretender: str,
+) -> None:
+    request = make_run(folder, users[0])
+    if run_as == "node":
+        request = replace(request, run_as=None, folders=())
+    handle = launcher.start(request)
+    layout = HomeLayout.at(folder / "home")
+    file = BootstrapFiles(layout.drivers).path(request.name)
+    is_other = pretender == "another user"
+    owner = users[0].pw_uid if run_as == "owner" else os.getuid()
+    command = ["sh", "-c", "read line", str(file)]
+    user = users[1].pw_uid if is_other else owner
+    try:
+        with subprocess.Popen(
+            command, user=user, start_new_session=is_other, stdin=subprocess.PIPE
+        ) as process:
+            wait_until(lambda: "writes in" in request.log.read_text(), what="the driver runs")
+            assert launcher.find(request.name, request.profile) == handle
+            assert [each.pid for each in find_home_processes(layout)] == [handle["pid"]]
+            process_group.kill(ProcessGroup.from_handle(handle))
+            assert str(file) in psutil.Process(process.pid).cmdline()
+            assert launcher.find(request.name, request.profile) is None
+            assert find_home_processes(layout) == []
+    finally:
+        launcher.kill(handle)
+        wait_until(launcher.exits, what="the driver has ended")
 
 
 def test_the_node_follows_no_link_in_the_folder_of_a_driver(

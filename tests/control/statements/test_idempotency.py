@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
+
+from headrace.control.policy import Caller
+from headrace.model.identity import Scope
+from headrace.store.identity import users
 
 
 def submit_with_key(
@@ -28,6 +33,29 @@ def test_a_repeated_submit_returns_the_same_statement(node: InProcessNode) -> No
     assert first.json()["id"] == second.json()["id"]
     assert first.json()["session_id"] == second.json()["session_id"]
     assert first.headers["location"] == second.headers["location"]
+
+
+def test_the_key_of_another_user_leads_to_no_statement_of_that_user(
+    start_node: StartNode,
+) -> None:
+    node = start_node(token="of-the-node")
+    statements = {}
+    for name in ("ada", "bob"):
+        with node.database.write("test") as tx:
+            caller = Caller(users.sign_in(tx, "corp", name, name=name, groups=()).id)
+        token = node.node.tokens.create(
+            caller, name="t", expires=timedelta(days=1), scope=Scope.SUBMIT
+        )
+        node.http.headers["Authorization"] = f"Bearer {token.text}"
+        answers = [submit_with_key(node, "shared") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [201, 201]
+        assert {answer.json()["owner"] for answer in answers} == {name}
+        statements[name] = {answer.json()["id"] for answer in answers}
+    assert [len(ids) for ids in statements.values()] == [1, 1]
+    # The last caller is Bob.
+    (of_ada,), (of_bob,) = statements["ada"], statements["bob"]
+    assert node.http.get(f"/api/v1/statements/{of_ada}").status_code == 404
+    assert node.http.get(f"/api/v1/statements/{of_bob}").status_code == 200
 
 
 def test_a_repeated_submit_returns_the_current_state_of_the_statement(node: InProcessNode) -> None:

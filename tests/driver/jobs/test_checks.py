@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.streams import read_rows
 
+from headrace.driver.jobs import tasks
 from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.grammar.secret_references import KnownSecrets
+from headrace.model import text as model_text
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.job_messages import CheckedJob, CheckJobs, JobToCheck, QueryToCheck
 from headrace.model.stream_query import QuerySpec
@@ -369,3 +372,17 @@ def test_a_refused_statement_before_the_query_is_named_by_its_number(
 
     assert problem.setup == 1
     assert (problem.line, problem.column) == (line, column)
+
+
+@pytest.mark.parametrize("begin", [0, *range(785, 801), 2000])
+def test_a_description_that_is_cut_inside_a_secret_has_no_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, begin: int
+) -> None:
+    """The hash does not depend on the value either: a changed password changes no plan."""
+    descriptions = set()
+    for value in ("hunter2-and-more", "hunter3-and-others"):
+        known = KnownSecrets({"pg": value})
+        monkeypatch.setattr(model_text, "_hide_secrets", known.mask_text)
+        descriptions.add(tasks._shorten("x" * begin + value + "y" * 1000))
+    [description] = descriptions
+    assert "hun" not in description

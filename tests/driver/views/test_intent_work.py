@@ -6,6 +6,9 @@ import pytest
 
 from headrace.driver.views import intents
 from headrace.driver.views.intents import IntentWork
+from headrace.grammar.secret_references import KnownSecrets
+from headrace.model import text as model_text
+from headrace.model.text import MAX_SUMMARY
 
 
 def test_the_work_is_due_again_at_once_if_it_found_intents() -> None:
@@ -14,6 +17,23 @@ def test_the_work_is_due_again_at_once_if_it_found_intents() -> None:
     work.run()
 
     assert work.is_due()
+
+
+@pytest.mark.parametrize("begin", [0, *range(985, 1001)])
+def test_an_error_that_is_cut_inside_a_secret_has_no_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, begin: int
+) -> None:
+    known = KnownSecrets({"pg": "hunter2-and-more"})
+    monkeypatch.setattr(model_text, "_hide_secrets", known.mask_text)
+    error = "RuntimeError: "
+
+    def fail() -> None:
+        raise RuntimeError("x" * (begin - len(error)) + "hunter2-and-more" + "y" * 1000)
+
+    message = intents._attempt("in_1", "drop", fail)
+    assert message is not None
+    assert len(message) == MAX_SUMMARY
+    assert "hun" not in message + caplog.text
 
 
 def test_a_search_that_found_nothing_is_followed_by_a_pause(

@@ -37,7 +37,7 @@ RETRY_SECONDS = 120.0
 RESULTS, CHECKPOINTS, JOBS = "results", "checkpoints", "jobs"
 """Folders in the shared folder."""
 _PORT = 18040
-_TOKEN = "token-of-the-chaos-cluster"
+_TOKEN = "the-token-of-the-cluster-under-faults"
 _START_SECONDS = 120.0
 _MACHINE_ID = Path("/etc/machine-id")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

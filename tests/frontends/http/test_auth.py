@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
@@ -17,6 +19,7 @@ from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.frontends import process
 from headrace.frontends.http.refusals import AuthenticationFailures
+from headrace.model.messages import LINK_PREFIX
 
 PROTECTED = (
     ("GET", "/api/v1/statements"),
@@ -54,6 +57,21 @@ def test_a_call_without_a_valid_token_gets_401_and_changes_nothing(
                 assert response.json()["code"] == "unauthorized"
             assert response.headers["www-authenticate"] == "Bearer"
             assert "secret" not in response.text
+
+
+@pytest.mark.parametrize("prefix", ["/docs", LINK_PREFIX, "/health", "/ready"])
+@pytest.mark.parametrize("dots", ["..", "%2e%2e", ".%2E", "..%2f.."])
+def test_no_path_below_one_that_needs_no_token_leads_out_of_it(
+    node_with_token: InProcessNode, prefix: str, dots: str
+) -> None:
+    with node_with_token.expect_no_changes():
+        for depth in (1, 2, 3):
+            path = "/".join([prefix, *[dots] * depth, "api/v1/statements"])
+            body = b'{"statement": "SELECT 1"}'
+            head = f"POST {path} HTTP/1.1\r\nHost: {urlsplit(node_with_token.address).netloc}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            answer = _answer_to(node_with_token, head + body.decode())
+            assert answer.split()[1] in {b"401", b"404", b"405"}, answer
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
@@ -105,6 +123,40 @@ def test_an_empty_token_is_replaced(tmp_path: Path, content: str) -> None:
 def test_an_empty_configured_token_does_not_open_the_node(start_node: StartNode) -> None:
     node = start_node(token="")
     assert node.http.get("/api/v1/statements").status_code == 401
+
+
+_PROXY = {"tls": {"terminated_by_proxy": True}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"token": "s" * 31, "http": {"host": "192.0.2.1"}, **_PROXY},
+            "31 characters.*at least 32",
+        ),
+        ({"token": "t", **_PROXY}, "has 1 characters"),
+        ({"token": " "}, "contains spaces or line feeds"),
+        ({"token": "s" * 40 + "\n"}, "contains spaces or line feeds"),
+        ({"token": "s" * 20 + " " + "s" * 20}, "contains spaces or line feeds"),
+    ],
+)
+def test_a_node_does_not_start_with_a_token_that_can_be_guessed_or_not_be_sent(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=message) as error:
+        process.serve(make_settings(tmp_path, **changes), embedded=False)
+    assert "secrets.token_urlsafe" in str(error.value.hint)
+    assert "sss" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "changes", [{"token": "t"}, {"token": "s" * 32, **_PROXY}, {"token": "", **_PROXY}]
+)
+def test_a_token_is_accepted_that_is_long_or_for_this_host_only(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    process._check_token(make_settings(tmp_path, **changes))
 
 
 @pytest.mark.finding("S11")
@@ -186,6 +238,64 @@ def test_the_address_of_failed_authentication_cannot_be_forged(
     [message] = [record.message for record in caplog.records if record.name == "headrace.auth"]
     assert "127.0.0.1" in message
     assert "203.0.113.7" not in message
+
+
+CANARY = "canary-in-a-coal-mine"
+FORMS = (CANARY, base64.b64encode(f"token:{CANARY}".encode()).decode())
+
+
+def test_credentials_are_in_no_output_of_the_node(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a request that is refused, nor of one that fails with the credentials in reach."""
+    caplog.set_level(logging.DEBUG)
+    node = start_node(token=CANARY)
+    known = [{"Authorization": f"Bearer {CANARY}"}, {"Authorization": f"Basic {FORMS[1]}"}]
+    wrong = [{"Authorization": f"Bearer hr_{CANARY}"}, {"Authorization": f"{CANARY} x"}]
+    paths = ("/api/v1/sessions", "/_plugins/_async_query/x", "/metrics", "/health", "/docs")
+    answers = [
+        (400, node.http.get(path, params={"access_token": CANARY}, headers=headers))
+        for path in paths
+        for headers in known
+    ]
+    answers += [(400, node.http.get("/health", params={"access_token": CANARY}))]
+    answers += [(401, node.http.get(paths[0], params={"access_token": CANARY}))]
+    answers += [(401, node.http.get(paths[0], headers=headers)) for headers in wrong]
+
+    def fail(*arguments: object, **_options: object) -> None:
+        raise RuntimeError(f"an error of {arguments!r}")
+
+    monkeypatch.setattr(node.node.sessions, "page", fail)
+    # The node closes a connection after such an error.
+    url = f"{node.address}{paths[0]}"
+    answers += [(500, httpx.get(url, headers=headers)) for headers in known]
+    with monkeypatch.context() as patch:
+        patch.setattr(node.node.authenticator, "find", fail)
+        answers += [(500, httpx.get(url, headers=each)) for each in [*known, wrong[0]]]
+    for status, answer in answers:
+        assert answer.status_code == status, (answer.url, answer.text)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    for _, answer in answers[: len(paths) * len(known)]:
+        assert "'access_token'" in answer.text
+
+    node.node.context.audit.flush()
+    outputs = {str(answer.url.path): f"{answer.headers}{answer.text}" for _, answer in answers}
+    for path in ("/api/v1/events", "/api/v1/audit", "/metrics"):
+        outputs[path] = node.http.get(path, headers=known[0]).text
+    assert "sign_in_failed" in outputs["/api/v1/audit"]
+    # The client of this test runs in the same process.
+    logged = [each for each in caplog.records if each.name.partition(".")[0] not in CLIENT]
+    outputs["log"] = "\n".join(map(logging.Formatter().format, logged))
+    assert "an error of" in outputs["log"]
+    for file in node.node.settings.layout.path.rglob("*"):
+        if file.is_file():
+            outputs[str(file)] = file.read_bytes().decode("latin-1")
+    for name, text in outputs.items():
+        assert not [form for form in FORMS if form in text], name
+
+
+CLIENT = {"httpx", "httpcore"}
+"""Loggers of the client of the tests."""
 
 
 def test_a_node_does_not_ignore_the_methods_that_its_settings_name(tmp_path: Path) -> None:

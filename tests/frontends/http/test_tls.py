@@ -211,6 +211,17 @@ def use_a_key_with_a_password(tls: TlsSettings, authority: Authority) -> dict[st
     return {"cert": pair.cert, "key": pair.key}
 
 
+def open_the_key(mode: int, owner: int) -> Change:
+    def change(tls: TlsSettings, authority: Authority) -> dict[str, Any]:
+        pair = authority.issue("open", "127.0.0.1")
+        pair.key.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(pair.key, owner, 0)
+        return {"cert": pair.cert, "key": pair.key}
+
+    return change
+
+
 def use_a_certificate(**issued: Any) -> Change:
     def change(tls: TlsSettings, authority: Authority) -> dict[str, Any]:
         pair = authority.issue("odd", issued.get("host", "127.0.0.1"), **issued.get("times", {}))
@@ -222,6 +233,7 @@ def use_a_certificate(**issued: Any) -> Change:
 def write(**texts: str) -> Change:
     def change(tls: TlsSettings, authority: Authority) -> dict[str, Any]:
         for name, text in texts.items():
+            (authority.ca.parent / name).touch(0o600)
             (authority.ca.parent / name).write_text(text)
         return {name: authority.ca.parent / name for name in texts}
 
@@ -241,6 +253,9 @@ BLOCK = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
         (lambda *_: {"ca": None}, "unable to get local issuer certificate"),
         (mix_keys, "tls.key: the key in .*other.key does not belong to the certificate in .*node"),
         (use_a_key_with_a_password, "tls.key: the key in .*locked.key has a password"),
+        (open_the_key(0o604, owner=0), "tls.key: other users can read or change the key in .*open"),
+        (open_the_key(0o660, owner=0), "tls.key: other users can read or change the key in .*open"),
+        (open_the_key(0o640, owner=65534), "tls.key: other users can read or change the key"),
         (use_a_certificate(host="example.com"), "not valid for '127.0.0.1'"),
         (use_a_certificate(times={"ends": -timedelta(hours=1)}), "certificate has expired"),
         (use_a_certificate(times={"starts": timedelta(hours=1)}), "certificate is not yet valid"),
@@ -263,6 +278,20 @@ def test_a_node_does_not_start_with_files_that_no_client_would_accept(
     ServerTls(settings, ADDRESS)
     with pytest.raises(InvalidSetting, match=message):
         ServerTls(changed, ADDRESS)
+
+
+def test_the_key_of_a_client_is_for_its_user_only(authority: Authority) -> None:
+    pair = authority.issue("command")
+    pair.key.chmod(0o644)
+    with pytest.raises(InvalidSetting, match=r"tls\.client_key: other users can read") as error:
+        ClientTls(authority.ca, pair.cert, pair.key).make_context()
+    assert "chmod 600" in str(error.value.hint)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a key to root")
+def test_a_group_may_read_a_key_of_root(tls: dict[str, Any], pair: Pair) -> None:
+    pair.key.chmod(0o640)
+    assert ServerTls(TlsSettings(**tls), ADDRESS).problem is None
 
 
 def test_a_node_does_not_start_with_a_key_that_it_may_not_read(

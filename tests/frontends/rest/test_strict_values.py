@@ -15,7 +15,10 @@ from headrace.model.ids import new_id
 pytestmark = pytest.mark.finding("S15")
 
 REFUSED = {400, 404, 422}
-TEXTS = ["%00", "a%00b", f"se_{'0' * 31}%00", "9" * 5000, "%ff", "\N{PILE OF POO}", "a" * 5000]
+TEXTS = [
+    *("'", '"', "%25", "%00", "a%00b", f"se_{'0' * 31}%00"),
+    *("9" * 5000, "%ff", "\N{PILE OF POO}", "a" * 5000),
+]
 JSON = {"Content-Type": "application/json"}
 
 
@@ -62,6 +65,15 @@ def test_query_parameters_that_no_store_can_hold_are_refused_or_match_nothing(
             f"/api/v1/events?entity={text}",
             f"/api/v1/statements/{new_id('st')}?wait_timeout={text}",
             f"/api/v1/statements/{new_id('st')}/result?chunk={text}",
+            f"/api/v1/streams?before={text}",
+            f"/api/v1/tokens?before={text}",
+            f"/api/v1/users?after={text}",
+            f"/api/v1/audit?before={text}",
+            f"/api/v1/audit?action={text}",
+            f"/api/v1/audit?actor={text}",
+            f"/api/v1/audit?target={text}",
+            f"/api/v1/quota?owner={text}",
+            f"/api/v1/quota?owner=group:{text}",
         ):
             response = store_node.http.get(query)
             assert response.status_code in REFUSED, (query, response.text)

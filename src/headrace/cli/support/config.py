@@ -22,6 +22,7 @@ from headrace.config.config_file import (
     find_config_file,
     nearest_variable,
     refuse_foreign_settings,
+    refuse_open_secrets,
 )
 from headrace.config.home import DEFAULT_HOME
 from headrace.errors import InvalidSetting
@@ -168,6 +169,7 @@ def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
     for key in table:
         _check_key(key, f"{key!r} in {file}")
     refuse_foreign_settings(file, table)
+    refuse_open_secrets(file, table)
     tls = table.get("tls")
     if isinstance(tls, dict):
         table |= {f"tls.{key}": value for key, value in tls.items()}

@@ -18,6 +18,7 @@ import psutil
 
 from headrace.config.home import HomeLayout
 from headrace.control.host.metastore_supervisor import FOLDER_OPTION
+from headrace.control.host.process_identity import belongs_to_owner
 
 _LAUNCH_FILE = re.compile(r"(headrace-(se_[0-9a-f]{1,64})-[0-9]{1,9})\.(?:json|properties)")
 _SUPERVISOR = "headrace.control.host.metastore_supervisor"
@@ -50,12 +51,12 @@ def find_home_processes(layout: HomeLayout) -> list[HomeProcess]:
 def _describe(process: psutil.Process, layout: HomeLayout) -> HomeProcess | None:
     """Return what a process belongs to, or None if it does not belong to the home.
 
-    An editor that shows a file of a driver has the same argument. Its session of processes is led
-    by a shell, and not by a driver.
+    Other users of the host can start processes with the same arguments. An editor that shows a file
+    of a driver has the same argument: its session of processes is led by a shell, and not by a
+    driver.
     """
-    arguments = process.cmdline()
-    launch = _find_launch(arguments, layout)
-    if launch is None and not _runs_metastore(arguments, layout):
+    launch = _find_launch(process, layout)
+    if launch is None and not _runs_metastore(process, layout):
         return None
     leader = os.getsid(process.pid)
     if not leader or (leader != process.pid and not _may_lead(leader, layout)):
@@ -68,30 +69,38 @@ def _describe(process: psutil.Process, layout: HomeLayout) -> HomeProcess | None
 def _may_lead(leader: int, layout: HomeLayout) -> bool:
     """Return whether a session leader has ended, or belongs to the home itself."""
     try:
-        arguments = psutil.Process(leader).cmdline()
+        process = psutil.Process(leader)
+        # A zombie has no arguments.
+        return (
+            not process.cmdline()
+            or _find_launch(process, layout) is not None
+            or _runs_metastore(process, layout)
+        )
     except psutil.NoSuchProcess:
         return True
-    # A zombie has no arguments.
-    return (
-        not arguments
-        or _find_launch(arguments, layout) is not None
-        or _runs_metastore(arguments, layout)
-    )
 
 
-def _find_launch(arguments: list[str], layout: HomeLayout) -> re.Match[str] | None:
+def _find_launch(process: psutil.Process, layout: HomeLayout) -> re.Match[str] | None:
     """Return the match of the bootstrap or properties file among the arguments of a driver."""
     folders = (_resolve(layout.drivers), _resolve(layout.submitted))
-    for argument in arguments:
+    for argument in process.cmdline():
         folder, _, name = argument.rpartition("/")
         launch = _LAUNCH_FILE.fullmatch(name)
-        if launch is not None and _resolve(Path(folder)) in folders:
+        # A driver that runs as its owner has a folder of its own.
+        if (
+            launch is not None
+            and _resolve(Path(folder.removesuffix(f"/{launch[1]}"))) in folders
+            and belongs_to_owner(process, Path(folder))
+        ):
             return launch
     return None
 
 
-def _runs_metastore(arguments: list[str], layout: HomeLayout) -> bool:
-    """Return whether these are the arguments of the home's metastore or of its supervisor."""
+def _runs_metastore(process: psutil.Process, layout: HomeLayout) -> bool:
+    """Return whether a process is the home's metastore or its supervisor."""
+    if not belongs_to_owner(process, layout.metastore):
+        return False
+    arguments = process.cmdline()
     folder = _resolve(layout.metastore)
     if _SUPERVISOR in arguments and "--folder" in arguments[:-1]:
         return _resolve(Path(arguments[arguments.index("--folder") + 1])) == folder

@@ -6,7 +6,9 @@ host says nothing here: no process, or an unrelated process, has it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import platform
 import socket
 from dataclasses import asdict, dataclass, fields
@@ -112,6 +114,17 @@ def start_time(pid: int) -> float | None:
     # The name of the program, in parentheses, may hold spaces and parentheses itself.
     state, *fields = text.rpartition(")")[2].split()
     return None if state in "ZX" else float(fields[18])
+
+
+def belongs_to_owner(process: psutil.Process, folder: Path) -> bool:
+    """Return whether a process belongs to this user, or to the owner of a folder if it exists.
+
+    Raises psutil.Error.
+    """
+    users = {os.getuid()}
+    with contextlib.suppress(OSError):
+        users.add(folder.stat().st_uid)
+    return process.uids().real in users
 
 
 def _creation_time(pid: int) -> float | None:

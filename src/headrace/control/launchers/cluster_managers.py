@@ -166,7 +166,7 @@ def _yarn_application(app: dict[str, str]) -> Application:
     state = app["state"]
     # The state of a failed application is FINISHED if the application itself reported the failure.
     outcome = app["finalStatus"] if state == "FINISHED" else state
-    diagnostics = app.get("diagnostics", "").strip()[:_MESSAGE_LENGTH]
+    diagnostics = app.get("diagnostics", "").strip()
     return Application(
         id=app["id"],
         alive=state not in _ENDED,

@@ -47,6 +47,7 @@ from headrace.control.launchers.remote_artifacts import (
 )
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
 from headrace.files import locations
+from headrace.grammar.masking import HIDDEN_KEYS
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
 from headrace.text.readable import describe_duration
@@ -58,8 +59,7 @@ _EXECUTOR_ENV = "spark.executorEnv."
 _SERVICE_PREFIX = "spark.emr-serverless."
 _PY_FILES = "spark.submit.pyFiles"
 _SET_BY_SERVICE = {"spark.master", "spark.ui.port"}
-# Default of spark.redaction.regex: keys that Spark hides in its own logs and UI.
-_SECRET_KEY = re.compile("(?i)secret|password|token|access[.]?key")
+_SECRET_KEY = re.compile(HIDDEN_KEYS)
 
 
 def check_nodes_are_reachable(request: LaunchRequest) -> None:

@@ -21,7 +21,12 @@ from typing import Any
 import psutil
 
 from headrace.control.host.child_environment import CHILD_UMASK
-from headrace.control.host.process_identity import HostIdentity, start_time, this_host
+from headrace.control.host.process_identity import (
+    HostIdentity,
+    belongs_to_owner,
+    start_time,
+    this_host,
+)
 from headrace.control.launchers.base import DriverStatus
 from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.files.private_files import open_private_log
@@ -159,11 +164,21 @@ class ChildGroups:
 
 
 def find(arguments: set[str]) -> ProcessGroup | None:
-    """Return the group of a process that was started with any of these arguments, or None."""
+    """Return the group of a process that was started with any of these files, or None.
+
+    Other users of the host can start processes with the same arguments. The process must therefore
+    belong to this user or to the owner of the folder of its file, and so must the leader of its
+    group, unless the leader has ended.
+    """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if not arguments.isdisjoint(process.cmdline()):
-                return ProcessGroup.of_leader(os.getsid(process.pid))
+            leader = os.getsid(process.pid)
+            if _was_started_with(process, arguments) and (
+                leader == process.pid
+                or start_time(leader) is None
+                or _was_started_with(psutil.Process(leader), arguments)
+            ):
+                return ProcessGroup.of_leader(leader)
     return None
 
 
@@ -218,6 +233,13 @@ def _group_members(group: ProcessGroup) -> list[psutil.Process]:
             if os.getsid(process.pid) == group.pid:
                 members.append(process)
     return members
+
+
+def _was_started_with(process: psutil.Process, files: set[str]) -> bool:
+    return any(
+        belongs_to_owner(process, Path(file).parent)
+        for file in files.intersection(process.cmdline())
+    )
 
 
 def _kill_processes(processes: list[psutil.Process]) -> None:

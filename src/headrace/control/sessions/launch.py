@@ -41,6 +41,7 @@ from headrace.errors import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, NewSession, Session
+from headrace.model.text import clean_message
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
@@ -265,13 +266,13 @@ class Launches:
     def _fail(self, lease: DriverLease, error: Exception) -> None:
         self._observe_failed_start()
         failure = error if isinstance(error, HeadraceError) else LaunchFailed(str(error))
-        _LOG.error(
-            "session %s: its driver could not be started: %s", lease.session_id, failure.message
-        )
-        record = Failure.of(failure)
+        # A backend can quote the configuration.
+        message = self._context.secrets.known_of(lease.session_id).mask_text(failure.message)
+        _LOG.error("session %s: its driver could not be started: %s", lease.session_id, message)
         if failure.hint:
             # The record of a failure has no field for the hint, and the user needs it.
-            record = record.model_copy(update={"message": f"{failure.message} Fix: {failure.hint}"})
+            message = f"{message} Fix: {failure.hint}"
+        record = Failure.of(failure).model_copy(update={"message": clean_message(message)})
         with self._database.write("launch.fail") as tx:
             fail_session(
                 tx,

@@ -20,6 +20,7 @@ from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import LaunchRequest, launch_name
 from headrace.control.secret_values import Secrets
 from headrace.files.places import local_path
+from headrace.grammar.masking import HIDDEN_KEYS
 from headrace.grammar.secret_references import has_reference, list_in_conf, replace_in_value
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease, FlightAccess, NewSession, Session, SessionSpec
@@ -35,13 +36,14 @@ _HIDDEN_FROM_USERS = {"spark.authenticate": "true", "spark.ui.enabled": "false"}
 
 
 _REDACTION = "spark.redaction.regex"
-_SPARK_REDACTION = "(?i)secret|password|token|access[.]?key"
-"""Spark's default."""
 _NAMED_IN_PLAN = (
     r"(?i)(?<=(?:secret|passw(?:or)?d|passphrase|token|(?:access|account|api|private)[._-]?key)"
     r"[\w.-]{0,40}[\"'`]?\s{0,2}(?:=>|=|,)\s{0,2}[\"']?)[^\s,;)}\]&\"'`]+"
+    # Java tries every length of a lookbehind at every place: the first one rules most places out.
+    r"|(?<=:)(?<=//[^/:@\s]{0,64}:)[^/@\s]+(?=@)"
 )
-"""What Spark hides in EXPLAIN, in Java's syntax: a value that follows the name of a secret."""
+"""What Spark hides in EXPLAIN, in its UI and in its event log, in Java's syntax: a value that
+follows the name of a secret, and the password in a URL."""
 
 
 def hash_token(token: str) -> str:
@@ -221,9 +223,6 @@ def _redaction_conf(conf: dict[str, str], pattern: str | None) -> dict[str, str]
 
     Spark's UI, SET and EXPLAIN hide the values of the keys that spark.redaction.regex matches.
     """
-    named = [] if pattern is None else [pattern]
-    named += [f"^{re.escape(key)}$" for key, value in conf.items() if has_reference(value)]
-    if not named:
-        return {}
-    patterns = dict.fromkeys([_SPARK_REDACTION, conf.get(_REDACTION, _SPARK_REDACTION), *named])
-    return {_REDACTION: "|".join(f"(?:{each})" for each in patterns)}
+    named = [f"^{re.escape(key)}$" for key, value in conf.items() if has_reference(value)]
+    patterns = dict.fromkeys([HIDDEN_KEYS, conf.get(_REDACTION), pattern, *named])
+    return {_REDACTION: "|".join(f"(?:{each})" for each in patterns if each)}

@@ -24,7 +24,6 @@ from headrace.errors import (
 )
 from headrace.files import locations
 from headrace.files.places import join
-from headrace.grammar.masking import mask_text
 from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.node import NodeRecord
 from headrace.model.session import Session
@@ -149,6 +148,8 @@ def _session_ids(names: list[str]) -> set[str]:
 
 _CONTEXT = 4096
 """Bytes before the end that is read, which may contain the name of the first secret in it."""
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+"""Bytes of UTF-8 with which no character begins."""
 
 
 def read_log(
@@ -164,8 +165,12 @@ def read_log(
     content = read_end(directory, name, limit + _CONTEXT)
     if content is None:
         return None
-    text = content.decode(errors="replace")
-    return mask_text(text if known is None else known.mask(text)).encode()[-limit:]
+    known = known or KnownSecrets()
+    if len(content) < limit + _CONTEXT:
+        return known.mask_text(content.decode(errors="replace")).encode()[-limit:]
+    # The first character may be cut as well as the first value.
+    text = content.lstrip(_CONTINUATION_BYTES).decode(errors="replace")
+    return known.mask_end(text).encode()[-limit:]
 
 
 def _recall_secrets(context: NodeContext, session: Session) -> KnownSecrets:

@@ -28,10 +28,10 @@ from headrace.errors import (
     InvalidSetting,
     LaunchFailed,
 )
-from headrace.grammar.masking import mask_text
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
+from headrace.model.text import MAX_SUMMARY, cut_text
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, takeovers
@@ -188,7 +188,7 @@ class Takeovers:
     ) -> DriverLease | None:
         """Call `store.takeovers.fence`; return the session with its new epoch, or None."""
         # An exception in the log of a backend can quote a value of the configuration.
-        reason = mask_text(self._secrets.known_of(lease.session_id).mask(reason))
+        reason = cut_text(self._secrets.known_of(lease.session_id).mask_text(reason), MAX_SUMMARY)
         with self._database.write("takeover.fence") as tx:
             epoch = takeovers.fence(
                 tx,

@@ -57,6 +57,7 @@ from headrace.model.job_messages import (
 )
 from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import QuerySpec
+from headrace.model.text import hide_secrets
 
 
 def run_task(
@@ -121,6 +122,8 @@ def summarize(frame: DataFrame) -> PlanSummary:
 
 def _shorten(text: str) -> str:
     """Return a text, or its beginning and its hash if it is long."""
+    # A changed password must not look like a changed plan.
+    text = hide_secrets(text)
     if len(text) <= _MAX_TEXT:
         return text
     return f"{text[:_SHOWN_TEXT]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"

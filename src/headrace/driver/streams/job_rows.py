@@ -43,6 +43,7 @@ from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, Sav
 from headrace.model.failure import Failure
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.stream_query import QuerySpec
+from headrace.model.text import cut_text
 
 OUTPUT = "execution_output"
 _FILE = "<code of the job>"
@@ -159,7 +160,7 @@ def run_setup(
         if effect is Effect.OTHER:
             raise InvalidStream(
                 f"A job can only define tables, views, functions and configuration. This statement"
-                f" does something else: {statement[:200]}"
+                f" does something else: {cut_text(statement, 200)}"
             )
         try:
             session.sql(statement)

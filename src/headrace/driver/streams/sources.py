@@ -34,6 +34,7 @@ from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, Sav
 from headrace.grammar.text import offset_at, position_at
 from headrace.model.connector_options import KAFKA_PREFIX, KAFKA_SOURCE
 from headrace.model.stream_providers import FORMAT_OPTION, SOURCES, find_source
+from headrace.model.text import cut_text
 
 _KAFKA_READING = {name.lower() for name in KAFKA_SOURCE}
 
@@ -95,7 +96,7 @@ def name_of_temporary_view(session: SparkSession, text: str) -> str:
     """
     name = find_temporary_view(session, text)
     if name is None:
-        raise InvalidStream(f"This statement creates no temporary view: {text[:200]}")
+        raise InvalidStream(f"This statement creates no temporary view: {cut_text(text, 200)}")
     return name
 
 

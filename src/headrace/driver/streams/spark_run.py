@@ -54,6 +54,7 @@ from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites
 from headrace.model.session import DriverLease, SessionView
 from headrace.model.stream_query import DesiredQuery, QueryProgress
+from headrace.model.text import cut_text
 
 
 def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
@@ -85,7 +86,7 @@ def _lag(sources: list[Mapping[str, Any]]) -> dict[str, Any]:
     for source in sources:
         value = source.get("metrics", {}).get("maxOffsetsBehindLatest")
         if value is not None:
-            lags[str(source.get("description", ""))[:200]] = int(float(value))
+            lags[cut_text(str(source.get("description", "")), 200)] = int(float(value))
     return lags
 
 

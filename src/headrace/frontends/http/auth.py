@@ -32,6 +32,7 @@ from headrace.errors import (
     InvalidRequest,
     TooManyFailures,
     Unauthorized,
+    UnknownParameter,
 )
 from headrace.frontends.http.errors import ErrorRenderers
 from headrace.frontends.http.refusals import address_of, record_refusal
@@ -45,6 +46,7 @@ SIGN_IN_PATH = f"{API_PREFIX}/sign-in"
 PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH})
 """Paths that need no credentials. Neither do the files of the page below DOCS_PATH."""
 _PROBES = frozenset({"/health", "/ready"})
+_TOKEN_PARAMETER = "access_token"  # noqa: S105
 _CHECK_SECONDS = 1.0
 """Age of a check of the credentials after which no further part of a response is sent."""
 QUIET_SECONDS = 5.0
@@ -99,6 +101,7 @@ class Authentication:
             if not _is_exempt(scope["path"]):
                 caller = replace(await _identify(request), address=address_of(request))
                 request.state.caller = caller
+            _check_query(request)
         except HeadraceError as error:
             record_refusal(request, error)
             response = self._renderers.respond(scope["path"], error)
@@ -209,6 +212,18 @@ def _check_certificate(request: Request) -> None:
         "This node requires a certificate of its clients.",
         hint="commands present that of tls.client_cert and tls.client_key",
     )
+
+
+def _check_query(request: Request) -> None:
+    """Raise UnknownParameter for a token in the address (RFC 6750), which proxies write to logs.
+
+    Not every API refuses the parameters that it does not know.
+    """
+    if request.scope["query_string"] and _TOKEN_PARAMETER in request.query_params:
+        raise UnknownParameter(
+            f"Unknown query parameter: {_TOKEN_PARAMETER!r}.",
+            hint="send the token in the header Authorization: Bearer",
+        )
 
 
 async def _identify(request: Request) -> Caller:

@@ -62,6 +62,8 @@ class LimitedConfig(uvicorn.Config):
             log_config=None,
             access_log=False,
             server_header=False,
+            # No browser takes a log, or a text of a user, for a page.
+            headers=[("X-Content-Type-Options", "nosniff")],
             # By default, any local process could choose the address that the log names.
             proxy_headers=False,
             limit_concurrency=limits.connections,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
+from tests.support.made_results import inline_result
 from tests.support.waiting import wait_until
 
 
@@ -143,6 +144,30 @@ def test_the_log_of_a_session_is_the_end_of_the_output_of_its_driver(node: InPro
     log.write_bytes(b"first\nsecond\xff\n")
     assert node.http.get(url).text == "first\nsecond\ufffd\n"
     assert node.http.get(url, params={"tail": 2}).text == "\ufffd\n"
+
+
+def test_no_browser_runs_a_script_in_a_log_in_rows_or_in_an_error(node: InProcessNode) -> None:
+    script = "<script>alert(1)</script>"
+    session_id, driver = node.start_session()
+    log = node.launcher.wait_for_request(session_id).log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(f"{script}\n")
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    driver.succeed(statement_id, result=inline_result([(script, "string")], [[script]]))
+    url = f"/api/v1/sessions/{session_id}/log"
+    rows = f"/api/v1/statements/{statement_id}/result"
+    shown = {
+        "text/plain; charset=utf-8": node.http.get(url),
+        "text/csv; charset=utf-8": node.http.get(rows, params={"format": "csv"}),
+        "application/json": node.http.get(rows),
+        "application/problem+json": node.http.get("/api/v1/statements", params={script: "1"}),
+    }
+    for media_type, response in shown.items():
+        assert script in response.text
+        assert response.headers["content-type"] == media_type
+        assert response.headers.get_list("x-content-type-options") == ["nosniff"]
+    assert shown["text/plain; charset=utf-8"].headers["content-security-policy"] == "sandbox"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ _HEADERS = {
         "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     # A node of another version may answer at this address tomorrow.
     "Cache-Control": "no-cache",

@@ -110,4 +110,5 @@ async def read_session_log(
 ) -> Response:
     """Read the end of the driver's log. It is empty before the driver has started."""
     read = node_of(request).session_logs.read_async
-    return PlainTextResponse(await read(caller, session, tail, forward=forward))
+    text = await read(caller, session, tail, forward=forward)
+    return PlainTextResponse(text, headers={"Content-Security-Policy": "sandbox"})
