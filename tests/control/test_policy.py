@@ -314,6 +314,8 @@ def test_every_public_function_of_a_service_takes_the_caller(node: InProcessNode
         served.events,
         served.tokens,
         served.accounts,
+        served.connections,
+        served.cursors,
         served.context.audit,
     ]
     without_caller = {

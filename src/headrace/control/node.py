@@ -58,6 +58,7 @@ from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.control.statements.async_statements import AsyncStatements
 from headrace.control.statements.cancel import ForcedCancels
+from headrace.control.statements.cursors import Cursors
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
@@ -150,6 +151,7 @@ class Node:
         self.catalog_listing = CatalogListing(self.statements, self.async_statements)
         self.sessions = Sessions(self.context)
         self.connections = Connections(self.context)
+        self.cursors = Cursors(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
         self.nodes = Nodes(self.context)
         self.transactions = Transactions(self.context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -46,3 +47,14 @@ class Connection:
     created_at: datetime
     last_used_at: datetime
     ended_at: datetime | None
+
+
+class Cursor(NamedTuple):
+    """The rows that a client has been sent last, whose position the server keeps."""
+
+    start: int
+    """Position of the first one."""
+    end: int
+    """Position behind the last one."""
+    sequence: int
+    """Number of the client's call; 0: the client does not number its calls."""

@@ -168,11 +168,34 @@ class HiveServer2Calls:
         connections = self._node.connections
         open_ = partial(connections.open, caller, spec, protocol=_PROTOCOL)
         session = await to_thread.run_sync(open_)
+        if spec.database is not None or spec.catalog is not None:
+            failure = await self._try_to_use(caller, session.id)
+            if failure is not None:
+                return self._protocol.TOpenSessionResp(self._error(failure), version)
         return self._protocol.TOpenSessionResp(
             status=self._ok(),
             serverProtocolVersion=version,
             sessionHandle=session_handle(session.id, version),
             configuration={},
+        )
+
+    async def _try_to_use(self, caller: Caller, connection: str) -> Failure | None:
+        """Return why the database of a connection cannot be used, and close the connection then."""
+        statement = await self._run(caller, connection, "SELECT current_database()")
+        if statement.state is StatementState.SUCCESS:
+            return None
+        await to_thread.run_sync(self._node.connections.close, caller, connection)
+        return _failure_of(statement)
+
+    async def _run(self, caller: Caller, connection: str, text: str) -> Statement:
+        """Run a statement of the node's own in a connection, and return it when it has ended."""
+        statements = self._node.async_statements
+        return await statements.submit_and_wait(
+            caller,
+            StatementSpec(text=text),
+            lambda statement, _rows: statement,
+            seconds=_WAIT_SECONDS,
+            connection=connection,
         )
 
     async def _close_session(self, caller: Caller, request: Any) -> Any:
@@ -223,13 +246,7 @@ class HiveServer2Calls:
         text = statement_for(listing, request)
         statement_id = NO_STATEMENT
         if text is not None:
-            statement = await self._node.async_statements.submit_and_wait(
-                caller,
-                StatementSpec(text=text),
-                lambda statement, _rows: statement,
-                seconds=_WAIT_SECONDS,
-                connection=session.id,
-            )
+            statement = await self._run(caller, session.id, text)
             if statement.state is not StatementState.SUCCESS:
                 return self._protocol.TOperationResp(self._error(_failure_of(statement)))
             statement_id = statement.id

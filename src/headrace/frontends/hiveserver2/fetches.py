@@ -22,13 +22,12 @@ from headrace.frontends.hiveserver2.handles import Handle
 from headrace.frontends.hiveserver2.listings import Listing, read_rows, schema_of
 from headrace.frontends.hiveserver2.rows import write_columns, write_rows
 from headrace.frontends.hiveserver2.wire import load_protocol
+from headrace.model.connection import Cursor
 from headrace.model.statement import Statement
 from headrace.results.batches import count_rows_within
 from headrace.results.layout import build_stored_schema
 from headrace.results.reader import RowRange
 from headrace.results.schema import Schema, SparkType, TypeKind
-from headrace.store.statements import cursors
-from headrace.store.statements.cursors import Cursor
 
 _MAX_BYTES = 8 * 1024 * 1024
 """Largest size of the rows of one answer: some clients refuse messages above 16 MB."""
@@ -112,8 +111,7 @@ class Fetches:
         rows = reading.take(limit)
         reading.cursor = Cursor(start, start + rows.num_rows, number)
         if statement is not None and rows.num_rows:
-            with self._node.database.write("statement.read") as tx:
-                cursors.save(tx, statement.id, reading.cursor)
+            self._node.cursors.save(caller, statement, reading.cursor)
         if handle.has_statement:
             self._keep(caller, handle, reading)
         result = None if statement is None else statement.result
@@ -140,8 +138,7 @@ class Fetches:
         with self._lock:
             known = self._readings.pop((caller, handle), None)
         if known is None and statement is not None:
-            with self._node.database.read() as tx:
-                cursor = cursors.find(tx, statement.id) or _BEGIN
+            cursor = self._node.cursors.find(caller, statement)
         else:
             cursor = _BEGIN if known is None else known.cursor
         is_repeated = number > 0 and number == cursor.sequence

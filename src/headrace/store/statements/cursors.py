@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sqlalchemy import insert, select, update
 
+from headrace.model.connection import Cursor
 from headrace.store.database import Tx
 from headrace.store.tables import cursors as table
-
-
-class Cursor(NamedTuple):
-    """The rows that a client has been sent last."""
-
-    start: int
-    """Position of the first one."""
-    end: int
-    """Position behind the last one."""
-    sequence: int
-    """Number of the client's call; 0: the client does not number its calls."""
 
 
 def find(tx: Tx, statement_id: str) -> Cursor | None:

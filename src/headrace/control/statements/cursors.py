@@ -1,0 +1,32 @@
+"""Positions in results, for front ends whose clients keep none."""
+
+from __future__ import annotations
+
+from headrace.control.context import NodeContext
+from headrace.control.policy import Action, Caller
+from headrace.control.statements.lookup import check_permitted
+from headrace.model.connection import Cursor
+from headrace.model.statement import Statement
+from headrace.store.statements import cursors
+
+
+class Cursors:
+    """Positions of all clients. Any node continues from them."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+
+    def find(self, caller: Caller, statement: Statement) -> Cursor:
+        """Return the position in the rows of a statement; the begin if nothing has been read.
+
+        Raise StatementNotFound and NotPermitted as `Statements.open_result`.
+        """
+        check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
+        with self._database.read() as tx:
+            return cursors.find(tx, statement.id) or Cursor(0, 0, 0)
+
+    def save(self, caller: Caller, statement: Statement, cursor: Cursor) -> None:
+        """Store a position. Raise as `find`."""
+        check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
+        with self._database.write("statement.read") as tx:
+            cursors.save(tx, statement.id, cursor)
