@@ -6,14 +6,24 @@ import base64
 import itertools
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.scripted_driver import ScriptedDriver
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TCyMemoryBuffer
 
+from headrace.control.identity.authenticator import make_token
+from headrace.frontends.hiveserver2.binary import HiveServer2Server
 from headrace.frontends.hiveserver2.wire import load_protocol
+from headrace.model.identity import Scope
+from headrace.store.identity import tokens, users
 
 THRIFT = load_protocol()
 _TYPES = ("boolVal", "byteVal", "i16Val", "i32Val", "i64Val", "doubleVal", "stringVal", "binaryVal")
@@ -114,6 +124,12 @@ def write_call(name: str, number: int, **fields: Any) -> bytes:
     return content
 
 
+def id_of(operation: Any) -> str:
+    """Return the id of the statement of an operation."""
+    guid = operation.operationId.guid
+    return "st_" + (guid if isinstance(guid, bytes) else guid.encode("latin-1")).hex()
+
+
 def rows_of(response: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a response to FetchResults."""
     return list(zip(*(_values(column) for column in response.results.columns), strict=True))
@@ -179,3 +195,58 @@ class SocketClient(HiveClient):
         self.socket.sendall(struct.pack("!I", len(message)) + message)
         (size,) = struct.unpack("!I", self.receive(4))
         return self.receive(size)
+
+
+class HiveNode:
+    """A node with both transports, and the tokens of two users."""
+
+    def __init__(self, node: InProcessNode, binary: HiveServer2Server) -> None:
+        self.node = node
+        self.binary = binary
+        self.tokens = {}
+        self._drivers: dict[str, ScriptedDriver] = {}
+        with node.database.write("test") as tx:
+            for name in ("ada", "bob"):
+                user = users.sign_in(tx, "corp", name, name=name, groups=())
+                new = make_token()
+                token = tokens.insert_token(
+                    tx,
+                    new.secret_hash,
+                    owner=user.id,
+                    name="test",
+                    scope=Scope.ADMIN,
+                    seconds=timedelta(days=1).total_seconds(),
+                    created_by=user.id,
+                )
+                self.tokens[name] = new.text(token.id)
+
+    def over_http(self, who: str = "ada") -> HttpClient:
+        return HttpClient(self.node.http, self.tokens[who])
+
+    def over_socket(self, who: str = "ada") -> SocketClient:
+        return SocketClient(self.binary.port, self.tokens[who])
+
+    def driver_of(self, operation: Any) -> ScriptedDriver:
+        """Return the driver of the session in which an operation runs."""
+        statement = id_of(operation)
+        session = self.node.node.statements.get(
+            self.node.node.authenticator.local_caller, statement
+        ).session_id
+        if session not in self._drivers:
+            self._drivers[session] = self.node.launcher.connect_driver(session)
+            self._drivers[session].hello()
+        return self._drivers[session]
+
+
+@contextmanager
+def serve_hive(home: Path, **changes: Any) -> Iterator[HiveNode]:
+    """Serve a node with both transports."""
+    settings = make_settings(home, token="of-the-node", **changes)
+    started: list[HiveServer2Server] = []
+
+    def more_servers(node: Any) -> list[HiveServer2Server]:
+        started.append(HiveServer2Server(node, "127.0.0.1", 0))
+        return started
+
+    with serve_node(settings, more_servers=more_servers) as node:
+        yield HiveNode(node, started[0])

@@ -3,99 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.hiveserver2 import (
     THRIFT,
     HiveClient,
+    HiveNode,
     HttpClient,
     SocketClient,
     UnknownMethod,
+    id_of,
     rows_of,
 )
-from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.made_results import inline_result, stored_result
-from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
-from headrace.control.identity.authenticator import make_token
-from headrace.frontends.hiveserver2.binary import HiveServer2Server
 from headrace.model.failure import Failure
-from headrace.model.identity import Scope
 from headrace.model.lifecycle import StatementState
-from headrace.store.identity import tokens, users
 
 STATES = THRIFT.TOperationState
 COLUMNS = [("n", "long"), ("s", "string")]
-
-
-class Server:
-    """A node with both transports, and the tokens of two users."""
-
-    def __init__(self, node: InProcessNode, binary: HiveServer2Server) -> None:
-        self.node = node
-        self.binary = binary
-        self.tokens = {}
-        with node.database.write("test") as tx:
-            for name in ("ada", "bob"):
-                user = users.sign_in(tx, "corp", name, name=name, groups=())
-                new = make_token()
-                token = tokens.insert_token(
-                    tx,
-                    new.secret_hash,
-                    owner=user.id,
-                    name="test",
-                    scope=Scope.ADMIN,
-                    seconds=timedelta(days=1).total_seconds(),
-                    created_by=user.id,
-                )
-                self.tokens[name] = new.text(token.id)
-
-    def over_http(self, who: str = "ada") -> HttpClient:
-        return HttpClient(self.node.http, self.tokens[who])
-
-    def over_socket(self, who: str = "ada") -> SocketClient:
-        return SocketClient(self.binary.port, self.tokens[who])
-
-    def driver_of(self, operation: Any) -> ScriptedDriver:
-        """Return the driver of the session in which an operation runs."""
-        statement = id_of(operation)
-        session = self.node.node.statements.get(
-            self.node.node.authenticator.local_caller, statement
-        ).session_id
-        if session not in self._drivers:
-            self._drivers[session] = self.node.launcher.connect_driver(session)
-            self._drivers[session].hello()
-        return self._drivers[session]
-
-    _drivers: dict[str, ScriptedDriver] = {}  # noqa: RUF012 - one server per module
-
-
-def id_of(operation: Any) -> str:
-    guid = operation.operationId.guid
-    return "st_" + (guid if isinstance(guid, bytes) else guid.encode("latin-1")).hex()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    settings = make_settings(
-        tmp_path_factory.mktemp("hive") / "home", token="of-the-node", auth={"roles": {}}
-    )
-    started: list[HiveServer2Server] = []
-
-    def more_servers(node: Any) -> list[HiveServer2Server]:
-        started.append(HiveServer2Server(node, "127.0.0.1", 0))
-        return started
-
-    with serve_node(settings, more_servers=more_servers) as node:
-        yield Server(node, started[0])
+Connect = Callable[..., HiveClient]
 
 
 @pytest.fixture(params=["http", "socket"])
-def connect(server: Server, request: pytest.FixtureRequest) -> Iterator[Callable[..., HiveClient]]:
+def connect(server: HiveNode, request: pytest.FixtureRequest) -> Iterator[Connect]:
     """Yield a function that connects as a user, by each transport, and opens a session."""
     opened: list[HiveClient] = []
 
@@ -110,9 +43,7 @@ def connect(server: Server, request: pytest.FixtureRequest) -> Iterator[Callable
         client.close()
 
 
-def test_a_statement_is_submitted_awaited_and_read(
-    server: Server, connect: Callable[..., HiveClient]
-) -> None:
+def test_a_statement_is_submitted_awaited_and_read(server: HiveNode, connect: Connect) -> None:
     client = connect()
     operation = client.execute("SELECT n, s FROM t").operationHandle
     assert operation.hasResultSet
@@ -135,7 +66,7 @@ def test_a_statement_is_submitted_awaited_and_read(
 
 
 def test_an_error_has_the_text_of_spark_its_state_and_its_position(
-    server: Server, connect: Callable[..., HiveClient]
+    server: HiveNode, connect: Connect
 ) -> None:
     client = connect()
     operation = client.execute("SELECT nope FROM t").operationHandle
@@ -160,9 +91,7 @@ def test_an_error_has_the_text_of_spark_its_state_and_its_position(
     assert fetched.status.errorMessage == text
 
 
-def test_a_cancel_ends_a_statement_and_says_so(
-    server: Server, connect: Callable[..., HiveClient]
-) -> None:
+def test_a_cancel_ends_a_statement_and_says_so(server: HiveNode, connect: Connect) -> None:
     client = connect()
     operation = client.execute("SELECT 1").operationHandle
     server.driver_of(operation)
@@ -172,7 +101,7 @@ def test_a_cancel_ends_a_statement_and_says_so(
 
 
 def test_a_repeated_fetch_gets_the_same_rows_and_the_next_one_the_next(
-    server: Server, connect: Callable[..., HiveClient], tmp_path: Path
+    server: HiveNode, connect: Connect, tmp_path: Path
 ) -> None:
     client = connect()
     operation = client.execute("SELECT n, s FROM t").operationHandle
@@ -195,7 +124,7 @@ def test_a_repeated_fetch_gets_the_same_rows_and_the_next_one_the_next(
 
 
 def test_clients_that_do_not_number_their_calls_get_each_row_once(
-    server: Server, connect: Callable[..., HiveClient]
+    server: HiveNode, connect: Connect
 ) -> None:
     client = connect()
     operation = client.execute("SELECT n, s FROM t").operationHandle
@@ -206,7 +135,7 @@ def test_clients_that_do_not_number_their_calls_get_each_row_once(
     assert found == [[0, 1], [2, 3], [4], []]
 
 
-def test_handles_of_others_name_nothing(server: Server, connect: Callable[..., HiveClient]) -> None:
+def test_handles_of_others_name_nothing(server: HiveNode, connect: Connect) -> None:
     ada, bob = connect("ada"), connect("bob")
     operation = ada.execute("SELECT 1").operationHandle
     for name in ("GetOperationStatus", "CancelOperation", "GetResultSetMetadata"):
@@ -219,9 +148,7 @@ def test_handles_of_others_name_nothing(server: Server, connect: Callable[..., H
     assert ada.status(operation).operationState == STATES.PENDING_STATE
 
 
-def test_an_unknown_call_leaves_the_connection_usable(
-    server: Server, connect: Callable[..., HiveClient]
-) -> None:
+def test_an_unknown_call_leaves_the_connection_usable(server: HiveNode, connect: Connect) -> None:
     del server
     client = connect()
     with pytest.raises(UnknownMethod):
@@ -230,7 +157,7 @@ def test_an_unknown_call_leaves_the_connection_usable(
     assert name == "Spark SQL"
 
 
-def test_a_wrong_token_is_refused(server: Server) -> None:
+def test_a_wrong_token_is_refused(server: HiveNode) -> None:
     refused = SocketClient(server.binary.port, "wrong")
     assert not refused.is_signed_in
     assert "unauthorized" in refused.refusal
