@@ -6,12 +6,16 @@ A front end reads credentials from its protocol, and the authenticator checks th
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _TOKEN_USER = "token"  # noqa: S105 - the name of a user
 """User name with which a client of user and password sends a token as its password."""
+TOKEN_PREFIX = "hr_"  # noqa: S105 - the begin of every token
+"""Begin of the tokens that nodes create."""
+_JWT = re.compile(r"[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]{2,}")
 WRONG_PASSWORD = "The name or the password is wrong."  # noqa: S105 - a message
 """Message for every refusal of a user and password, whatever the reason is."""
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
@@ -56,6 +60,20 @@ def from_password(name: str, password: str, address: str) -> BearerToken | Passw
     The user `token` sends a token as the password.
     """
     return BearerToken(password) if name == _TOKEN_USER else Password(name, password, address)
+
+
+def from_any_password(
+    name: str, password: str, address: str, *, has_directory: bool
+) -> BearerToken | Password:
+    """Return the credentials of a protocol whose clients always send a user and a password.
+
+    Whatever the user, the password may be a token: that of the node is one of them if the node has
+    no directory.
+    """
+    is_token = password.startswith(TOKEN_PREFIX) or _JWT.fullmatch(password) is not None
+    if is_token or not has_directory:
+        return BearerToken(password)
+    return from_password(name, password, address)
 
 
 class Identity(NamedTuple):

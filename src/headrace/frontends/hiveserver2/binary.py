@@ -7,16 +7,20 @@ import logging
 import ssl
 import struct
 from contextlib import suppress
+from dataclasses import replace
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 
-from headrace.control.identity.credentials import BearerToken, from_password
+from headrace.control.identity.credentials import Credentials, from_any_password
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import HeadraceError, Unauthorized
+from headrace.errors import HeadraceError, TooManyFailures, Unauthorized
 from headrace.frontends.hiveserver2.calls import HiveServer2Calls
 from headrace.frontends.hiveserver2.wire import InvalidMessage, measure_message, read_call
+from headrace.frontends.http.auth import SIGN_IN_THREADS
+from headrace.frontends.http.refusals import AuthenticationFailures
 from headrace.frontends.servers import Server
+from headrace.model.audit import AuditAction
 
 _LOG = logging.getLogger("headrace.hiveserver2")
 _MAX_FRAME = 16 * 1024 * 1024
@@ -24,7 +28,7 @@ _MAX_FRAME = 16 * 1024 * 1024
 _MAX_SASL = 64 * 1024
 _SIGN_IN_SECONDS = 30.0
 _READ_BYTES = 64 * 1024
-_START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
+_START, _BAD, _COMPLETE = 1, 3, 5
 """States in the negotiation of SASL in Thrift."""
 _SASL = struct.Struct("!BI")
 _FRAME = struct.Struct("!I")
@@ -43,6 +47,8 @@ class HiveServer2Server(Server):
         self._calls = HiveServer2Calls(node)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._failures = AuthenticationFailures()
+        self._sign_ins = CapacityLimiter(SIGN_IN_THREADS)
 
     @property
     def port(self) -> int:
@@ -71,19 +77,14 @@ class HiveServer2Server(Server):
         try:
             first = await reader.readexactly(1)
             if first[0] == _START:
-                caller = await self._sign_in(first, reader, writer)
-                await self._serve_frames(caller, reader, writer)
+                credentials = await self._sign_in(first, reader, writer)
+                await self._serve_frames(credentials, reader, writer)
             else:
                 await self._serve_messages(first, reader, writer)
-        except (
-            asyncio.IncompleteReadError,
-            ConnectionError,
-            InvalidMessage,
-            TimeoutError,
-        ) as error:
-            _LOG.debug("a connection ends: %s", error)
-        except Unauthorized:
-            pass  # the client has the error
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+            pass  # the client is gone
+        except HeadraceError as error:
+            self._record_refusal(error, _address_of(writer))
         except asyncio.CancelledError:
             pass  # the node stops
         finally:
@@ -92,57 +93,79 @@ class HiveServer2Server(Server):
             with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
 
+    def _record_refusal(self, error: HeadraceError, address: str) -> None:
+        if not isinstance(error, Unauthorized | TooManyFailures):
+            _LOG.info("a connection from %a ends: %s", address, error.message)
+            return
+        counted = self._failures.record(address, "HiveServer2", "", error.message)
+        if counted is not None:
+            detail = {"method": "HiveServer2", "reason": error.message, "counted_before": counted}
+            self._node.context.audit.record_refusal(
+                AuditAction.SIGN_IN_FAILED, None, address, detail
+            )
+
     async def _sign_in(
         self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Caller:
-        """Return the caller whom the client names by SASL PLAIN."""
+    ) -> Credentials:
+        """Return the credentials that the client has sent by SASL PLAIN (RFC 4616).
+
+        Raises:
+            Unauthorized: They are not valid. The client has the error.
+            TooManyFailures, SignInUnavailable: As the authenticator; the client has the error.
+            InvalidMessage: The client does not speak SASL.
+        """
         async with asyncio.timeout(_SIGN_IN_SECONDS):
             _, size = _SASL.unpack(first + await reader.readexactly(_SASL.size - 1))
             mechanism = await self._read_sasl(reader, size)
             if mechanism != b"PLAIN":
-                _send_sasl(writer, _BAD, b"Only the mechanism PLAIN is supported.")
-                await writer.drain()
+                await _send_sasl(writer, _BAD, b"Only the mechanism PLAIN is supported.")
                 raise Unauthorized("The mechanism is not PLAIN.")
-            status, size = _SASL.unpack(await reader.readexactly(_SASL.size))
+            _, size = _SASL.unpack(await reader.readexactly(_SASL.size))
             message = await self._read_sasl(reader, size)
         try:
-            if status not in {_OK, _COMPLETE}:
-                raise Unauthorized("The client has ended the sign-in.")
-            address = writer.get_extra_info("peername")[0]
-            caller = await to_thread.run_sync(self._identify, message, address)
+            credentials = self._read_credentials(message, _address_of(writer))
+            await self._identify(credentials)
         except HeadraceError as error:
-            _send_sasl(writer, _BAD, f"[{error.code}] {error.message}".encode())
-            await writer.drain()
-            raise Unauthorized(error.message) from None
-        _send_sasl(writer, _COMPLETE, b"")
-        await writer.drain()
-        return caller
+            await _send_sasl(writer, _BAD, f"[{error.code}] {error.message}".encode())
+            raise
+        await _send_sasl(writer, _COMPLETE, b"")
+        return credentials
+
+    def _read_credentials(self, message: bytes, address: str) -> Credentials:
+        try:
+            acts_as, user, password = message.decode().split("\0")
+        except (UnicodeDecodeError, ValueError):
+            raise Unauthorized("The message of SASL PLAIN has not its three parts.") from None
+        if acts_as not in {"", user}:
+            raise Unauthorized("A client acts for its own user only.")
+        return from_any_password(
+            user, password, address, has_directory=self._node.settings.auth.ldap is not None
+        )
+
+    async def _identify(self, credentials: Credentials | None) -> Caller:
+        """Return the caller with these credentials, as long as they are valid."""
+        authenticator = self._node.authenticator
+        known = authenticator.find(credentials)
+        if known is not None:
+            return known
+        return await to_thread.run_sync(authenticator.identify, credentials, limiter=self._sign_ins)
 
     async def _read_sasl(self, reader: asyncio.StreamReader, size: int) -> bytes:
         if size > _MAX_SASL:
             raise InvalidMessage(f"A message of SASL has {size} bytes.")
         return await reader.readexactly(size)
 
-    def _identify(self, message: bytes, address: str) -> Caller:
-        try:
-            _authorization, user, password = message.decode().split("\0")
-        except (UnicodeDecodeError, ValueError):
-            raise Unauthorized("The message of SASL PLAIN has not its three parts.") from None
-        authenticator = self._node.authenticator
-        if authenticator.is_open:
-            return authenticator.identify(None)
-        if self._node.settings.auth.ldap is None or password.count(".") == 2:
-            return authenticator.identify(BearerToken(password))
-        return authenticator.identify(from_password(user, password, address))
-
     async def _serve_frames(
-        self, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, credentials: Credentials, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while True:
             (size,) = _FRAME.unpack(await reader.readexactly(_FRAME.size))
             if size > _MAX_FRAME:
                 raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
-            answer = await self._calls.answer(caller, read_call(await reader.readexactly(size)))
+            call = read_call(await reader.readexactly(size))
+            # A connection may last for days: a token that is revoked ends it.
+            caller = replace(await self._identify(credentials), address=_address_of(writer))
+            answer = await self._calls.answer(caller, call)
             writer.write(_FRAME.pack(len(answer)) + answer)
             await writer.drain()
 
@@ -151,7 +174,7 @@ class HiveServer2Server(Server):
     ) -> None:
         """Serve a client without SASL: it is who runs the node, if that needs no credentials."""
         received = bytearray(data)
-        caller = await to_thread.run_sync(self._node.authenticator.identify, None)
+        caller = await self._identify(None)
         while True:
             while (size := measure_message(received)) is None:
                 if len(received) > _MAX_FRAME:
@@ -166,5 +189,12 @@ class HiveServer2Server(Server):
             await writer.drain()
 
 
-def _send_sasl(writer: asyncio.StreamWriter, status: int, message: bytes) -> None:
+async def _send_sasl(writer: asyncio.StreamWriter, status: int, message: bytes) -> None:
     writer.write(_SASL.pack(status, len(message)) + message)
+    await writer.drain()
+
+
+def _address_of(writer: asyncio.StreamWriter) -> str:
+    """Return the IP address of a client."""
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if peer else "unknown"
