@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 import struct
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -30,6 +31,11 @@ _SIGN_IN_SECONDS = 30.0
 _READ_BYTES = 64 * 1024
 _START, _BAD, _COMPLETE = 1, 3, 5
 """States in the negotiation of SASL in Thrift."""
+_STATUS = "GetOperationStatus"
+_STATUS_BYTES = 8 + len(_STATUS)
+"""Length of what stands before the number of such a call: version and name."""
+_REPEATED_SECONDS = 1.0
+"""Time for which an answer is repeated without a check of the credentials."""
 _SASL = struct.Struct("!BI")
 _FRAME = struct.Struct("!I")
 
@@ -158,14 +164,17 @@ class HiveServer2Server(Server):
     async def _serve_frames(
         self, credentials: Credentials, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        received, repeated = bytearray(), _RepeatedCall()
         while True:
-            (size,) = _FRAME.unpack(await reader.readexactly(_FRAME.size))
-            if size > _MAX_FRAME:
-                raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
-            call = read_call(await reader.readexactly(size))
-            # A connection may last for days: a token that is revoked ends it.
-            caller = replace(await self._identify(credentials), address=_address_of(writer))
-            answer = await self._calls.answer(caller, call)
+            frame = await _read_frame(received, reader)
+            answer = repeated.find(frame)
+            if answer is None:
+                call = read_call(frame)
+                # A connection may last for days: a token that is revoked ends it.
+                caller = replace(await self._identify(credentials), address=_address_of(writer))
+                answer = await self._calls.answer(caller, call)
+                if call.name == _STATUS and self._calls.has_ended(caller, call.request):
+                    repeated.remember(frame, answer)
             writer.write(_FRAME.pack(len(answer)) + answer)
             await writer.drain()
 
@@ -187,6 +196,49 @@ class HiveServer2Server(Server):
             del received[:size]
             writer.write(await self._calls.answer(caller, read_call(message)))
             await writer.drain()
+
+
+async def _read_frame(received: bytearray, reader: asyncio.StreamReader) -> bytes:
+    """Return the next message, and leave what follows it in `received`."""
+    while True:
+        if len(received) >= _FRAME.size:
+            (size,) = _FRAME.unpack_from(received)
+            if size > _MAX_FRAME:
+                raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
+            end = _FRAME.size + size
+            if len(received) >= end:
+                frame = bytes(received[_FRAME.size : end])
+                del received[:end]
+                return frame
+        part = await reader.read(_READ_BYTES)
+        if not part:
+            raise asyncio.IncompleteReadError(bytes(received), None)
+        received += part
+
+
+class _RepeatedCall:
+    """The last question of a client for the state of a statement that has ended.
+
+    Hive's JDBC 2.3 asks again for each row that it reads. The answer cannot change.
+    """
+
+    def __init__(self) -> None:
+        self._question = self._begin = self._end = b""
+        self._until = 0.0
+
+    def find(self, frame: bytes) -> bytes | None:
+        """Return the answer to a question that was answered within the last second, or None."""
+        if not self._question or time.monotonic() > self._until:
+            return None
+        if frame[:_STATUS_BYTES] + frame[_STATUS_BYTES + 4 :] != self._question:
+            return None
+        return self._begin + frame[_STATUS_BYTES : _STATUS_BYTES + 4] + self._end
+
+    def remember(self, frame: bytes, answer: bytes) -> None:
+        """Keep an answer. It has the number of the call at the same place as the question."""
+        self._question = frame[:_STATUS_BYTES] + frame[_STATUS_BYTES + 4 :]
+        self._begin, self._end = answer[:_STATUS_BYTES], answer[_STATUS_BYTES + 4 :]
+        self._until = time.monotonic() + _REPEATED_SECONDS
 
 
 async def _send_sasl(writer: asyncio.StreamWriter, status: int, message: bytes) -> None:

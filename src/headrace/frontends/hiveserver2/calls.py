@@ -138,6 +138,10 @@ class HiveServer2Calls:
             response = write_struct(response)
         return write_reply(call, response)
 
+    def has_ended(self, caller: Caller, request: Any) -> bool:
+        """Return whether the statement of a call is known to have ended, without a read."""
+        return self._fetches.find(caller, read_operation(request.operationHandle)) is not None
+
     def _refuse(self, name: str, error: HeadraceError) -> Any:
         """Return the response of a call that fails."""
         status = self._error(Failure.with_hint(error))
