@@ -6,7 +6,7 @@ import base64
 import itertools
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -200,13 +200,15 @@ class SocketClient(HiveClient):
 class HiveNode:
     """A node with both transports, and the tokens of two users."""
 
-    def __init__(self, node: InProcessNode, binary: HiveServer2Server) -> None:
+    def __init__(
+        self, node: InProcessNode, binary: HiveServer2Server, names: Sequence[str]
+    ) -> None:
         self.node = node
         self.binary = binary
         self.tokens = {}
         self._drivers: dict[str, ScriptedDriver] = {}
         with node.database.write("test") as tx:
-            for name in ("ada", "bob"):
+            for name in names:
                 user = users.sign_in(tx, "corp", name, name=name, groups=())
                 new = make_token()
                 token = tokens.insert_token(
@@ -239,8 +241,10 @@ class HiveNode:
 
 
 @contextmanager
-def serve_hive(home: Path, **changes: Any) -> Iterator[HiveNode]:
-    """Serve a node with both transports."""
+def serve_hive(
+    home: Path, *, users: Sequence[str] = ("ada", "bob"), **changes: Any
+) -> Iterator[HiveNode]:
+    """Serve a node with both transports, and sign these users in."""
     settings = make_settings(home, token="of-the-node", **changes)
     started: list[HiveServer2Server] = []
 
@@ -249,4 +253,4 @@ def serve_hive(home: Path, **changes: Any) -> Iterator[HiveNode]:
         return started
 
     with serve_node(settings, more_servers=more_servers) as node:
-        yield HiveNode(node, started[0])
+        yield HiveNode(node, started[0], users)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.hiveserver2 import (
     UnknownMethod,
     id_of,
     rows_of,
+    serve_hive,
 )
 from tests.support.made_results import inline_result, stored_result
 from tests.support.waiting import wait_until
@@ -165,3 +167,36 @@ def test_a_wrong_token_is_refused(server: HiveNode) -> None:
     http = HttpClient(server.node.http, "wrong")
     answer = http.http.post("/cliservice", content=b"", headers=http.headers)
     assert answer.status_code == 401
+
+
+@pytest.mark.postgres
+def test_another_node_continues_when_the_first_one_has_gone(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    changes = {"store": {"url": postgres_url}, "results": {"location": str(tmp_path / "results")}}
+    with ExitStack() as first:
+        one = first.enter_context(serve_hive(tmp_path / "one", **changes))
+        client = one.over_socket()
+        client.open()
+        operation = client.execute("SELECT n, s FROM t").operationHandle
+        driver = one.driver_of(operation)
+        location = driver.claim().result_location
+        assert location is not None
+        rows = [[number, "x"] for number in range(30)]
+        driver.succeed(
+            id_of(operation), stored_result(Path(location), COLUMNS, [rows], chunk_limit=1)
+        )
+        assert [row[0] for row in rows_of(client.fetch(operation, 10, number=50))] == [*range(10)]
+        client.close()
+        tokens, session = one.tokens, client.session
+    with serve_hive(tmp_path / "two", users=(), **changes) as two:
+        two.tokens = tokens
+        again = two.over_http()
+        again.session = session
+        # The answer to the call 50 may have been lost with its node.
+        for _number in range(2):
+            found = rows_of(again.fetch(operation, 10, number=50))
+            assert [row[0] for row in found] == [*range(10)]
+        assert [row[0] for row in again.fetch_all(operation, 7)] == [*range(10, 30)]
+        assert again.status(operation).operationState == STATES.FINISHED_STATE
+        assert again.execute("SELECT 2").status.statusCode == 0
