@@ -16,11 +16,11 @@ from headrace.model.connection import ConnectionState
 
 _LOG = logging.getLogger("headrace.driver")
 _MAX_OPEN = 500
-"""Connections whose Spark session is kept. That of another one is restored from the store."""
+"""ConnectionSessions whose Spark session is kept. That of another one is restored from the store."""
 _CATALOG = "spark_catalog"
 
 
-class Connections:
+class ConnectionSessions:
     """The Spark sessions of one driver, by connection. Thread-safe.
 
     The statements of a connection run one after the other, so that no session is opened twice.

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.connections import Connections
+from headrace.driver.connections import ConnectionSessions
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
@@ -83,7 +83,7 @@ class Execution:
         assignment: Assignment,
         supervisor: Supervisor,
         held: HeldResults | None = None,
-        connections: Connections | None = None,
+        connections: ConnectionSessions | None = None,
     ) -> None:
         self.assignment = assignment
         self._connections = connections

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.connections import Connections
+from headrace.driver.connections import ConnectionSessions
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
@@ -91,7 +91,7 @@ class Loop:
             on_intents=self._request_intents,
             held=self._held,
         )
-        self._connections = Connections(spark)
+        self._connections = ConnectionSessions(spark)
         self._metastore = MetastoreStart(bootstrap)
         self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")

@@ -33,7 +33,7 @@ from headrace.frontends.hiveserver2.handles import (
     session_handle,
 )
 from headrace.frontends.hiveserver2.listings import (
-    Listing,
+    MetadataCall,
     encode_types,
     schema_of,
     statement_for,
@@ -72,26 +72,26 @@ _STATES = {
 }
 """States of the protocol; RUNNING_STATE for the others."""
 _LISTINGS = {
-    "GetCatalogs": Listing.CATALOGS,
-    "GetSchemas": Listing.SCHEMAS,
-    "GetTables": Listing.TABLES,
-    "GetTableTypes": Listing.TABLE_TYPES,
-    "GetColumns": Listing.COLUMNS,
-    "GetFunctions": Listing.FUNCTIONS,
-    "GetTypeInfo": Listing.TYPES,
-    "GetPrimaryKeys": Listing.PRIMARY_KEYS,
-    "GetCrossReference": Listing.CROSS_REFERENCE,
+    "GetCatalogs": MetadataCall.CATALOGS,
+    "GetSchemas": MetadataCall.SCHEMAS,
+    "GetTables": MetadataCall.TABLES,
+    "GetTableTypes": MetadataCall.TABLE_TYPES,
+    "GetColumns": MetadataCall.COLUMNS,
+    "GetFunctions": MetadataCall.FUNCTIONS,
+    "GetTypeInfo": MetadataCall.TYPES,
+    "GetPrimaryKeys": MetadataCall.PRIMARY_KEYS,
+    "GetCrossReference": MetadataCall.CROSS_REFERENCE,
 }
 _OPERATION_TYPES = {
-    Listing.CATALOGS: "GET_CATALOGS",
-    Listing.SCHEMAS: "GET_SCHEMAS",
-    Listing.TABLES: "GET_TABLES",
-    Listing.TABLE_TYPES: "GET_TABLE_TYPES",
-    Listing.COLUMNS: "GET_COLUMNS",
-    Listing.FUNCTIONS: "GET_FUNCTIONS",
-    Listing.TYPES: "GET_TYPE_INFO",
-    Listing.PRIMARY_KEYS: "GET_FUNCTIONS",
-    Listing.CROSS_REFERENCE: "GET_FUNCTIONS",
+    MetadataCall.CATALOGS: "GET_CATALOGS",
+    MetadataCall.SCHEMAS: "GET_SCHEMAS",
+    MetadataCall.TABLES: "GET_TABLES",
+    MetadataCall.TABLE_TYPES: "GET_TABLE_TYPES",
+    MetadataCall.COLUMNS: "GET_COLUMNS",
+    MetadataCall.FUNCTIONS: "GET_FUNCTIONS",
+    MetadataCall.TYPES: "GET_TYPE_INFO",
+    MetadataCall.PRIMARY_KEYS: "GET_FUNCTIONS",
+    MetadataCall.CROSS_REFERENCE: "GET_FUNCTIONS",
 }
 """Types of operations. Hive has none of their own for keys."""
 _RESULTS_FIELD = 3
@@ -244,7 +244,7 @@ class HiveServer2Calls:
         handle = operation_handle(operation, kind, has_rows=_has_rows(statement))
         return self._protocol.TOperationResp(status, handle)
 
-    async def _list(self, listing: Listing, caller: Caller, request: Any) -> Any:
+    async def _list(self, listing: MetadataCall, caller: Caller, request: Any) -> Any:
         """Answer a call for metadata, when its statement has ended."""
         session = await self._find_session(caller, request)
         text = statement_for(listing, request)
@@ -254,7 +254,7 @@ class HiveServer2Calls:
             if statement.state is not StatementState.SUCCESS:
                 return self._protocol.TOperationResp(self._error(_failure_of(statement)))
             statement_id = statement.id
-        types = encode_types(request.tableTypes) if listing is Listing.TABLES else 0
+        types = encode_types(request.tableTypes) if listing is MetadataCall.TABLES else 0
         operation = Handle(statement_id, session.version, listing, types)
         kind = getattr(self._protocol.TOperationType, _OPERATION_TYPES[listing])
         return self._protocol.TOperationResp(
@@ -307,7 +307,7 @@ class HiveServer2Calls:
     async def _describe_result(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
         if handle.listing:
-            schema = describe_schema(schema_of(Listing(handle.listing)), handle.version)
+            schema = describe_schema(schema_of(MetadataCall(handle.listing)), handle.version)
             return self._protocol.TGetResultSetMetadataResp(self._ok(), schema)
         statement = await self._wait(caller, handle.id)
         if statement.state is not StatementState.SUCCESS or statement.result is None:

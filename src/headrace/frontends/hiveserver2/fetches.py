@@ -19,7 +19,7 @@ from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import InvalidRequest
 from headrace.frontends.hiveserver2.handles import Handle
-from headrace.frontends.hiveserver2.listings import Listing, read_rows, schema_of
+from headrace.frontends.hiveserver2.listings import MetadataCall, read_rows, schema_of
 from headrace.frontends.hiveserver2.rows import write_columns, write_rows
 from headrace.frontends.hiveserver2.wire import load_protocol
 from headrace.model.connection import Cursor
@@ -159,7 +159,7 @@ class Fetches:
         cursor = Cursor(position, position, 0)
         statements = self._node.statements
         if handle.listing:
-            listing = Listing(handle.listing)
+            listing = MetadataCall(handle.listing)
             found = None if statement is None else statements.open_result(caller, statement)
             text = "" if statement is None else statement.spec.text
             rows = read_rows(listing, found, text, handle.types)

@@ -29,7 +29,7 @@ _FUNCTION_NO_TABLE = 1
 _NULLABLE, _NOT_NULLABLE = 1, 0
 
 
-class Listing(IntEnum):
+class MetadataCall(IntEnum):
     """Calls for metadata. The numbers are in handles, which other nodes read."""
 
     CATALOGS = 1
@@ -61,18 +61,18 @@ def encode_types(names: Sequence[str] | None) -> int:
     return bits or _NO_TYPE
 
 
-def statement_for(listing: Listing, request: Any) -> str | None:
+def statement_for(listing: MetadataCall, request: Any) -> str | None:
     """Return the statement that a call runs; None if it needs none."""
     match listing:
-        case Listing.CATALOGS:
+        case MetadataCall.CATALOGS:
             return "SHOW CATALOGS"
-        case Listing.SCHEMAS:
+        case MetadataCall.SCHEMAS:
             objects, name, column = ListedObjects.SCHEMAS, None, None
-        case Listing.TABLES:
+        case MetadataCall.TABLES:
             objects, name, column = ListedObjects.TABLES, request.tableName, None
-        case Listing.COLUMNS:
+        case MetadataCall.COLUMNS:
             objects, name, column = ListedObjects.COLUMNS, request.tableName, request.columnName
-        case Listing.FUNCTIONS:
+        case MetadataCall.FUNCTIONS:
             objects, name, column = ListedObjects.FUNCTIONS, request.functionName, None
         case _:
             return None
@@ -83,7 +83,7 @@ def statement_for(listing: Listing, request: Any) -> str | None:
 
 
 @cache
-def schema_of(listing: Listing) -> Schema:
+def schema_of(listing: MetadataCall) -> Schema:
     """Return the columns of a listing."""
     fields = [column.split() for column in _SHAPES[listing].columns.split(",")]
     return parse_schema(
@@ -97,7 +97,7 @@ def schema_of(listing: Listing) -> Schema:
     )
 
 
-def read_rows(listing: Listing, found: Rows | None, text: str, types: int) -> pa.RecordBatch:
+def read_rows(listing: MetadataCall, found: Rows | None, text: str, types: int) -> pa.RecordBatch:
     """Return the rows of a listing, in the stored layout.
 
     Args:
@@ -114,12 +114,12 @@ def read_rows(listing: Listing, found: Rows | None, text: str, types: int) -> pa
         for row in batch.to_pylist()
     ]
     computed: list[Row] = list(_SHAPES[listing].rows(rows))
-    if listing is Listing.COLUMNS:
+    if listing is MetadataCall.COLUMNS:
         command = parse(text).command
         assert isinstance(command, ListObjects)
         pattern = re.compile(pattern_to_regex(command.column), re.IGNORECASE)
         computed = [row for row in computed if pattern.fullmatch(row[3])]
-    elif listing is Listing.TABLES and types:
+    elif listing is MetadataCall.TABLES and types:
         wanted = {name for bit, name in enumerate(_TABLE_TYPES) if types & 1 << bit}
         computed = [row for row in computed if row[3] in wanted]
     columns = list(zip(*computed, strict=True)) or [()] * len(stored)
@@ -264,16 +264,16 @@ def _types(_rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
 
 
 _SHAPES = {
-    Listing.CATALOGS: _Shape("TABLE_CAT string", _catalogs),
-    Listing.SCHEMAS: _Shape("TABLE_SCHEM string,TABLE_CATALOG string", _schemas),
-    Listing.TABLES: _Shape(
+    MetadataCall.CATALOGS: _Shape("TABLE_CAT string", _catalogs),
+    MetadataCall.SCHEMAS: _Shape("TABLE_SCHEM string,TABLE_CATALOG string", _schemas),
+    MetadataCall.TABLES: _Shape(
         "TABLE_CAT string,TABLE_SCHEM string,TABLE_NAME string,TABLE_TYPE string,REMARKS string,"
         "TYPE_CAT string,TYPE_SCHEM string,TYPE_NAME string,SELF_REFERENCING_COL_NAME string,"
         "REF_GENERATION string",
         _tables,
     ),
-    Listing.TABLE_TYPES: _Shape("TABLE_TYPE string", _table_types),
-    Listing.COLUMNS: _Shape(
+    MetadataCall.TABLE_TYPES: _Shape("TABLE_TYPE string", _table_types),
+    MetadataCall.COLUMNS: _Shape(
         "TABLE_CAT string,TABLE_SCHEM string,TABLE_NAME string,COLUMN_NAME string,"
         "DATA_TYPE integer,TYPE_NAME string,COLUMN_SIZE integer,BUFFER_LENGTH byte,"
         "DECIMAL_DIGITS integer,NUM_PREC_RADIX integer,NULLABLE integer,REMARKS string,"
@@ -283,12 +283,12 @@ _SHAPES = {
         "IS_AUTO_INCREMENT string",
         _columns,
     ),
-    Listing.FUNCTIONS: _Shape(
+    MetadataCall.FUNCTIONS: _Shape(
         "FUNCTION_CAT string,FUNCTION_SCHEM string,FUNCTION_NAME string,REMARKS string,"
         "FUNCTION_TYPE integer,SPECIFIC_NAME string",
         _functions,
     ),
-    Listing.TYPES: _Shape(
+    MetadataCall.TYPES: _Shape(
         "TYPE_NAME string,DATA_TYPE integer,PRECISION integer,LITERAL_PREFIX string,"
         "LITERAL_SUFFIX string,CREATE_PARAMS string,NULLABLE short,CASE_SENSITIVE boolean,"
         "SEARCHABLE short,UNSIGNED_ATTRIBUTE boolean,FIXED_PREC_SCALE boolean,"
@@ -296,12 +296,12 @@ _SHAPES = {
         "SQL_DATA_TYPE integer,SQL_DATETIME_SUB integer,NUM_PREC_RADIX integer",
         _types,
     ),
-    Listing.PRIMARY_KEYS: _Shape(
+    MetadataCall.PRIMARY_KEYS: _Shape(
         "TABLE_CAT string,TABLE_SCHEM string,TABLE_NAME string,COLUMN_NAME string,"
         "KEY_SEQ integer,PK_NAME string",
         _nothing,
     ),
-    Listing.CROSS_REFERENCE: _Shape(
+    MetadataCall.CROSS_REFERENCE: _Shape(
         "PKTABLE_CAT string,PKTABLE_SCHEM string,PKTABLE_NAME string,PKCOLUMN_NAME string,"
         "FKTABLE_CAT string,FKTABLE_SCHEM string,FKTABLE_NAME string,FKCOLUMN_NAME string,"
         "KEY_SEQ integer,UPDATE_RULE integer,DELETE_RULE integer,FK_NAME string,PK_NAME string,"

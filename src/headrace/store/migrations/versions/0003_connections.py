@@ -35,7 +35,9 @@ def upgrade() -> None:
         sa.Column("end", sa.BigInteger, nullable=False),
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("statement_id", name="cursors_key"),
-        sa.ForeignKeyConstraint(["statement_id"], ["statements.id"], name="cursors_statement_id"),
+        sa.ForeignKeyConstraint(
+            ["statement_id"], ["statements.id"], name="cursors_statement_id_exists"
+        ),
     )
     op.add_column("statements", sa.Column("connection_id", _ID))
     is_live = sa.text("ended_at IS NULL")
