@@ -47,6 +47,7 @@ PACKAGES = {
     "files",
     "frontends",
     "frontends.http",
+    "frontends.hiveserver2",
     "frontends.opensearch",
     "frontends.rest",
     "frontends.rest.routes",

@@ -47,7 +47,7 @@ from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
-from headrace.control.sessions.connections import Connections
+from headrace.control.sessions.connections import ClientConnections
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
 from headrace.control.sessions.launch import Launches
@@ -150,7 +150,7 @@ class Node:
         )
         self.catalog_listing = CatalogListing(self.statements, self.async_statements)
         self.sessions = Sessions(self.context)
-        self.connections = Connections(self.context)
+        self.connections = ClientConnections(self.context)
         self.cursors = Cursors(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
         self.nodes = Nodes(self.context)

@@ -16,7 +16,7 @@ from headrace.model.connection import ConnectionState
 
 _LOG = logging.getLogger("headrace.driver")
 _MAX_OPEN = 500
-"""ConnectionSessions whose Spark session is kept. That of another one is restored from the store."""
+"""Connections whose Spark session is kept. That of another one is restored from the store."""
 _CATALOG = "spark_catalog"
 
 

@@ -18,7 +18,7 @@ from headrace.store.database import Tx
 from headrace.store.sessions import connections
 
 
-class Connections:
+class ClientConnections:
     """Connections of all callers, served by one node."""
 
     def __init__(self, context: NodeContext) -> None:
