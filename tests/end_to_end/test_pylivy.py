@@ -15,7 +15,8 @@ pytestmark = pytest.mark.spark
 PROGRAM = """
 import json, sys
 import requests
-from livy import LivyClient, LivySession, SessionKind, SparkRuntimeError
+from livy import LivySession, SessionKind, SparkRuntimeError
+from livy.client import LivyClient
 
 url, token = sys.argv[1:]
 http = requests.Session()
