@@ -47,6 +47,7 @@ PACKAGES = {
     "files",
     "frontends",
     "frontends.http",
+    "frontends.livy",
     "frontends.opensearch",
     "frontends.rest",
     "frontends.rest.routes",

@@ -13,6 +13,7 @@ from headrace.model.request_fields import SessionFields
 from headrace.model.session import SessionSpec
 from headrace.text.durations import Duration, seconds_of
 
+_MAX_INT32 = 2**31 - 1
 KIND = "sql"
 """The one kind of session and statement."""
 
@@ -55,13 +56,13 @@ class LivySessionRequest(RequestModel):
     """Archives that Spark unpacks for the executors: `spark.archives`."""
     driver_memory: str | None = None
     """`spark.driver.memory`."""
-    driver_cores: int | None = Field(default=None, ge=1)
+    driver_cores: int | None = Field(default=None, ge=1, le=_MAX_INT32)
     """`spark.driver.cores`."""
     executor_memory: str | None = None
     """`spark.executor.memory`."""
-    executor_cores: int | None = Field(default=None, ge=1)
+    executor_cores: int | None = Field(default=None, ge=1, le=_MAX_INT32)
     """`spark.executor.cores`."""
-    num_executors: int | None = Field(default=None, ge=0)
+    num_executors: int | None = Field(default=None, ge=0, le=_MAX_INT32)
     """`spark.executor.instances`."""
     queue: str | None = None
     """`spark.yarn.queue`."""
@@ -69,7 +70,7 @@ class LivySessionRequest(RequestModel):
     """Name, unique among the live sessions of the owner."""
     conf: dict[str, str | bool | int | float] = Field(default={})
     """Spark configuration. It wins over the fields above."""
-    heartbeat_timeout_in_second: int | None = Field(default=None, ge=0)
+    heartbeat_timeout_in_second: int | None = Field(default=None, ge=0, le=_MAX_INT32)
     """Ignored: a session does not end because a client stops asking."""
     ttl: Duration | None = None
     """Age at which the session is closed, for example `8h`."""

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from headrace import __version__
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import AlreadyEnded, HeadraceError, InvalidRequest
+from headrace.errors import AlreadyEnded, HeadraceError, TooManyRows
 from headrace.frontends.http.api_route import json_response
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.http.errors import RequestError
@@ -56,12 +56,6 @@ SERVED_VERSION = "0.9.0"
 _LOG_BYTES = 1024 * 1024
 _MAX_SESSIONS = 1000
 _MAX_INT32 = 2**31 - 1
-
-
-class TooManyRows(InvalidRequest):
-    """The result has more rows than one output may hold."""
-
-    code = "too_many_rows"
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
