@@ -48,6 +48,7 @@ PACKAGES = {
     "frontends",
     "frontends.http",
     "frontends.hiveserver2",
+    "frontends.livy",
     "frontends.opensearch",
     "frontends.rest",
     "frontends.rest.routes",

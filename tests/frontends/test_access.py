@@ -121,6 +121,7 @@ SERVED: dict[Access, set[str]] = {
     Access.READ: {*_OWNERS, *_ADMINS, "operator", "auditor"},
     Access.READ_CONTENT: {*_OWNERS, *_ADMINS, "auditor"},
     Access.CHANGE: {"owner", "member", "owner who may submit", "admin"},
+    Access.RUN: {"owner", "member", "owner who may submit"},
     Access.WATCH: {*_ADMINS, "operator", "auditor"},
     Access.AUDIT: {*_ADMINS, "auditor"},
     Access.OPERATE: {"operator", "admin"},
@@ -135,7 +136,7 @@ def expected(access: Access, who: str) -> Outcome:
         return Outcome.SERVED
     if who in NOT_SIGNED_IN:
         return Outcome.UNKNOWN
-    is_object = access in {Access.READ, Access.READ_CONTENT, Access.CHANGE}
+    is_object = access in {Access.READ, Access.READ_CONTENT, Access.CHANGE, Access.RUN}
     learns_nothing = who in {"stranger", "without a role"}
     return Outcome.HIDDEN if is_object and learns_nothing else Outcome.REFUSED
 
@@ -160,6 +161,7 @@ class Server:
     def call(self, operation: str, who: str, reference: str) -> httpx.Response:
         method, path = self.operations[operation]
         path = re.sub(r"{action}", "stop", path)
+        path = re.sub(r"{ordinal}", "0", path)
         path = re.sub(r"{\w+}", reference, path)
         token = self.tokens[who]
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -171,6 +173,8 @@ class Server:
 BODIES: dict[str, Callable[[Server], Json]] = {
     "open_session": lambda _: {},
     "open_connection": lambda _: {},
+    "open_livy_session": lambda _: {},
+    "run_livy_statement": lambda _: {"code": "SELECT 1"},
     "submit_statement": lambda _: {"statement": "SELECT 1"},
     "create_async_query": lambda _: {
         "datasource": "spark_catalog",
@@ -341,6 +345,15 @@ MAKERS: dict[str, Callable[[Database, str], str]] = {
     "user": _make_user,
     "node_id": _make_node,
 }
+
+
+def _make_livy_session(store: Database, owner: str) -> str:
+    session = new_session(store, owner=owner)
+    new_statement(store, session, owner=owner, text=f"SELECT '{SQL}'")
+    return session
+
+
+MAKERS["livy_session"] = _make_livy_session
 MAKERS["query_id"] = MAKERS["statement_id"]
 
 
@@ -476,6 +489,7 @@ def test_an_operator_reads_no_sql_of_others(server: Server) -> None:
         parameter: make(server.node.database, server.owners["owner"])
         for parameter, make in MAKERS.items()
     }
+    references["ordinal"] = "0"
 
     def show_sql(who: str) -> set[str]:
         """Return the operations that answer a caller with the SQL of another one."""
@@ -494,6 +508,7 @@ def test_an_operator_reads_no_sql_of_others(server: Server) -> None:
     assert show_sql("operator") == set()
     assert show_sql("auditor") == {
         *("show_statement", "list_statements", "show_stream", "list_streams"),
+        *("show_livy_statement", "list_livy_statements"),
         *("show_job", "list_jobs", "list_versions", "show_deployment", "list_deployments"),
     }
 

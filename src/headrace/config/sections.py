@@ -383,6 +383,14 @@ class HiveServer2Settings(Section):
     none. With `tls.cert`, the connections are encrypted."""
 
 
+class LivySettings(Section):
+    """Livy's REST API, `/livy`."""
+
+    row_limit: int = Field(default=10_000, ge=1)
+    """Largest number of rows in the output of a statement. A larger result is an error, never
+    truncated."""
+
+
 class OpenSearchSettings(Section):
     """The OpenSearch async query API, `/_plugins/_async_query`."""
 

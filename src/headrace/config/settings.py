@@ -46,6 +46,7 @@ from headrace.config.sections import (
     HttpSettings,
     JobSettings,
     LeaseSettings,
+    LivySettings,
     MaterializedViewSettings,
     OpenSearchSettings,
     RedactionSettings,
@@ -109,6 +110,7 @@ class Settings(BaseSettings):
     streams: StreamSettings = StreamSettings()
     materialized_views: MaterializedViewSettings = MaterializedViewSettings()
     jobs: JobSettings = JobSettings()
+    livy: LivySettings = LivySettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     hiveserver2: HiveServer2Settings = HiveServer2Settings()
     profiles: dict[str, AnyProfile] = {}

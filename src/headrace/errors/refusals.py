@@ -24,6 +24,12 @@ class InvalidRequest(HeadraceError):
     exit_code = EXIT_USAGE
 
 
+class TooManyRows(InvalidRequest):
+    """The result has more rows than one response may hold."""
+
+    code = "too_many_rows"
+
+
 class AmbiguousId(InvalidRequest):
     """Several ids begin with the given characters."""
 

@@ -22,6 +22,7 @@ class Access(StrEnum):
     READ = "owners, operators, auditors and administrators"
     READ_CONTENT = "owners, auditors and administrators"
     CHANGE = "owners and administrators"
+    RUN = "owners"
     WATCH = "operators, auditors and administrators"
     AUDIT = "auditors and administrators"
     OPERATE = "operators and administrators"
@@ -79,6 +80,17 @@ OPERATIONS: Mapping[str, Access] = {
     "create_async_query": Access.CREATE,
     "show_async_query": Access.READ,
     "cancel_async_query": Access.CHANGE,
+    "show_livy_version": Access.SIGNED_IN,
+    "open_livy_session": Access.CREATE,
+    "list_livy_sessions": Access.VISIBLE,
+    "show_livy_session": Access.READ,
+    "close_livy_session": Access.CHANGE,
+    "show_livy_session_state": Access.READ,
+    "read_livy_session_log": Access.READ,
+    "run_livy_statement": Access.RUN,
+    "list_livy_statements": Access.READ,
+    "show_livy_statement": Access.READ,
+    "cancel_livy_statement": Access.CHANGE,
     "show_cluster_info": Access.SIGNED_IN,
     "ping_cluster": Access.SIGNED_IN,
     "read_metrics": Access.WATCH,

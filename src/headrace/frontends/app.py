@@ -24,6 +24,9 @@ from headrace.frontends.http.refusals import AuthenticationFailures
 from headrace.frontends.http.request_metrics import RequestMetrics
 from headrace.frontends.http.server import HttpServer
 from headrace.frontends.http.tls import ServerTls
+from headrace.frontends.livy import sessions as livy_sessions
+from headrace.frontends.livy.sessions import PREFIX as LIVY_PREFIX
+from headrace.frontends.livy.sessions import render_livy_error
 from headrace.frontends.openapi import DESCRIPTION, build_document
 from headrace.frontends.opensearch import async_query
 from headrace.frontends.opensearch.async_query import INFO_PATH as OPENSEARCH_INFO_PATH
@@ -110,6 +113,7 @@ _RESOURCES = {
 """Description and routers of each tag of the native API."""
 _TAGS = {name: text for name, (text, _) in _RESOURCES.items()} | {
     "opensearch": "The API of OpenSearch's asynchronous queries, for its clients.",
+    "livy": "Livy's REST API for SQL, for its clients.",
     "health": "State and metrics of the node.",
 }
 
@@ -149,7 +153,10 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.state.password_checks = CapacityLimiter(SIGN_IN_THREADS)
     renderers = ErrorRenderers(
         render_problem,
-        by_prefix={OPENSEARCH_PREFIX: render_opensearch_error},
+        by_prefix={
+            OPENSEARCH_PREFIX: render_opensearch_error,
+            LIVY_PREFIX: render_livy_error,
+        },
         by_path={OPENSEARCH_INFO_PATH: render_opensearch_error},
     )
     http = node.settings.http
@@ -175,6 +182,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
             app.include_router(router, prefix=API_PREFIX)
     app.include_router(async_query.router)
     app.include_router(async_query.info_router)
+    app.include_router(livy_sessions.router)
     app.include_router(hiveserver2_http.router)
     app.include_router(health.router)
     app.include_router(docs.router)

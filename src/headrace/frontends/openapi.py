@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace.frontends.http.auth import PUBLIC_PATHS, SECURITY_SCHEMES
+from headrace.frontends.livy import sessions as livy_sessions
 from headrace.frontends.opensearch import async_query
 from headrace.frontends.rest.examples import BODIES, TEXTS
 from headrace.frontends.rest.problems import MEDIA_TYPE as PROBLEM_MEDIA_TYPE
@@ -83,8 +84,11 @@ def build_document(app: FastAPI, tags: dict[str, str]) -> Json:
 def _add_common_errors(path: str, operation: Json) -> None:
     """Add the errors that middleware, the server or an outage can answer to every request."""
     is_opensearch = path == async_query.INFO_PATH or path.startswith(async_query.PREFIX)
-    schema = "OpenSearchError" if is_opensearch else "Problem"
-    media_type = "application/json" if is_opensearch else PROBLEM_MEDIA_TYPE
+    schema, media_type = "Problem", PROBLEM_MEDIA_TYPE
+    if is_opensearch:
+        schema, media_type = "OpenSearchError", "application/json"
+    elif path.startswith(livy_sessions.PREFIX):
+        schema, media_type = "LivyError", "application/json"
     statuses = {*COMMON_ERRORS}
     if path in PUBLIC_PATHS:
         statuses -= {HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS}

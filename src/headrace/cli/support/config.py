@@ -57,6 +57,7 @@ KNOWN_KEYS = (
     "streams",
     "materialized_views",
     "jobs",
+    "livy",
     "opensearch",
     "hiveserver2",
     "profiles",

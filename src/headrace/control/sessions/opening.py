@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from headrace.config.limits import LimitedOwner
@@ -33,6 +34,8 @@ def new_pool_session(settings: Settings, owner: str) -> NewSession:
 
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
+_NUMBER = re.compile(r"[0-9]{1,18}")
+"""The number of a session. No name begins with a digit."""
 
 
 def resolve_session(tx: Tx, caller: Caller, name_or_id: str, action: Action = Action.READ) -> str:
@@ -43,7 +46,7 @@ def resolve_session(tx: Tx, caller: Caller, name_or_id: str, action: Action = Ac
 def find_session(
     tx: Tx, caller: Caller, name_or_id: str, action: Action = Action.READ
 ) -> NamedSession:
-    """Return id and owner of a session, given by its id or, while it is live, by its name.
+    """Return id and owner of a session, given by its id, its number, or its name while it is live.
 
     Raises:
         SessionNotFound: There is no such session that the caller may read.
@@ -54,6 +57,8 @@ def find_session(
     if looks_like_id(name_or_id):
         owner = sessions.owner_of(tx, name_or_id)
         found = None if owner is None else NamedSession(name_or_id, owner)
+    elif _NUMBER.fullmatch(name_or_id):
+        found = sessions.find_number(tx, int(name_or_id))
     elif is_session_name(name_or_id):
         own_id = sessions.id_of_name(tx, caller.owner, name_or_id)
         own = None if own_id is None else NamedSession(own_id, caller.owner)

@@ -65,6 +65,7 @@ from headrace.errors import (
     ResultNotReady,
     SessionEnded,
     SessionNotFound,
+    StatementNotFound,
     StreamNotFound,
 )
 from headrace.files.places import check_has_no_password, is_below
@@ -532,6 +533,33 @@ class Statements:
                 limit=limit,
             )
         return Page([hide_content(caller, each) for each in page.items], page.more)
+
+    def get_in_session(self, caller: Caller, session: str, ordinal: int) -> Statement:
+        """Return a statement by its position in its session, which the caller may read.
+
+        Raise SessionNotFound or StatementNotFound if there is none.
+        """
+        with self._database.read() as tx:
+            session_id = resolve_session(tx, caller, session)
+            statement_id = statements.id_of_ordinal(tx, session_id, ordinal)
+            if statement_id is None:
+                raise StatementNotFound(f"Session {session!r} has no statement {ordinal}.")
+            return get_permitted(tx, caller, statement_id)
+
+    def slice_of_session(
+        self, caller: Caller, session: str, *, offset: int, limit: int, newest_first: bool = False
+    ) -> tuple[int, list[Statement]]:
+        """Return the number of statements of a session, and those from `offset` in their order.
+
+        Raise SessionNotFound if the caller may read no such session.
+        """
+        with self._database.read() as tx:
+            session_id = resolve_session(tx, caller, session)
+            total = statements.count_in_session(tx, session_id)
+            items = statements.slice_of_session(
+                tx, session_id, offset=offset, limit=limit, newest_first=newest_first
+            )
+        return total, [hide_content(caller, each) for each in items]
 
     def find_session_names(self, caller: Caller, listed: Sequence[Statement]) -> dict[str, str]:
         """Return the names of the sessions of listed statements, by id of the session."""

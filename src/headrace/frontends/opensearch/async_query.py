@@ -27,6 +27,7 @@ from headrace.errors import (
     InvalidRequest,
     NotFound,
     StatementNotFound,
+    TooManyRows,
 )
 from headrace.frontends.http.api_route import json_response
 from headrace.frontends.http.auth import Authenticated, node_of
@@ -50,12 +51,6 @@ class DatasourceNotFound(NotFound):
     """The datasource does not exist."""
 
     code = "datasource_not_found"
-
-
-class TooManyRows(InvalidRequest):
-    """The result has more rows than one response may hold."""
-
-    code = "too_many_rows"
 
 
 class OpenSearchErrorCause(ResponseModel):

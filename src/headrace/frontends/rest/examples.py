@@ -48,6 +48,32 @@ _SESSION: Json = {
     "last_update_time": LATER,
     "error": None,
 }
+_LIVY_SESSION: Json = {
+    "id": 12,
+    "name": "etl",
+    "appId": "local-1763978400000",
+    "owner": "ada",
+    "proxyUser": None,
+    "state": "idle",
+    "kind": "sql",
+    "appInfo": {"driverLogUrl": None, "sparkUiUrl": None, "executorLogUrls": None},
+    "log": [],
+}
+_LIVY_FIELD = {"name": "x", "type": "integer", "nullable": False, "metadata": {}}
+_LIVY_TABLE: Json = {"schema": {"type": "struct", "fields": [_LIVY_FIELD]}, "data": [[1]]}
+_LIVY_STATEMENT: Json = {
+    "id": 0,
+    "code": "SELECT 1 AS x",
+    "state": "available",
+    "output": {
+        "status": "ok",
+        "execution_count": 0,
+        "data": {"application/json": _LIVY_TABLE},
+    },
+    "progress": 1.0,
+    "started": 1763978400000,
+    "completed": 1763978402600,
+}
 _COLUMNS = [{"name": "id", "type": "bigint"}, {"name": "total", "type": "decimal(10,2)"}]
 _ROWS = [["1", "12.50"], ["2", None]]
 _STATEMENT: Json = {
@@ -256,6 +282,28 @@ BODIES: dict[str, list[Json]] = {
         },
         {"status": "running"},
     ],
+    "LivyVersion": [
+        {
+            "url": "",
+            "branch": "0.2.0",
+            "revision": "0.2.0",
+            "version": "0.9.0",
+            "date": "",
+            "user": "headrace",
+        }
+    ],
+    "LivySessionRequest": [{"kind": "sql", "driverMemory": "2g", "idleTimeout": "30m"}],
+    "LivySession": [_LIVY_SESSION],
+    "LivySessionList": [{"from": 0, "total": 1, "sessions": [_LIVY_SESSION]}],
+    "LivySessionState": [{"id": 12, "state": "idle"}],
+    "LivyLog": [
+        {"id": 12, "from": 0, "total": 1, "log": ["26/11/24 10:00:02 INFO SparkContext: Running"]}
+    ],
+    "LivyMessage": [{"msg": "deleted"}],
+    "LivyError": [{"msg": "Session '12' does not exist."}],
+    "LivyStatementRequest": [{"code": "SELECT 1 AS x", "kind": "sql"}],
+    "LivyStatement": [_LIVY_STATEMENT],
+    "LivyStatementList": [{"total_statements": 1, "statements": [_LIVY_STATEMENT]}],
     "ClusterInfo": [
         {
             "name": NODE_ID,

@@ -229,7 +229,7 @@ def id_of_name(tx: Tx, owner: str, name: str) -> str | None:
 
 
 class NamedSession(NamedTuple):
-    """A live session that has the wanted name."""
+    """Id and owner of the session that a name or number stands for."""
 
     id: str
     owner: str
@@ -242,6 +242,13 @@ def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[NamedS
         query = query.where(sessions.c.owner.in_(owners))
     rows = tx.execute(query.limit(_MAX_NAMED))
     return [NamedSession(row.id, row.owner) for row in rows]
+
+
+def find_number(tx: Tx, number: int) -> NamedSession | None:
+    """Return id and owner of the session with this number, or None if it does not exist."""
+    query = select(sessions.c.id, sessions.c.owner).where(sessions.c.number == number)
+    row = tx.execute(query).one_or_none()
+    return None if row is None else NamedSession(row.id, row.owner)
 
 
 def owner_of(tx: Tx, session_id: str) -> str | None:

@@ -232,6 +232,31 @@ def page(
     return Page([row_to_statement(row) for row in tx.execute(query).mappings()], more)
 
 
+def id_of_ordinal(tx: Tx, session_id: str, ordinal: int) -> str | None:
+    """Return the id of a statement by its position in its session, or None if there is none."""
+    of_session = statements.c.session_id == session_id
+    query = select(statements.c.id).where(of_session, statements.c.ordinal == ordinal)
+    statement_id: str | None = tx.execute(query).scalar_one_or_none()
+    return statement_id
+
+
+def count_in_session(tx: Tx, session_id: str) -> int:
+    """Return the number of statements of a session."""
+    query = select(func.count()).where(statements.c.session_id == session_id)
+    count: int = tx.execute(query).scalar_one()
+    return count
+
+
+def slice_of_session(
+    tx: Tx, session_id: str, *, offset: int, limit: int, newest_first: bool
+) -> list[Statement]:
+    """Return at most `limit` statements of a session after the first `offset`, in their order."""
+    order = statements.c.ordinal.desc() if newest_first else statements.c.ordinal
+    query = _SELECT.where(statements.c.session_id == session_id).order_by(order)
+    rows = tx.execute(query.offset(offset).limit(limit)).mappings()
+    return [row_to_statement(row) for row in rows]
+
+
 def _choose_view(
     tx: Tx, view: StatementView, over_seconds: float
 ) -> list[ColumnElement[bool] | TextClause]:

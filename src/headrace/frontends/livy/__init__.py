@@ -1,0 +1,1 @@
+"""Livy's REST API: sessions, and the SQL statements that run in them."""

@@ -1,0 +1,259 @@
+"""Livy's API, with the responses that its clients read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.made_results import inline_result
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+
+Json = dict[str, Any]
+BASE = "/livy"
+
+
+def call(node: InProcessNode, method: str, path: str, status: int = 200, **options: Any) -> Json:
+    response = node.http.request(method, f"{BASE}{path}", **options)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body: Json = response.json()
+    return body
+
+
+def open_session(node: InProcessNode, **body: Any) -> tuple[int, ScriptedDriver]:
+    """Open a session, connect its driver, and return the number of the session and the driver."""
+    session = call(node, "POST", "/sessions", 201, json={"kind": "sql", **body})
+    assert session["state"] == "starting"
+    session_id = node.http.get(f"/api/v1/sessions/{session['id']}").json()["id"]
+    driver = node.launcher.connect_driver(session_id)
+    driver.hello()
+    number: int = session["id"]
+    return number, driver
+
+
+def run(node: InProcessNode, number: int, driver: ScriptedDriver, code: str) -> str:
+    """Submit a statement, let the driver start it, and return its id."""
+    statement = call(node, "POST", f"/sessions/{number}/statements", 201, json={"code": code})
+    assert (statement["state"], statement["output"]) == ("waiting", None)
+    statement_id = driver.claim().statement_id
+    driver.report_start(statement_id)
+    return statement_id
+
+
+def test_the_version_is_one_that_pylivy_sorts_after_0_5(node: InProcessNode) -> None:
+    assert call(node, "GET", "/version")["version"] == "0.9.0"
+
+
+def test_a_session_is_starting_then_idle_then_busy(node: InProcessNode) -> None:
+    number, driver = open_session(node)
+    assert call(node, "GET", f"/sessions/{number}/state") == {"id": number, "state": "idle"}
+    statement_id = run(node, number, driver, "SELECT 1 AS x")
+    assert call(node, "GET", f"/sessions/{number}")["state"] == "busy"
+    driver.succeed(statement_id, inline_result([("x", "integer")], [[1]]))
+    assert call(node, "GET", f"/sessions/{number}")["state"] == "idle"
+
+
+def test_a_session_has_every_key_that_clients_read(node: InProcessNode) -> None:
+    number, _driver = open_session(node, name="etl")
+    listed = call(node, "GET", "/sessions")
+    [session] = [each for each in listed["sessions"] if each["id"] == number]
+    assert session == call(node, "GET", "/sessions/etl")
+    keys = {"id", "name", "appId", "owner", "proxyUser", "state", "kind", "appInfo", "log"}
+    assert set(session) == keys
+    assert (session["kind"], session["proxyUser"], session["log"]) == ("sql", None, [])
+    assert set(session["appInfo"]) == {"driverLogUrl", "sparkUiUrl", "executorLogUrls"}
+    assert (listed["from"], listed["total"] >= 1) == (0, True)
+
+
+def test_fields_of_a_session_are_configuration_of_spark(node: InProcessNode) -> None:
+    body = {
+        "driverMemory": "2g",
+        "executorCores": 3,
+        "numExecutors": 4,
+        "conf": {"spark.a": 1, "spark.b": True},
+        "idleTimeout": "30m",
+    }
+    number = call(node, "POST", "/sessions", 201, json=body)["id"]
+    session = node.http.get(f"/api/v1/sessions/{number}").json()
+    assert session["conf"] == {
+        "spark.driver.memory": "2g",
+        "spark.executor.cores": "3",
+        "spark.executor.instances": "4",
+        "spark.a": "1",
+        "spark.b": "true",
+    }
+    assert session["idle_timeout"] == "30m"
+
+
+def test_a_success_has_schema_and_rows(node: InProcessNode) -> None:
+    number, driver = open_session(node)
+    statement_id = run(node, number, driver, "SELECT 1 AS x")
+    path = f"/sessions/{number}/statements/0"
+    assert call(node, "GET", path)["state"] == "running"
+    driver.succeed(statement_id, inline_result([("x", "integer"), ("s", "string")], [[1, None]]))
+    statement = call(node, "GET", path)
+    assert (statement["id"], statement["code"], statement["state"], statement["progress"]) == (
+        *(0, "SELECT 1 AS x", "available", 1.0),
+    )
+    assert 0 < statement["started"] <= statement["completed"]
+    output = statement["output"]
+    assert (output["status"], output["execution_count"]) == ("ok", 0)
+    table = output["data"]["application/json"]
+    assert table["data"] == [[1, None]]
+    assert table["schema"]["type"] == "struct"
+    assert [(f["name"], f["type"]) for f in table["schema"]["fields"]] == [
+        *(("x", "integer"), ("s", "string")),
+    ]
+    listed = call(node, "GET", f"/sessions/{number}/statements")
+    assert listed == {"total_statements": 1, "statements": [statement]}
+
+
+def test_ddl_has_an_empty_schema(node: InProcessNode) -> None:
+    number, driver = open_session(node)
+    driver.succeed(run(node, number, driver, "CREATE TABLE t (a INT)"), inline_result([], []))
+    output = call(node, "GET", f"/sessions/{number}/statements/0")["output"]
+    table = output["data"]["application/json"]
+    assert table == {"schema": {"type": "struct", "fields": []}, "data": []}
+
+
+@pytest.mark.parametrize(
+    ("failure", "evalue", "traceback"),
+    [
+        (
+            Failure(
+                code="analysis_error",
+                condition="TABLE_OR_VIEW_NOT_FOUND",
+                message="There is no t.",
+                trace="a\n\tat b",
+            ),
+            "[TABLE_OR_VIEW_NOT_FOUND] There is no t.",
+            ["a", "\tat b"],
+        ),
+        (Failure(code="driver_lost", message="Gone."), "[driver_lost] Gone.", []),
+    ],
+)
+def test_a_failed_statement_is_available_with_an_error(
+    node: InProcessNode, failure: Failure, evalue: str, traceback: list[str]
+) -> None:
+    number, driver = open_session(node)
+    statement_id = run(node, number, driver, "SELECT * FROM t")
+    assert driver.report_end(statement_id, StatementState.FAILED, failure=failure).applied
+    statement = call(node, "GET", f"/sessions/{number}/statements/0")
+    assert statement["state"] == "available"
+    assert statement["output"] == {
+        "status": "error",
+        "execution_count": 0,
+        "ename": failure.code,
+        "evalue": evalue,
+        "traceback": traceback,
+    }
+
+
+def test_a_result_above_the_limit_is_an_error_and_never_cut(start_node: StartNode) -> None:
+    node = start_node(livy={"row_limit": 2})
+    number, driver = open_session(node)
+    for rows in ([[1], [2]], [[1], [2], [3]]):
+        driver.succeed(
+            run(node, number, driver, "SELECT 1"), inline_result([("x", "integer")], rows)
+        )
+    first, second = call(node, "GET", f"/sessions/{number}/statements")["statements"]
+    assert first["output"]["data"]["application/json"]["data"] == [[1], [2]]
+    assert (second["state"], second["output"]["status"]) == ("available", "error")
+    assert second["output"]["evalue"].startswith("[too_many_rows] The result has 3 rows")
+
+
+def test_a_cancel_is_accepted_before_and_after_the_end(node: InProcessNode) -> None:
+    number, _driver = open_session(node)
+    call(node, "POST", f"/sessions/{number}/statements", 201, json={"code": "SELECT 1"})
+    for _ in range(2):
+        answer = call(node, "POST", f"/sessions/{number}/statements/0/cancel")
+        assert answer == {"msg": "canceled"}
+    statement = call(node, "GET", f"/sessions/{number}/statements/0")
+    assert (statement["state"], statement["output"]) == ("cancelled", None)
+
+
+def test_statements_are_listed_in_ranges(node: InProcessNode) -> None:
+    number, _driver = open_session(node)
+    for index in range(3):
+        call(node, "POST", f"/sessions/{number}/statements", 201, json={"code": f"SELECT {index}"})
+
+    def ids(**query: Any) -> list[int]:
+        listed = call(node, "GET", f"/sessions/{number}/statements", params=query)
+        assert listed["total_statements"] == 3
+        return [each["id"] for each in listed["statements"]]
+
+    assert ids() == [0, 1, 2]
+    assert ids(**{"from": 1, "size": 1}) == [1]
+    assert ids(order="desc", size=2) == [2, 1]
+    assert ids(**{"from": 3}) == []
+
+
+def test_a_session_is_deleted_twice(node: InProcessNode) -> None:
+    number = call(node, "POST", "/sessions", 201, json={})["id"]
+    for _ in range(2):
+        assert call(node, "DELETE", f"/sessions/{number}") == {"msg": "deleted"}
+    assert call(node, "GET", f"/sessions/{number}/state")["state"] == "dead"
+
+
+@pytest.mark.parametrize("kind", ["spark", "pyspark", "sparkr", "shared"])
+def test_other_kinds_are_refused(node: InProcessNode, kind: str) -> None:
+    number, _driver = open_session(node)
+    with node.expect_no_changes():
+        for path in ("/sessions", f"/sessions/{number}/statements"):
+            answer = call(node, "POST", path, 400, json={"kind": kind, "code": "1"})
+            assert set(answer) == {"msg"}
+        answer = call(node, "POST", "/sessions", 400, json={"kind": kind})
+    assert f"The kind '{kind}' is not served" in answer["msg"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "text"),
+    [
+        ("GET", "/sessions/999999999", None, 404, "Session '999999999' does not exist."),
+        ("GET", "/sessions/999999999/statements/0", None, 404, "Session '999999999'"),
+        ("GET", "/nothing", None, 404, ""),
+        ("PUT", "/sessions", {}, 405, ""),
+        ("POST", "/sessions", {"proxyUser": "ada"}, 403, "may not act for 'ada'"),
+        ("POST", "/sessions", {"cores": 1}, 400, "Unknown field 'cores'."),
+        ("POST", "/sessions", {"conf": {"a": "1"}}, 400, "Unknown setting 'a'"),
+        ("POST", "/batches", {"file": "a.py"}, 404, ""),
+    ],
+)
+def test_an_error_is_a_message(
+    node: InProcessNode, method: str, path: str, body: Json | None, status: int, text: str
+) -> None:
+    answer = call(node, method, path, status, json=body)
+    assert set(answer) == {"msg"}
+    assert text in answer["msg"]
+
+
+@pytest.mark.parametrize("count", [0, 100, 250])
+def test_the_log_is_read_in_pages(node: InProcessNode, count: int) -> None:
+    number, _driver = open_session(node)
+    session_id = node.http.get(f"/api/v1/sessions/{number}").json()["id"]
+    layout: Path = node.node.settings.layout.session_logs
+    layout.mkdir(parents=True, exist_ok=True)
+    lines = [f"line {index}" for index in range(count)]
+    (layout / f"{session_id}.log").write_text("".join(f"{line}\n" for line in lines))
+    read: list[str] = []
+    start, total = 0, 0
+    while start <= total:
+        query = {"from": start, "size": 100}
+        page = call(node, "GET", f"/sessions/{number}/log", params=query)
+        total = page["total"]
+        read += page["log"]
+        start += 100
+    assert (read, total) == (lines, count)
+    assert call(node, "GET", f"/sessions/{number}/log")["log"] == lines[-100:]
+
+
+def test_a_call_needs_credentials(start_node: StartNode) -> None:
+    node = start_node(token="of-the-node")
+    answer: httpx.Response = node.http.get(f"{BASE}/sessions")
+    assert (answer.status_code, set(answer.json())) == (401, {"msg"})
