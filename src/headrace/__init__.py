@@ -146,9 +146,9 @@ def connect(
         from headrace.cli.support.discovery import find_node  # noqa: PLC0415 - it is slow
 
         config = load_config({"server": url, "token": token, **flags})
-        client = find_node(config, opens_pool=True, credentials=credentials)
-        client.retry_seconds = retry_seconds
-        return client
+        return find_node(
+            config, opens_pool=True, credentials=credentials, retry_seconds=retry_seconds
+        )
 
     spec = {"catalog": catalog, "database": database, "conf": conf and dict(conf), "owner": owner}
     return Connection(find_client, spec)

@@ -146,6 +146,7 @@ def find_node(
     opens_pool: bool = False,
     reports: Reports = _SILENT,
     credentials: TokenSource = None,
+    retry_seconds: float = CONNECT_SECONDS,
 ) -> Client:
     """Return a client of the node to use. Start an embedded node if no other node responds.
 
@@ -154,6 +155,7 @@ def find_node(
         opens_pool: Whether an embedded node starts the driver of the pool session at once.
         reports: Receive a line about a start or an outage.
         credentials: Those for the configured server, in place of the configured token.
+        retry_seconds: Longest outage of the configured server that a request waits out.
 
     Raises:
         NodeUnreachable: The configured node does not respond, the embedded node did not start, or
@@ -162,7 +164,13 @@ def find_node(
         PackagesMissing: A node must be started, but only the light client is installed.
     """
     if config.server is not None and config.server != EMBEDDED:
-        return connect_configured(config, config.server, reports, credentials=credentials)
+        return connect_configured(
+            config,
+            config.server,
+            reports,
+            retry_seconds=retry_seconds,
+            credentials=credentials,
+        )
     if credentials is not None:
         raise InvalidSetting(
             "A user and a password are sent only to a server that you name.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -149,6 +150,8 @@ def _literal(spark: SparkSession, parameter: Parameter) -> Column:
     """
     if parameter.type is None:
         return lit(parameter.value)
+    if isinstance(parameter.value, dict):
+        return lit(bytearray(base64.b64decode(str(parameter.value["base64"]))))
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
     cast = Column(lit(parameter.value)._jc.cast(parser.parseDataType(parameter.type)))  # noqa: SLF001
     plan = spark.range(1).select(cast.alias("value"))._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
