@@ -116,17 +116,24 @@ def _encode_interval(value: timedelta) -> Json:
     return {"value": f"{sign}{days} {clock}.{rest:06}", "type": "INTERVAL DAY TO SECOND"}
 
 
+_ELEMENT_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "STRING"}
+"""Types of the elements of a list, by the class of their values in JSON."""
+
+
 def _encode_array(values: Sequence[Any]) -> Json:
-    """Return an array. Its type is that of its first element that is not None."""
+    """Return an array of strings, or of the type of its elements that are not None."""
     elements = [encode_value(value) for value in values]
     if any(isinstance(element["value"], dict) for element in elements):
         raise NotSupportedError("A list cannot hold bytes.", code="parameter_type")
-    types = {element.get("type") for element in elements if element["value"] is not None}
-    if len(types) > 1:
+    element_types = {
+        element.get("type") or _ELEMENT_TYPES[type(element["value"])]
+        for element in elements
+        if element["value"] is not None
+    }
+    if len(element_types) > 1:
         raise NotSupportedError("The values of a list have several types.", code="parameter_type")
-    element_type = next(iter(types), None)
-    array: Json = {"value": [element["value"] for element in elements]}
-    return array if element_type is None else {**array, "type": f"ARRAY<{element_type}>"}
+    element_type = next(iter(element_types), "STRING")
+    return {"value": [element["value"] for element in elements], "type": f"ARRAY<{element_type}>"}
 
 
 _ENCODERS: dict[type, Callable[[Any], Json]] = {
