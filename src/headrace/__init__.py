@@ -126,7 +126,7 @@ def connect(
     """
     from headrace.client.dbapi import Connection, InterfaceError  # noqa: PLC0415
     from headrace.client.dbapi_errors import translated  # noqa: PLC0415
-    from headrace.client.transport import Password, check_addresses  # noqa: PLC0415
+    from headrace.client.transport import PasswordCredentials, check_addresses  # noqa: PLC0415
 
     if url is not None and url != "embedded":
         with translated():
@@ -137,7 +137,7 @@ def connect(
             raise InterfaceError(
                 "A user needs a password, and no token.", code="invalid_credentials"
             )
-        credentials = Password(user, password)
+        credentials = PasswordCredentials(user, password)
     files = {"ca": tls_ca, "client_cert": tls_client_cert, "client_key": tls_client_key}
     flags = {f"tls.{key}": str(file) for key, file in files.items() if file is not None}
 

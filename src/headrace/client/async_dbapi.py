@@ -124,5 +124,5 @@ class AsyncCursor:
         except asyncio.CancelledError:
             await asyncio.to_thread(self.sync.cancel)
             # The thread ends with the statement, and its error is that of the cancel.
-            await asyncio.gather(running, return_exceptions=True)
+            await asyncio.wait([running])
             raise

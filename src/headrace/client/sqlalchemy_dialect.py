@@ -37,7 +37,7 @@ class TINYINT(types.SmallInteger):
     __visit_name__ = "TINYINT"
 
 
-class SparkType(types.UserDefinedType[Any]):
+class SqlType(types.UserDefinedType[Any]):
     """A type of Spark that SQLAlchemy lacks, by its SQL: `map<string,int>`, `interval`."""
 
     cache_ok = True
@@ -70,7 +70,7 @@ _MAKERS: dict[re.Pattern[str], Callable[[re.Match[str]], types.TypeEngine[Any]]]
     re.compile(r"(?i)string collate (\S+)"): lambda it: types.String(collation=it[1]),
     re.compile(r"time\(\d\)"): lambda _: types.TIME(),
     re.compile(r"(?:array|map|struct)<.*>|interval.*|variant|void|geo(?:metry|graphy).*"): (
-        lambda it: SparkType(it[0])
+        lambda it: SqlType(it[0])
     ),
 }
 
@@ -189,8 +189,7 @@ class HeadraceDDLCompiler(compiler.DDLCompiler):
         return text if table.comment is None else f"{text}\nCOMMENT {self._literal(table.comment)}"
 
     def visit_create_index(self, create: Any, *_options: Any, **_kw: Any) -> str:
-        """Return nothing, with a warning: Spark has no indexes."""
-        util.warn(f"Spark has no indexes: {create.element.name} is not created.")
+        """Return nothing: Spark has no indexes."""
         return ""
 
     def visit_drop_index(self, drop: Any, **_kw: Any) -> str:

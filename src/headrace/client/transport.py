@@ -30,14 +30,14 @@ _REPORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Password:
+class PasswordCredentials:
     """A user of the directory with which the nodes check passwords."""
 
     user: str
     password: str = field(repr=False)
 
 
-TokenSource = str | Callable[[], str | None] | Password | None
+TokenSource = str | Callable[[], str | None] | PasswordCredentials | None
 """A token, or a function that returns the one for the next request: tokens of a login expire. Or a
 user and a password in place of a token."""
 
@@ -52,7 +52,7 @@ class Endpoint:
 
     def authorization(self) -> str | None:
         """Return the header `Authorization` of the next request; None without credentials."""
-        if isinstance(self.token, Password):
+        if isinstance(self.token, PasswordCredentials):
             pair = f"{self.token.user}:{self.token.password}".encode()
             return "Basic " + base64.b64encode(pair).decode()
         token = self.token() if callable(self.token) else self.token

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy.testing import exclusions
+from sqlalchemy.testing.provision import delete_from_all_tables
 from sqlalchemy.testing.requirements import SuiteRequirements
 
 OPEN = exclusions.open
 CLOSED = exclusions.closed
+
+
+@delete_from_all_tables.for_db("headrace")
+def _truncate_all_tables(connection: Any, _cfg: Any, metadata: Any) -> None:
+    """Empty all tables after a test. Spark's tables of files have no DELETE."""
+    for table in reversed(metadata.sorted_tables):
+        name = connection.dialect.identifier_preparer.format_table(table)
+        connection.exec_driver_sql(f"TRUNCATE TABLE {name}")
 
 
 class Requirements(SuiteRequirements):
@@ -57,7 +68,12 @@ _NO_UPDATES = ("delete_from", "update_from", "update_where_target_in_subquery")
 # Temporary views are reflected. There are no temporary tables.
 _NO_TEMPORARY_TABLES = ("temp_table_names", "temp_table_reflection", "temporary_tables")
 # Types: TIME is off in Spark 4.1, and texts have no length.
-_NO_TYPES = ("time", "time_microseconds", "varchar_reflection", "precision_numerics_enotation_large")
+_NO_TYPES = (
+    "time",
+    "time_microseconds",
+    "varchar_reflection",
+    "precision_numerics_enotation_large",
+)
 
 for _name in (
     *_NO_KEYS,
@@ -74,6 +90,9 @@ for _name in (
     *("comment_reflection", "bound_limit_offset", "ctes", "ctes_with_values"),
     *("window_functions", "regexp_match", "datetime_timezone", "tuple_in", "intersect", "except_"),
     *("date_coerces_from_datetime", "supports_is_distinct_from", "order_by_col_from_union"),
-    *("parens_in_union_contained_select_w_limit_offset", "precision_numerics_many_significant_digits"),
+    *(
+        "parens_in_union_contained_select_w_limit_offset",
+        "precision_numerics_many_significant_digits",
+    ),
 ):
     setattr(Requirements, _name, property(lambda _self: OPEN()))
