@@ -86,18 +86,52 @@ def type_of(sql: str) -> types.TypeEngine[Any]:
     return types.NullType()
 
 
+_RESERVED_WORDS = compiler.RESERVED_WORDS | frozenset(
+    [
+        "add",
+        "alter",
+        "anti",
+        "cube",
+        "distribute",
+        "div",
+        "drop",
+        "exists",
+        "fetch",
+        "filter",
+        "full",
+        "insert",
+        "lateral",
+        "minus",
+        "offset",
+        "pivot",
+        "rollup",
+        "semi",
+        "sort",
+        "table",
+        "tablesample",
+        "unpivot",
+        "unset",
+        "use",
+        "values",
+        "view",
+        "with",
+        "within",
+    ]
+)
+"""Names in backquotes: words that a parser of Spark may take for a part of the grammar."""
+
+
 class HeadraceIdentifierPreparer(compiler.IdentifierPreparer):
-    """Puts every name in backquotes. A dot in a schema separates the catalog from the database."""
+    """Quotes names with backquotes. A dot in a schema separates the catalog from the database."""
+
+    reserved_words: Any = _RESERVED_WORDS
 
     def __init__(self, dialect: default.DefaultDialect, **options: Any) -> None:
         super().__init__(dialect, initial_quote="`", escape_quote="`", **options)
 
-    def _requires_quotes(self, value: str) -> bool:
-        return True
-
     def quote_schema(self, schema: str, force: Any = None) -> str:
         """Return a schema, or a catalog and a schema, in backquotes."""
-        return ".".join(self.quote_identifier(part) for part in split_schema(schema))
+        return ".".join(self.quote(part) for part in split_schema(schema))
 
     def format_schema(self, name: str) -> str:
         """Return a schema, or a catalog and a schema, in backquotes."""
@@ -127,8 +161,19 @@ class HeadraceCompiler(compiler.SQLCompiler):
         return ""
 
     def visit_empty_set_expr(self, element_types: Sequence[Any], **_kw: Any) -> str:
-        """Return a query without rows."""
-        return f"SELECT {', '.join('1' for _ in element_types or [None])} WHERE 1 != 1"
+        """Return a query without rows, whose columns have these types."""
+        kinds = [
+            "VOID" if isinstance(kind, types.NullType) else self.dialect.type_compiler.process(kind)
+            for kind in element_types or [types.INTEGER()]
+        ]
+        columns = ", ".join(f"CAST(NULL AS {kind})" for kind in kinds)
+        return f"SELECT {columns} WHERE 1 != 1"
+
+    def visit_empty_set_op_expr(self, type_: Any, expand_op: Any, **kw: Any) -> str:
+        """Return the content of an empty `IN ()`. For tuples, it is a query."""
+        if type_ and len(type_) > 1:
+            return self.visit_empty_set_expr(type_)
+        return str(super().visit_empty_set_op_expr(type_, expand_op, **kw))  # type: ignore[no-untyped-call]
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Return the operator RLIKE."""

@@ -39,6 +39,7 @@ _NO_KEYS = (
     "implicitly_named_constraints",
     "index_reflection",
     "indexes_with_ascdesc",
+    "index_ddl_if_exists",
     "inline_check_constraint_reflection",
     "named_constraints",
     "primary_key_constraint_reflection",
