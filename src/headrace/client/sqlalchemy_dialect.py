@@ -87,36 +87,12 @@ def type_of(sql: str) -> types.TypeEngine[Any]:
 
 
 _RESERVED_WORDS = compiler.RESERVED_WORDS | frozenset(
-    [
-        "add",
-        "alter",
-        "anti",
-        "cube",
-        "distribute",
-        "div",
-        "drop",
-        "exists",
-        "fetch",
-        "filter",
-        "full",
-        "insert",
-        "lateral",
-        "minus",
-        "offset",
-        "pivot",
-        "rollup",
-        "semi",
-        "sort",
-        "table",
-        "tablesample",
-        "unpivot",
-        "unset",
-        "use",
-        "values",
-        "view",
-        "with",
+    {
+        *("add", "alter", "anti", "cube", "distribute", "div", "drop", "exists", "fetch"),
+        *("filter", "full", "insert", "lateral", "minus", "offset", "pivot", "rollup", "semi"),
+        *("sort", "table", "tablesample", "unpivot", "unset", "use", "values", "view", "with"),
         "within",
-    ]
+    }
 )
 """Names in backquotes: words that a parser of Spark may take for a part of the grammar."""
 
