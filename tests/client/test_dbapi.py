@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -428,7 +430,7 @@ def test_any_program_continues_with_a_statement_by_its_id(
     with headrace.connect(node.address, token="of-the-node") as other:
         with other.cursor().attach(cursor.statement_id) as attached:
             assert attached.is_query_pending()
-        assert cursor.is_query_pending(), "closing the attached cursor has cancelled it"
+        assert node.statement(cursor.statement_id)["cancel_requested_at"] is None
         attached = other.cursor().attach(cursor.statement_id)
         held.set()
         assert len(attached.fetchall()) == 3
@@ -459,6 +461,23 @@ def test_another_thread_cancels_a_statement(
     thread.join(20)
     # The scripted driver ends it with a success, whatever it was asked.
     assert [type(error) for error in caught] in ([], [headrace.OperationalError])
+
+
+def test_ctrl_c_cancels_the_statement(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+) -> None:
+    cursor = connection.cursor()
+
+    def interrupt() -> None:
+        wait_until(lambda: cursor.statement_id is not None, what="the id is known")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        cursor.execute("HOLD 6")
+    thread.join()
+    assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["ended", "running"])
