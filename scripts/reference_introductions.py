@@ -234,8 +234,8 @@ the [retry policy](../guides/streams.md#choose-when-a-failed-query-starts-again)
 OTHER_CODES = """
 ## Other codes
 These codes have no class of errors. Failures of statements and of streaming queries can have \
-them, and so can the single problems of a deployment: those in `problems` of `invalid_manifests`, \
-and in the `errors` of a plan. The message says what to do.
+them, and so can errors of the Python client, and the single problems of a deployment: those in \
+`problems` of `invalid_manifests`, and in the `errors` of a plan. The message says what to do.
 """
 
 LISTED_KEYS = """

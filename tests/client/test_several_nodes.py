@@ -6,10 +6,14 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.support.auto_reply import AutoReplyLauncher
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.made_results import inline_result
 from tests.support.waiting import wait_until
 
+import headrace
 from headrace.client.http import Client
+from headrace.model.lifecycle import StatementState
 
 
 def test_a_wait_continues_at_another_node_without_a_second_statement(
@@ -47,3 +51,24 @@ def test_a_wait_continues_at_another_node_without_a_second_statement(
         assert address == staying.address
         assert statement["id"] == assignment.statement_id
         assert [each["id"] for each in listed] == [assignment.statement_id]
+
+
+def test_a_connection_of_python_continues_at_another_node(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def serve(name: str, stack: ExitStack) -> InProcessNode:
+        settings = make_settings(tmp_path / name, store={"url": postgres_url})
+        launcher = AutoReplyLauncher(lambda _: {"state": StatementState.SUCCESS, "result": result})
+        return stack.enter_context(serve_node(settings, launcher))
+
+    result = inline_result([("n", "long")], [[1], [2]])
+    with ExitStack() as staying_stack, ExitStack() as leaving_stack:
+        staying = serve("staying", staying_stack)
+        leaving = serve("leaving", leaving_stack)
+        with headrace.connect(f"{leaving.address},{staying.address}") as connection:
+            cursor = connection.execute("SELECT n FROM t")
+            assert connection.address == leaving.address
+            leaving_stack.close()
+            assert cursor.fetchall() == [(1,), (2,)]
+            connection.check()
+            assert connection.address == staying.address

@@ -63,16 +63,17 @@ def _parse_problem(body: bytes) -> dict[str, Any]:
 
 def exit_code_of(code: str) -> int:
     """Return the exit code for the code of an error."""
-    error_class = _find_class(code)
+    error_class = class_of(code)
     return HeadraceError.exit_code if error_class is None else error_class.exit_code
 
 
-def _find_class(code: str) -> type[HeadraceError] | None:
+def class_of(code: str) -> type[HeadraceError] | None:
+    """Return the class of a code; None if this client does not have it."""
     return next((each for each in _subclasses(HeadraceError) if each.code == code), None)
 
 
 def _error_class(code: str, status: int) -> type[HeadraceError]:
-    error_class = _find_class(code)
+    error_class = class_of(code)
     if error_class is not None:
         return error_class
     base = _CLASS_OF_STATUS.get(status, InvalidRequest if status < 500 else HeadraceError)

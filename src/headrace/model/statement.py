@@ -88,7 +88,7 @@ class Parameter(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     value: FiniteJson = None
-    """A JSON value; null is NULL."""
+    """A JSON value; null is NULL. Bytes are `{"base64": "AP8="}`, with the type BINARY."""
     name: str | None = None
     """Name of the marker, without the colon; null: the next `?`."""
     type: str | None = None

@@ -55,6 +55,21 @@ def test_a_parameter_has_the_requested_type(
     assert frame.schema["x"].dataType.simpleString() == expected
 
 
+def test_bytes_come_in_base64(spark: SparkSession) -> None:
+    parameter = Parameter(value={"base64": "AP8n"}, type="BINARY")
+    assert fetch_frame_rows(run(spark, "SELECT ? AS x", parameter)) == [(b"\x00\xff'",)]
+
+
+def test_typed_and_untyped_parameters_keep_their_order(spark: SparkSession) -> None:
+    kinds = ("DATE", None, "DECIMAL(4,1)", "STRING")
+    values = ("2026-01-02", 7, "1.5", "a")
+    parameters = [
+        Parameter(value=value, type=kind) for value, kind in zip(values, kinds, strict=True)
+    ]
+    frame = run(spark, "SELECT concat_ws('|', ?, ?, ?, ?) AS x", *parameters)
+    assert fetch_frame_rows(frame) == [("2026-01-02|7|1.5|a",)]
+
+
 def test_many_positional_parameters_keep_their_order(spark: SparkSession) -> None:
     numbers = [Parameter(value=number) for number in range(40)]
     text = f"SELECT array({', '.join('?' * 40)}) AS x"

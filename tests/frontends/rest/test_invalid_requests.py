@@ -140,6 +140,27 @@ def test_an_invalid_value_is_refused_with_the_name_of_its_field(
     assert problem["detail"].startswith(f"{field}: ")
 
 
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        {"value": {"base64": "AP8="}},
+        {"value": {"base64": "AP8="}, "type": "STRING"},
+        {"value": {"base64": "AP8=", "more": 1}, "type": "BINARY"},
+        {"value": {"base64": "A"}, "type": "BINARY"},
+        {"value": {"base64": "é==="}, "type": "BINARY"},
+        {"value": {"base64": 1}, "type": "BINARY"},
+        {"value": {}, "type": "MAP<STRING,INT>"},
+    ],
+    ids=str,
+)
+def test_an_object_is_a_parameter_only_if_it_is_bytes(
+    node: InProcessNode, parameter: dict[str, Any]
+) -> None:
+    request = {"statement": "SELECT ?", "parameters": [parameter]}
+    problem = expect_problem(node, request, 400, "invalid_request")
+    assert "must be bytes" in problem["detail"]
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"SELECT 1"', b"null", b"[" * 100_000])
 def test_a_body_that_is_not_a_json_object_is_refused(node: InProcessNode, body: bytes) -> None:
     with node.expect_no_changes():

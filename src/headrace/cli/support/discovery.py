@@ -23,7 +23,7 @@ from headrace.cli.support.config import EMBEDDED, ClientConfig
 from headrace.cli.support.embedded import choose_tls, require_node_packages, start_embedded_node
 from headrace.cli.support.logins import Logins
 from headrace.client.http import Client
-from headrace.client.transport import Endpoint
+from headrace.client.transport import Endpoint, TokenSource
 from headrace.config.home import DEFAULT_HOME, HomeLayout, logins_file
 from headrace.config.node_file import choose_token, find_running_node
 from headrace.errors import (
@@ -145,6 +145,8 @@ def find_node(
     new_home: bool = True,
     opens_pool: bool = False,
     reports: Reports = _SILENT,
+    credentials: TokenSource = None,
+    retry_seconds: float = CONNECT_SECONDS,
 ) -> Client:
     """Return a client of the node to use. Start an embedded node if no other node responds.
 
@@ -152,6 +154,8 @@ def find_node(
         new_home: Create the home if it does not exist. Commands that only read pass False.
         opens_pool: Whether an embedded node starts the driver of the pool session at once.
         reports: Receive a line about a start or an outage.
+        credentials: Those for the configured server, in place of the configured token.
+        retry_seconds: Longest outage of the configured server that a request waits out.
 
     Raises:
         NodeUnreachable: The configured node does not respond, the embedded node did not start, or
@@ -160,7 +164,18 @@ def find_node(
         PackagesMissing: A node must be started, but only the light client is installed.
     """
     if config.server is not None and config.server != EMBEDDED:
-        return connect_configured(config, config.server, reports)
+        return connect_configured(
+            config,
+            config.server,
+            reports,
+            retry_seconds=retry_seconds,
+            credentials=credentials,
+        )
+    if credentials is not None:
+        raise InvalidSetting(
+            "A user and a password are sent only to a server that you name.",
+            hint="name the URL of the node, or set HEADRACE_SERVER",
+        )
     layout = HomeLayout.at(config.home)
     if layout.path.exists():
         acquire_commands_lock(layout)
@@ -232,11 +247,12 @@ def connect_configured(
     reports: Reports = _SILENT,
     *,
     retry_seconds: float | None = None,
+    credentials: TokenSource = None,
 ) -> Client:
     """Return a client of the configured server. Raise NodeUnreachable if it does not respond."""
     client = Client(
         server,
-        config.token or _login_token(server),
+        credentials or config.token or _login_token(server),
         tls=config.tls,
         retry_seconds=CONNECT_SECONDS if retry_seconds is None else retry_seconds,
         parse_float=Number,

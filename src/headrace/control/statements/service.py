@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -166,6 +167,25 @@ def check_parameters(parameters: list[Parameter]) -> None:
         raise InvalidRequest(f"Parameters are given twice: {', '.join(repeated)}.")
     for parameter in parameters:
         check_has_no_reference(str(parameter.value), "A parameter")
+        if isinstance(parameter.value, dict):
+            _check_bytes(parameter)
+
+
+def _check_bytes(parameter: Parameter) -> None:
+    """Raise InvalidRequest unless an object is `{"base64": text}` of the type BINARY."""
+    value = parameter.value
+    assert isinstance(value, dict)
+    text = value.get("base64")
+    if isinstance(text, str) and len(value) == 1 and str(parameter.type).upper() == "BINARY":
+        try:
+            base64.b64decode(text, validate=True)
+        except ValueError:
+            pass
+        else:
+            return
+    raise InvalidRequest(
+        'A parameter that is an object must be bytes: {"base64": TEXT} with the type BINARY.'
+    )
 
 
 _SLOW = timedelta(minutes=1)
