@@ -207,7 +207,7 @@ def test_values_are_sent_with_their_types(
         ([2**63], headrace.DataError, "more than 64 bits"),
         ([Decimal("1e38")], headrace.DataError, "more than 38 digits"),
         ([Decimal("NaN")], headrace.DataError, "no number"),
-        ([object()], headrace.NotSupportedError, "cannot be a object"),
+        pytest.param([object()], headrace.NotSupportedError, "cannot be a object", id="an object"),
         ([[1, date(2026, 1, 1)]], headrace.NotSupportedError, "several types"),
         ("abc", headrace.ProgrammingError, "a sequence"),
         ({1}, headrace.ProgrammingError, "not set"),
