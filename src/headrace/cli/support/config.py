@@ -59,6 +59,7 @@ KNOWN_KEYS = (
     "jobs",
     "opensearch",
     "hiveserver2",
+    "flight_sql",
     "profiles",
 )
 
