@@ -139,6 +139,17 @@ def test_a_sign_in_returns_the_token_and_a_wrong_one_is_refused(flight: Flight) 
             list(flight.client.list_actions(options))
 
 
+def test_basic_credentials_may_lack_their_padding(flight: Flight) -> None:
+    for text in (f"token:{TOKEN}", "token:x"):
+        encoded = base64.b64encode(text.encode()).decode().rstrip("=")
+        options = fl.FlightCallOptions(headers=[(b"authorization", f"Basic {encoded}".encode())])
+        if TOKEN in text:
+            assert list(flight.client.list_actions(options))
+            continue
+        with pytest.raises(fl.FlightUnauthenticatedError, match="not valid"):
+            list(flight.client.list_actions(options))
+
+
 def test_types_of_tables_need_no_statement(flight: Flight) -> None:
     info = flight.info("CommandGetTableTypes", b"")
     read = flight.client.do_get(info.endpoints[0].ticket, flight.options).read_all()
