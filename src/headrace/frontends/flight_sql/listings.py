@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace import __version__
 from headrace.frontends.flight_sql.messages import Message
 from headrace.grammar.metadata import ListedObjects, ListObjects
 from headrace.results.layout import build_client_schema
@@ -41,6 +42,61 @@ def _schema_of_tables(command: Message) -> pa.Schema:
     return _TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
 
 
+_INFO_VALUE = pa.dense_union(
+    [
+        pa.field("string_value", pa.string()),
+        pa.field("bool_value", pa.bool_()),
+        pa.field("bigint_value", pa.int64()),
+        pa.field("int32_bitmask", pa.int32()),
+        pa.field("string_list", pa.list_(pa.string())),
+        pa.field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.int32()))),
+    ]
+)
+_INFO = pa.schema(
+    [
+        pa.field("info_name", pa.uint32(), nullable=False),
+        pa.field("value", _INFO_VALUE, nullable=False),
+    ]
+)
+_INFO_VALUES: dict[int, str | bool] = {
+    0: "Headrace",
+    1: __version__,
+    2: pa.__version__,
+    3: False,  # not read-only
+    4: True,  # SQL
+    5: False,  # no Substrait
+    504: "`",
+}
+"""What the server says about itself, by the ids of `SqlInfo`."""
+_KEYS = pa.schema(
+    [
+        pa.field("catalog_name", pa.string()),
+        pa.field("db_schema_name", pa.string()),
+        pa.field("table_name", pa.string(), nullable=False),
+        pa.field("column_name", pa.string(), nullable=False),
+        pa.field("key_name", pa.string()),
+        pa.field("key_sequence", pa.int32(), nullable=False),
+    ]
+)
+
+
+def _describe_server(ids: list[int]) -> pa.Table:
+    found = {key: value for key, value in _INFO_VALUES.items() if not ids or key in ids}
+    kinds = [int(isinstance(value, bool)) for value in found.values()]
+    texts = [value for value in found.values() if not isinstance(value, bool)]
+    flags = [value for value in found.values() if isinstance(value, bool)]
+    offsets = [kinds[:at].count(kind) for at, kind in enumerate(kinds)]
+    children = [pa.array([], field.type) for field in _INFO_VALUE]
+    children[:2] = [pa.array(texts, pa.string()), pa.array(flags, pa.bool_())]
+    values = pa.UnionArray.from_dense(
+        pa.array(kinds, pa.int8()),
+        pa.array(offsets, pa.int32()),
+        children,
+        [field.name for field in _INFO_VALUE],
+    )
+    return pa.Table.from_arrays([pa.array(list(found), pa.uint32()), values], schema=_INFO)
+
+
 def _fixed(schema: pa.Schema, _command: Message) -> pa.Schema:
     return schema
 
@@ -50,6 +106,8 @@ LISTINGS: dict[str, Callable[[Message], pa.Schema]] = {
     "CommandGetDbSchemas": partial(_fixed, _SCHEMAS),
     "CommandGetTables": _schema_of_tables,
     "CommandGetTableTypes": partial(_fixed, _TYPES),
+    "CommandGetSqlInfo": partial(_fixed, _INFO),
+    "CommandGetPrimaryKeys": partial(_fixed, _KEYS),
 }
 """Commands for metadata, and the schemas of their results."""
 
@@ -57,6 +115,7 @@ LISTINGS: dict[str, Callable[[Message], pa.Schema]] = {
 def list_objects(command: Message, run: Run) -> pa.Table:
     """Return the rows of a command for metadata."""
     schema = LISTINGS[command.name](command)
+    rows: list[tuple[Any, ...]]
     match command.name:
         case "CommandGetCatalogs":
             rows = sorted((str(next(iter(row.values()))),) for row in run("SHOW CATALOGS"))
@@ -65,8 +124,12 @@ def list_objects(command: Message, run: Run) -> pa.Table:
             rows = sorted((row["catalog"], row["schema"]) for row in run(statement.to_sql()))
         case "CommandGetTables":
             rows = _list_tables(command, run)
-        case _:
+        case "CommandGetTableTypes":
             rows = [(name,) for name in _TABLE_TYPES]
+        case "CommandGetSqlInfo":
+            return _describe_server(command.numbers(1))
+        case _:
+            rows = []  # Spark has no keys
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

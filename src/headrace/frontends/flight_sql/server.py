@@ -121,7 +121,8 @@ def _errors(statement_id: str | None = None) -> Iterator[None]:
 
 def _flight_error(failure: Failure, statement_id: str | None) -> Exception:
     text = _error_text(failure, statement_id)
-    kind = pa.ArrowInvalid if failure.code != "cancelled" else fl.FlightCancelledError
+    # Of an error of another class, pyarrow sends the stack trace.
+    kind = fl.FlightServerError if failure.code != "cancelled" else fl.FlightCancelledError
     return kind(text)  # type: ignore[no-any-return]
 
 
