@@ -83,7 +83,11 @@ def create_servers(node: Node, listener: socket.socket, tls: ServerTls | None = 
 
         cert, key = node.settings.tls.cert, node.settings.tls.key
         pair = None if cert is None or key is None else (cert.read_bytes(), key.read_bytes())
-        servers.append(FlightSqlServer(node, node.settings.http.host, flight_port, pair))
+        client_ca = node.settings.tls.client_ca
+        authorities = None if client_ca is None else client_ca.read_bytes()
+        servers.append(
+            FlightSqlServer(node, node.settings.http.host, flight_port, pair, authorities)
+        )
     return Servers(node, servers, loop_factory=http.loop_factory)
 
 

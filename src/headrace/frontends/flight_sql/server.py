@@ -136,12 +136,20 @@ def _error_text(failure: Failure, statement_id: str | None = None) -> str:
 class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
     """The calls of Flight. Each runs in a thread of gRPC."""
 
-    def __init__(self, node: Node, location: str, certificates: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        location: str,
+        certificates: Sequence[tuple[bytes, bytes]],
+        client_ca: bytes | None,
+    ) -> None:
         super().__init__(
             location,
             auth_handler=_Handshake(),
             middleware={_MIDDLEWARE: _SignIn(node)},
             tls_certificates=list(certificates),
+            verify_client=client_ca is not None,
+            root_certificates=client_ca,
         )
         self._node = node
 
@@ -301,14 +309,25 @@ class FlightSqlServer(Server):
     """Serves Flight SQL at a port."""
 
     def __init__(
-        self, node: Node, host: str, port: int, certificate: tuple[bytes, bytes] | None = None
+        self,
+        node: Node,
+        host: str,
+        port: int,
+        certificate: tuple[bytes, bytes] | None = None,
+        client_ca: bytes | None = None,
     ) -> None:
-        """Create it; nothing listens yet. `certificate` are the certificate and its key, in PEM."""
+        """Create it; nothing listens yet.
+
+        Args:
+            certificate: The certificate and its key, in PEM; None: without TLS.
+            client_ca: CAs of clients, which must then present a certificate.
+        """
         self._create: Callable[[], _FlightService] = lambda: _FlightService(
             node,
             f"{'grpc' if certificate is None else 'grpc+tls'}://"
             f"{f'[{host}]' if ':' in host else host}:{port}",
             [] if certificate is None else [certificate],
+            client_ca,
         )
         self._service: _FlightService | None = None
 
