@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace import __version__
-from headrace.frontends.flight_sql.messages import Message
+from headrace.frontends.flight_sql.messages import FlightCommand
 from headrace.grammar.metadata import ListedObjects, ListObjects
 from headrace.results.layout import build_client_schema
 from headrace.results.schema import parse_schema
@@ -36,7 +36,7 @@ _TABLES = _columns("catalog_name? db_schema_name? table_name table_type")
 _TYPES = _columns("table_type")
 
 
-def _schema_of_tables(command: Message) -> pa.Schema:
+def _schema_of_tables(command: FlightCommand) -> pa.Schema:
     if not command.flag(5):
         return _TABLES
     return _TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
@@ -97,11 +97,11 @@ def _describe_server(ids: list[int]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(list(found), pa.uint32()), values], schema=_INFO)
 
 
-def _fixed(schema: pa.Schema, _command: Message) -> pa.Schema:
+def _fixed(schema: pa.Schema, _command: FlightCommand) -> pa.Schema:
     return schema
 
 
-LISTINGS: dict[str, Callable[[Message], pa.Schema]] = {
+LISTINGS: dict[str, Callable[[FlightCommand], pa.Schema]] = {
     "CommandGetCatalogs": partial(_fixed, _CATALOGS),
     "CommandGetDbSchemas": partial(_fixed, _SCHEMAS),
     "CommandGetTables": _schema_of_tables,
@@ -112,7 +112,7 @@ LISTINGS: dict[str, Callable[[Message], pa.Schema]] = {
 """Commands for metadata, and the schemas of their results."""
 
 
-def list_objects(command: Message, run: Run) -> pa.Table:
+def list_objects(command: FlightCommand, run: Run) -> pa.Table:
     """Return the rows of a command for metadata."""
     schema = LISTINGS[command.name](command)
     rows: list[tuple[Any, ...]]
@@ -135,7 +135,7 @@ def list_objects(command: Message, run: Run) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _list_tables(command: Message, run: Run) -> list[tuple[Any, ...]]:
+def _list_tables(command: FlightCommand, run: Run) -> list[tuple[Any, ...]]:
     has_columns = command.flag(5)
     objects = ListedObjects.COLUMNS if has_columns else ListedObjects.TABLES
     statement = ListObjects(objects, command.text(1) or None, command.text(2), command.text(3))
@@ -155,7 +155,7 @@ def _list_tables(command: Message, run: Run) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _patterns(command: Message) -> tuple[str | None, str | None, str | None]:
+def _patterns(command: FlightCommand) -> tuple[str | None, str | None, str | None]:
     return command.text(1) or None, command.text(2), command.text(3)
 
 

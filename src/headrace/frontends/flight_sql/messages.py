@@ -16,13 +16,13 @@ _MAX_VARINT = 10
 """Longest number in bytes."""
 
 
-class InvalidMessage(InvalidRequest):
+class InvalidFlightMessage(InvalidRequest):
     """The bytes are no message of Flight SQL."""
 
-    code = "invalid_message"
+    code = "invalid_flight_message"
 
 
-class Message(NamedTuple):
+class FlightCommand(NamedTuple):
     """A command, and the values of its fields by number: integers, or bytes."""
 
     name: str
@@ -34,7 +34,7 @@ class Message(NamedTuple):
         try:
             return None if data is None else data.decode()
         except UnicodeDecodeError:
-            raise InvalidMessage(f"Field {number} of {self.name} is not UTF-8.") from None
+            raise InvalidFlightMessage(f"Field {number} of {self.name} is not UTF-8.") from None
 
     def texts(self, number: int) -> list[str]:
         """Return a repeated text."""
@@ -67,13 +67,13 @@ class Message(NamedTuple):
         return found
 
 
-def read_command(data: bytes) -> Message:
-    """Return the command in a `google.protobuf.Any`. Raise InvalidMessage if it is none."""
-    packed = Message("Any", read_fields(data))
+def read_command(data: bytes) -> FlightCommand:
+    """Return the command in a `google.protobuf.Any`. Raise InvalidFlightMessage if it is none."""
+    packed = FlightCommand("Any", read_fields(data))
     url = packed.text(1) or ""
     if not url.startswith(_PREFIX):
-        raise InvalidMessage("The bytes are no command of Flight SQL.")
-    return Message(url.removeprefix(_PREFIX), read_fields(packed.data(2) or b""))
+        raise InvalidFlightMessage("The bytes are no command of Flight SQL.")
+    return FlightCommand(url.removeprefix(_PREFIX), read_fields(packed.data(2) or b""))
 
 
 def write_command(name: str, fields: bytes) -> bytes:
@@ -90,7 +90,7 @@ def write_field(number: int, value: int | str | bytes) -> bytes:
 
 
 def read_fields(data: bytes) -> dict[int, list[int | bytes]]:
-    """Return the values of a message by the number of the field. Raise InvalidMessage."""
+    """Return the values of a message by the number of the field. Raise InvalidFlightMessage."""
     fields: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(data):
@@ -105,9 +105,9 @@ def read_fields(data: bytes) -> dict[int, list[int | bytes]]:
         elif kind in {_FIXED32, _FIXED64}:
             size = 4 if kind == _FIXED32 else 8
         else:
-            raise InvalidMessage(f"The message has a field of the unknown kind {kind}.")
+            raise InvalidFlightMessage(f"The message has a field of the unknown kind {kind}.")
         if at + size > len(data):
-            raise InvalidMessage("The message is not complete.")
+            raise InvalidFlightMessage("The message is not complete.")
         fields.setdefault(key >> 3, []).append(data[at : at + size])
         at += size
     return fields
@@ -117,12 +117,12 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for position in range(_MAX_VARINT):
         if at + position >= len(data):
-            raise InvalidMessage("The message is not complete.")
+            raise InvalidFlightMessage("The message is not complete.")
         byte = data[at + position]
         value |= (byte & 0x7F) << 7 * position
         if byte < 0x80:
             return value, at + position + 1
-    raise InvalidMessage("The message has a number of more than ten bytes.")
+    raise InvalidFlightMessage("The message has a number of more than ten bytes.")
 
 
 def _write_varint(value: int) -> bytes:

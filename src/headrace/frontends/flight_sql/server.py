@@ -23,8 +23,8 @@ from headrace.control.policy import Caller
 from headrace.errors import AlreadyEnded, HeadraceError, Unauthorized
 from headrace.frontends.flight_sql.listings import LISTINGS, list_objects
 from headrace.frontends.flight_sql.messages import (
-    InvalidMessage,
-    Message,
+    FlightCommand,
+    InvalidFlightMessage,
     read_command,
     read_fields,
     write_command,
@@ -160,7 +160,7 @@ class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
                 schema = LISTINGS[command.name](command)
                 return _flight_info(schema, descriptor, descriptor.command, -1)
             if command.name not in {"CommandStatementQuery", "CommandPreparedStatementQuery"}:
-                raise InvalidMessage(f"{command.name} is not supported.")
+                raise InvalidFlightMessage(f"{command.name} is not supported.")
         statement = self._run(context, StatementSpec(text=command.text(1) or ""))
         assert statement.result is not None
         ticket = write_command("TicketStatementQuery", write_field(1, statement.id))
@@ -171,7 +171,7 @@ class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
         with _errors():
             command = read_command(descriptor.command or b"")
             if command.name not in LISTINGS:
-                raise InvalidMessage(f"The schema of {command.name} is known when it has run.")
+                raise InvalidFlightMessage(f"{command.name} has no schema before it runs.")
             del context
             return fl.SchemaResult(LISTINGS[command.name](command))
 
@@ -185,7 +185,7 @@ class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
 
                 return fl.RecordBatchStream(list_objects(command, run))
             if command.name != "TicketStatementQuery":
-                raise InvalidMessage(f"{command.name} is no ticket.")
+                raise InvalidFlightMessage(f"{command.name} is no ticket.")
             caller, statement_id = _caller_of(context), command.text(1) or ""
             statement = self._node.statements.get(caller, statement_id)
             with _errors(statement.id):
@@ -197,13 +197,13 @@ class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
         with _errors():
             command = read_command(descriptor.command or b"")
             if command.name not in {"CommandStatementUpdate", "CommandPreparedStatementUpdate"}:
-                raise InvalidMessage(
+                raise InvalidFlightMessage(
                     f"{command.name} is not supported: parameters cannot be bound."
                 )
             if command.name.startswith("CommandPrepared") and any(
                 chunk.data is not None and chunk.data.num_columns for chunk in reader
             ):
-                raise InvalidMessage("Parameters cannot be bound by Flight SQL.")
+                raise InvalidFlightMessage("Parameters cannot be bound by Flight SQL.")
         statement = self._run(context, StatementSpec(text=command.text(1) or ""))
         writer.write(write_field(1, self._count_changed(context, statement)))
 
@@ -231,11 +231,11 @@ class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
                 case "CancelFlightInfo":
                     return iter([write_field(1, self._cancel(context, body))])
                 case _:
-                    raise InvalidMessage(f"The action {action.type} is not supported.")
+                    raise InvalidFlightMessage(f"The action {action.type} is not supported.")
 
     def _cancel(self, context: Any, body: bytes) -> int:
         """Cancel the statement of a `CancelFlightInfoRequest`; return the status."""
-        info = fl.FlightInfo.deserialize(Message("", read_fields(body)).data(1) or b"")
+        info = fl.FlightInfo.deserialize(FlightCommand("", read_fields(body)).data(1) or b"")
         command = read_command(info.endpoints[0].ticket.ticket)
         try:
             self._node.statements.cancel(_caller_of(context), command.text(1) or "")
