@@ -47,6 +47,7 @@ PACKAGES = {
     "files",
     "frontends",
     "frontends.http",
+    "frontends.flight_sql",
     "frontends.hiveserver2",
     "frontends.livy",
     "frontends.opensearch",

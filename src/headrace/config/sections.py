@@ -391,6 +391,14 @@ class LivySettings(Section):
     truncated."""
 
 
+class FlightSqlSettings(Section):
+    """Arrow Flight SQL."""
+
+    port: int | None = Field(default=None, ge=0, le=65535)
+    """Port of Flight SQL, at `http.host`; usual is 32010. Default: none. With `tls.cert`, the
+    connections are encrypted."""
+
+
 class OpenSearchSettings(Section):
     """The OpenSearch async query API, `/_plugins/_async_query`."""
 

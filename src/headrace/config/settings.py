@@ -41,6 +41,7 @@ from headrace.config.sections import (
     CatalogSettings,
     ClusterSettings,
     EmbeddedSettings,
+    FlightSqlSettings,
     HistorySettings,
     HiveServer2Settings,
     HttpSettings,
@@ -113,6 +114,7 @@ class Settings(BaseSettings):
     livy: LivySettings = LivySettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     hiveserver2: HiveServer2Settings = HiveServer2Settings()
+    flight_sql: FlightSqlSettings = FlightSqlSettings()
     profiles: dict[str, AnyProfile] = {}
     """Profiles by name; the profile `default` always exists."""
     _is_embedded: bool = PrivateAttr(default=False)

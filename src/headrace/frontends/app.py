@@ -79,6 +79,18 @@ def create_servers(node: Node, listener: socket.socket, tls: ServerTls | None = 
     if port is not None:
         context = None if tls is None else tls.context
         servers.append(HiveServer2Server(node, node.settings.http.host, port, context))
+    flight_port = node.settings.flight_sql.port
+    if flight_port is not None:
+        # gRPC takes a second to import.
+        from headrace.frontends.flight_sql.server import FlightSqlServer  # noqa: PLC0415
+
+        cert, key = node.settings.tls.cert, node.settings.tls.key
+        pair = None if cert is None or key is None else (cert.read_bytes(), key.read_bytes())
+        client_ca = node.settings.tls.client_ca
+        authorities = None if client_ca is None else client_ca.read_bytes()
+        servers.append(
+            FlightSqlServer(node, node.settings.http.host, flight_port, pair, authorities)
+        )
     return Servers(node, servers, loop_factory=http.loop_factory)
 
 

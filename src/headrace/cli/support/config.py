@@ -60,6 +60,7 @@ KNOWN_KEYS = (
     "livy",
     "opensearch",
     "hiveserver2",
+    "flight_sql",
     "profiles",
 )
 
