@@ -158,13 +158,25 @@ class Server:
             return GROUP
         return self.owners[who if SIGNED_IN.get(who, Who()).owns else "owner"]
 
+    def headers(self, who: str) -> dict[str, str]:
+        """Return the headers of a request of a kind of caller."""
+        token = self.tokens[who]
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def submit(self, who: str, statement: str) -> Json:
+        """Submit a statement that a node executes itself, and return it."""
+        answer = self.node.http.post(
+            "/api/v1/statements", json={"statement": statement}, headers=self.headers(who)
+        )
+        assert answer.is_success, answer.text
+        return dict(answer.json())
+
     def call(self, operation: str, who: str, reference: str) -> httpx.Response:
         method, path = self.operations[operation]
         path = re.sub(r"{action}", "stop", path)
         path = re.sub(r"{ordinal}", "0", path)
         path = re.sub(r"{\w+}", reference, path)
-        token = self.tokens[who]
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = self.headers(who)
         body = BODIES.get(operation)
         options: Json = {} if body is None else {"json": body(self)}
         return self.node.http.request(method, path, headers=headers, **options)
@@ -471,7 +483,7 @@ def test_a_list_has_the_objects_that_its_caller_may_read(server: Server, operati
     own, others, of_group = owned.values()
 
     def listed(who: str, query: str = "") -> set[str]:
-        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        headers = server.headers(who)
         items = server.node.http.get(f"{path}{query}", headers=headers).json()["items"]
         found = {item["id"] for item in items}
         return found & {own, others, of_group}
@@ -493,7 +505,7 @@ def test_an_operator_reads_no_sql_of_others(server: Server) -> None:
 
     def show_sql(who: str) -> set[str]:
         """Return the operations that answer a caller with the SQL of another one."""
-        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        headers = server.headers(who)
         found = set()
         for operation, access in OPERATIONS.items():
             method, path = server.operations[operation]
@@ -516,7 +528,7 @@ def test_an_operator_reads_no_sql_of_others(server: Server) -> None:
 @pytest.mark.parametrize("view", ["waiting", "running", "slow"])
 def test_a_cursor_says_nothing_about_statements_of_others(server: Server, view: str) -> None:
     statement = MAKERS["statement_id"](server.node.database, server.owners["owner"])
-    headers = {"Authorization": f"Bearer {server.tokens['stranger']}"}
+    headers = server.headers("stranger")
     answers = [
         server.node.http.get(
             "/api/v1/statements", params={"view": view, "before": cursor}, headers=headers
@@ -530,7 +542,7 @@ def test_a_cursor_says_nothing_about_statements_of_others(server: Server, view: 
 
 def test_a_new_session_copies_no_session_of_others(server: Server) -> None:
     session = new_session(server.node.database, owner=server.owners["owner"])
-    headers = {"Authorization": f"Bearer {server.tokens['stranger']}"}
+    headers = server.headers("stranger")
     answers = [
         server.node.http.post("/api/v1/sessions", json={"like": like}, headers=headers)
         for like in (session, _change_last(session))
@@ -556,15 +568,9 @@ def test_sql_reaches_no_object_of_others(server: Server, statement: str) -> None
     with store.read() as tx:
         first = events.last(tx)
 
-    def run(who: str, name: str) -> Json:
-        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
-        body = {"statement": statement.format(name)}
-        answer = server.node.http.post("/api/v1/statements", json=body, headers=headers)
-        assert answer.is_success, answer.text
-        ended: Json = answer.json()
-        return ended
-
-    refused, unknown = run("stranger", reference), run("stranger", missing)
+    refused, unknown = (
+        server.submit("stranger", statement.format(name)) for name in (reference, missing)
+    )
     assert refused["state"] == unknown["state"] == "failed"
     assert refused["error"]["code"].endswith("_not_found")
     texts = [str(each["error"]) for each in (refused, unknown)]
@@ -575,7 +581,7 @@ def test_sql_reaches_no_object_of_others(server: Server, statement: str) -> None
     submitted = {ended[key] for ended in (refused, unknown) for key in ("id", "session_id")}
     assert changed <= submitted
     # The same statement reaches the object of its own owner.
-    own = run("owner", reference)
+    own = server.submit("owner", statement.format(reference))
     assert own["state"] == "success" or own["error"]["code"] != refused["error"]["code"]
 
 
@@ -585,11 +591,8 @@ def test_a_list_in_sql_has_the_objects_of_its_caller(server: Server, listed: str
     names = {make(server.node.database, owner) for make in MAKERS_FOR_SQL.values()}
 
     def show(who: str) -> str:
-        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
-        body = {"statement": f"SHOW {listed}"}
-        answer = server.node.http.post("/api/v1/statements", json=body, headers=headers).json()
-        path = f"/api/v1/statements/{answer['id']}/result"
-        return server.node.http.get(path, headers=headers).text
+        path = f"/api/v1/statements/{server.submit(who, f'SHOW {listed}')['id']}/result"
+        return server.node.http.get(path, headers=server.headers(who)).text
 
     assert [name for name in names if name in show("owner")] != []
     for who in ("stranger", "admin"):
@@ -602,7 +605,7 @@ def test_the_events_are_those_of_readable_objects(server: Server) -> None:
     others = new_session(server.node.database, owner=server.owners["stranger"])
 
     def seen(who: str) -> set[str]:
-        headers = {"Authorization": f"Bearer {server.tokens[who]}"}
+        headers = server.headers(who)
         found = set()
         for session in (own, others):
             query = {"entity_id": session}

@@ -35,12 +35,18 @@ def find_config_file(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get(FILE_VARIABLE) or _DEFAULT_FILE)
 
 
-def refuse_open_secrets(file: Path, table: Mapping[str, Any]) -> None:
-    """Raise InvalidSetting if all users of the host can read a file with a token or a password.
+def check_config_file(file: Path, table: Mapping[str, Any]) -> None:
+    """Raise InvalidSetting if other users could choose settings through a file, or read secrets.
 
     Args:
         table: Content of the file.
     """
+    _refuse_foreign_settings(file, table.keys())
+    _refuse_open_secrets(file, table)
+
+
+def _refuse_open_secrets(file: Path, table: Mapping[str, Any]) -> None:
+    """Raise InvalidSetting if all users of the host can read a file with a token or a password."""
     store = table.get("store")
     url = store.get("url") if isinstance(store, dict) else None
     secrets = {"token": table.get("token"), "a password in store.url": _find_password(url)}
@@ -60,7 +66,7 @@ def _find_password(url: object) -> str | None:
         return None
 
 
-def refuse_foreign_settings(file: Path, keys: Collection[str]) -> None:
+def _refuse_foreign_settings(file: Path, keys: Collection[str]) -> None:
     """Raise InvalidSetting if another user could choose servers or programs through a file.
 
     A file in the working directory is trusted if the file and its folder belong to this user or to

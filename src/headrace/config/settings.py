@@ -25,12 +25,7 @@ from pydantic_settings import (
 
 from headrace.config.auth import LOCAL_SOURCE, AuthSettings
 from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
-from headrace.config.config_file import (
-    find_config_file,
-    nearest_variable,
-    refuse_foreign_settings,
-    refuse_open_secrets,
-)
+from headrace.config.config_file import check_config_file, find_config_file, nearest_variable
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.limits import LimitSettings
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
@@ -129,9 +124,9 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in the order of their precedence (a hook of pydantic-settings)."""
-        source = TomlConfigSettingsSource(settings_cls, find_config_file())
-        refuse_foreign_settings(find_config_file(), source.toml_data)
-        refuse_open_secrets(find_config_file(), source.toml_data)
+        file = find_config_file()
+        source = TomlConfigSettingsSource(settings_cls, file)
+        check_config_file(file, source.toml_data)
         return init_settings, env_settings, source
 
     @property

@@ -55,6 +55,9 @@ from headrace.model.text import MAX_SUMMARY, cut_text
 _LOG = logging.getLogger("headrace.driver")
 _POOL = "spark.scheduler.pool"
 """Each thread has a pool of its own: the FAIR scheduler shares the slots among busy pools."""
+_DESCRIPTION, _SEARCHED = 200, 8192
+"""Characters of a statement that Spark's UI shows, and those that are searched for secrets: a text
+can have 1 MiB, and each statement would pay for the search."""
 _CANCEL_EVERY_SECONDS = 0.1
 _JVM_EXIT_SECONDS = 2.0
 """Time that a JVM may need to exit after its connections have broken."""
@@ -161,7 +164,8 @@ class Execution:
         assignment, context = self.assignment, self._spark.context
         self._spark.prepare_thread()
         # The options of a stream may contain secrets, which Spark's UI would show.
-        context.setJobDescription(assignment.command or cut_text(assignment.text, 200))
+        text = cut_text(assignment.text[:_SEARCHED], _DESCRIPTION)
+        context.setJobDescription(assignment.command or text)
         self._resolved = self._secrets.resolve_assignment(assignment)
         if assignment.connection is not None and self._connections is not None:
             self._spark = self._connections.open(assignment.connection, self._secrets)

@@ -25,14 +25,14 @@ from headrace.errors import InvalidSetting
 from headrace.frontends.http.allowed_hosts import AllowedHosts, is_loopback
 from headrace.frontends.http.tls import ServerTls
 from headrace.grammar.masking import mask_text
-from headrace.text.readable import escape_character, escape_controls
+from headrace.text.readable import describe_count, escape_character, escape_controls
 
 if TYPE_CHECKING:
     from headrace.control.node import Node
     from headrace.frontends.servers import Servers
 
 _MIN_TOKEN = 32
-"""Smallest number of characters of a token that callers of other hosts could guess."""
+"""Smallest number of characters of a token if callers of other hosts can try to guess it."""
 
 
 class EscapingFormatter(logging.Formatter):
@@ -221,9 +221,10 @@ def _check_token(settings: Settings) -> None:
         )
     is_reachable = settings.tls.terminated_by_proxy or not is_loopback(http.host)
     if is_reachable and len(token) < _MIN_TOKEN:
+        length = describe_count(len(token), "character")
         raise InvalidSetting(
-            f"The token of HEADRACE_TOKEN or headrace.toml has {len(token)} characters. A node that"
-            f" other hosts reach needs a token of at least {_MIN_TOKEN} random characters.",
+            f"The token of HEADRACE_TOKEN or headrace.toml has {length}. A node that other hosts"
+            f" reach needs a token of at least {_MIN_TOKEN} random characters.",
             hint=new,
         )
 

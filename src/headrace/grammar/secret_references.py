@@ -225,15 +225,10 @@ class KnownSecrets:
         return mask_text(self.mask(text))
 
     def mask_end(self, text: str) -> str:
-        """Return the end of a text as `mask_text` does, without the end of a value at its begin."""
+        """Return the end of a text as `mask_text` does, without the end of a value at its start."""
         with self._lock:
-            ends = (
-                length
-                for form in self._references
-                for length in range(1, len(form) + 1)
-                if text.startswith(form[-length:])
-            )
-            cut = max(ends, default=0)
+            forms = list(self._references)
+        cut = max((_count_overlap(form, text) for form in forms), default=0)
         return self.mask_text(text[cut:])
 
     def mask_message(self, message: M) -> M:
@@ -289,6 +284,14 @@ def _forms(value: str) -> Iterable[str]:
             quote(value),
         ]
     )
+
+
+def _count_overlap(value: str, text: str) -> int:
+    """Return the length of the longest end of a value with which a text begins."""
+    for match in re.finditer(re.escape(text[:1]), value) if text else ():
+        if text.startswith(value[match.start() :]):
+            return len(value) - match.start()
+    return 0
 
 
 Find = Callable[[list[str]], Mapping[str, str]]

@@ -135,7 +135,7 @@ _PROXY = {"tls": {"terminated_by_proxy": True}}
             {"token": "s" * 31, "http": {"host": "192.0.2.1"}, **_PROXY},
             "31 characters.*at least 32",
         ),
-        ({"token": "t", **_PROXY}, "has 1 characters"),
+        ({"token": "t", **_PROXY}, r"has 1 character\."),
         ({"token": " "}, "contains spaces or line feeds"),
         ({"token": "s" * 40 + "\n"}, "contains spaces or line feeds"),
         ({"token": "s" * 20 + " " + "s" * 20}, "contains spaces or line feeds"),

@@ -19,10 +19,9 @@ from headrace.client.tls import SYSTEM_TRUST, ClientTls
 from headrace.config.config_file import (
     FILE_VARIABLE,
     VARIABLE_PREFIX,
+    check_config_file,
     find_config_file,
     nearest_variable,
-    refuse_foreign_settings,
-    refuse_open_secrets,
 )
 from headrace.config.home import DEFAULT_HOME
 from headrace.errors import InvalidSetting
@@ -170,8 +169,7 @@ def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
         raise InvalidSetting(f"{file} is not valid TOML: {error}") from error
     for key in table:
         _check_key(key, f"{key!r} in {file}")
-    refuse_foreign_settings(file, table)
-    refuse_open_secrets(file, table)
+    check_config_file(file, table)
     tls = table.get("tls")
     if isinstance(tls, dict):
         table |= {f"tls.{key}": value for key, value in tls.items()}

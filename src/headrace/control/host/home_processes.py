@@ -55,8 +55,9 @@ def _describe(process: psutil.Process, layout: HomeLayout) -> HomeProcess | None
     of a driver has the same argument: its session of processes is led by a shell, and not by a
     driver.
     """
-    launch = _find_launch(process, layout)
-    if launch is None and not _runs_metastore(process, layout):
+    arguments = process.cmdline()
+    launch = _find_launch(process, arguments, layout)
+    if launch is None and not _runs_metastore(process, arguments, layout):
         return None
     leader = os.getsid(process.pid)
     if not leader or (leader != process.pid and not _may_lead(leader, layout)):
@@ -70,20 +71,23 @@ def _may_lead(leader: int, layout: HomeLayout) -> bool:
     """Return whether a session leader has ended, or belongs to the home itself."""
     try:
         process = psutil.Process(leader)
+        arguments = process.cmdline()
         # A zombie has no arguments.
         return (
-            not process.cmdline()
-            or _find_launch(process, layout) is not None
-            or _runs_metastore(process, layout)
+            not arguments
+            or _find_launch(process, arguments, layout) is not None
+            or _runs_metastore(process, arguments, layout)
         )
     except psutil.NoSuchProcess:
         return True
 
 
-def _find_launch(process: psutil.Process, layout: HomeLayout) -> re.Match[str] | None:
+def _find_launch(
+    process: psutil.Process, arguments: list[str], layout: HomeLayout
+) -> re.Match[str] | None:
     """Return the match of the bootstrap or properties file among the arguments of a driver."""
     folders = (_resolve(layout.drivers), _resolve(layout.submitted))
-    for argument in process.cmdline():
+    for argument in arguments:
         folder, _, name = argument.rpartition("/")
         launch = _LAUNCH_FILE.fullmatch(name)
         # A driver that runs as its owner has a folder of its own.
@@ -96,16 +100,15 @@ def _find_launch(process: psutil.Process, layout: HomeLayout) -> re.Match[str] |
     return None
 
 
-def _runs_metastore(process: psutil.Process, layout: HomeLayout) -> bool:
+def _runs_metastore(process: psutil.Process, arguments: list[str], layout: HomeLayout) -> bool:
     """Return whether a process is the home's metastore or its supervisor."""
-    if not belongs_to_owner(process, layout.metastore):
-        return False
-    arguments = process.cmdline()
-    folder = _resolve(layout.metastore)
     if _SUPERVISOR in arguments and "--folder" in arguments[:-1]:
-        return _resolve(Path(arguments[arguments.index("--folder") + 1])) == folder
-    options = [argument for argument in arguments if argument.startswith(FOLDER_OPTION)]
-    return any(_resolve(Path(option.removeprefix(FOLDER_OPTION))) == folder for option in options)
+        folders = [arguments[arguments.index("--folder") + 1]]
+    else:
+        options = [argument for argument in arguments if argument.startswith(FOLDER_OPTION)]
+        folders = [option.removeprefix(FOLDER_OPTION) for option in options]
+    is_named = _resolve(layout.metastore) in {_resolve(Path(folder)) for folder in folders}
+    return is_named and belongs_to_owner(process, layout.metastore)
 
 
 def _resolve(path: Path) -> str:

@@ -166,11 +166,11 @@ def read_log(
     if content is None:
         return None
     known = known or KnownSecrets()
-    if len(content) < limit + _CONTEXT:
-        return known.mask_text(content.decode(errors="replace")).encode()[-limit:]
-    # The first character may be cut as well as the first value.
-    text = content.lstrip(_CONTINUATION_BYTES).decode(errors="replace")
-    return known.mask_end(text).encode()[-limit:]
+    mask = known.mask_text
+    if len(content) >= limit + _CONTEXT:
+        # The first character may be cut as well as the first value.
+        content, mask = content.lstrip(_CONTINUATION_BYTES), known.mask_end
+    return mask(content.decode(errors="replace")).encode()[-limit:]
 
 
 def _recall_secrets(context: NodeContext, session: Session) -> KnownSecrets:
