@@ -8,22 +8,19 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TCyMemoryBuffer
 
-from headrace.control.identity.authenticator import make_token
 from headrace.frontends.hiveserver2.binary import HiveServer2Server
 from headrace.frontends.hiveserver2.wire import load_protocol
-from headrace.model.identity import Scope
-from headrace.store.identity import tokens, users
 
 THRIFT = load_protocol()
 _TYPES = ("boolVal", "byteVal", "i16Val", "i32Val", "i64Val", "doubleVal", "stringVal", "binaryVal")
@@ -205,22 +202,8 @@ class HiveNode:
     ) -> None:
         self.node = node
         self.binary = binary
-        self.tokens = {}
+        self.tokens = create_tokens(node.database, names)
         self._drivers: dict[str, ScriptedDriver] = {}
-        with node.database.write("test") as tx:
-            for name in names:
-                user = users.sign_in(tx, "corp", name, name=name, groups=())
-                new = make_token()
-                token = tokens.insert_token(
-                    tx,
-                    new.secret_hash,
-                    owner=user.id,
-                    name="test",
-                    scope=Scope.ADMIN,
-                    seconds=timedelta(days=1).total_seconds(),
-                    created_by=user.id,
-                )
-                self.tokens[name] = new.text(token.id)
 
     def over_http(self, who: str = "ada") -> HttpClient:
         return HttpClient(self.node.http, self.tokens[who])

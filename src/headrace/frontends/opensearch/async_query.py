@@ -217,7 +217,7 @@ class AsyncQueryResult(ResponseModel):
     size: int | None = None
     """Number of rows."""
     error: str | None = None
-    """Why the query failed, with the error condition of Spark in brackets."""
+    """Why the query failed: the error condition of Spark in brackets, the text and the position."""
 
 
 @router.post(
@@ -252,7 +252,7 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
         return await reads.run(_result_response, node, caller, statement, reads)
     result = {"status": _STATUS.get(statement.state, statement.state)}
     if statement.failure is not None:
-        result["error"] = mask_text(statement.failure.text)
+        result["error"] = mask_text(statement.failure.describe())
     return Response(json.dumps(result), media_type="application/json")
 
 
