@@ -565,6 +565,64 @@ def test_asyncio_runs_and_cancels_statements(
     assert asyncio.run(use()).startswith("st_")
 
 
+def test_a_task_that_is_cancelled_cancels_no_statement_of_another_program(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+) -> None:
+    statement = str(connection.cursor().execute_async("HOLD 7").statement_id)
+
+    async def attach() -> None:
+        async with headrace.aconnect(node.address, token="of-the-node") as other:
+            cursor = await other.cursor().attach(statement)
+            assert await cursor.get_query_state() in {"waiting", "launched", "running"}
+            fetching = asyncio.create_task(cursor.fetchall())
+            await asyncio.sleep(0.1)
+            fetching.cancel()
+            held.set()
+            with pytest.raises(asyncio.CancelledError):
+                await fetching
+            later = await (await other.cursor().execute_async("HOLD 8")).fetchall()
+            assert len(later) == 3
+
+    asyncio.run(attach())
+    assert node.statement(statement)["cancel_requested_at"] is None
+
+
+def test_another_connection_cancels_a_statement_by_its_id(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+) -> None:
+    for cancel in (
+        lambda other, statement: other.cursor().attach(statement).cancel(),
+        lambda other, statement: other.execute(f"CANCEL STATEMENT '{statement}'"),
+    ):
+        cursor = connection.cursor().execute_async(f"HOLD {cancel}")
+        wait_until(lambda: cursor.get_query_state() == "running", what="it runs")
+        with headrace.connect(node.address, token="of-the-node") as other:
+            cancel(other, cursor.statement_id)
+        assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
+        held.set()
+        wait_until(lambda: not cursor.is_query_pending(), what="it has ended")
+        held.clear()
+
+
+def test_a_statement_is_cancelled_in_its_own_connection_by_sql(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+) -> None:
+    cursor = connection.cursor().execute_async("HOLD 9")
+    connection.execute(f"CANCEL STATEMENT '{cursor.statement_id}'")
+    assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_data_frame_without_its_package_names_it(
+    connection: headrace.Connection, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    cursor = connection.execute("SELECT n, s FROM t")
+    with pytest.raises(headrace.InterfaceError, match=f"pip install {package}"):
+        (cursor.fetch_df if package == "pandas" else cursor.fetch_polars)()
+    assert len(cursor.fetchall()) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -619,3 +677,16 @@ def test_connect_imports_no_slow_module() -> None:
     imported = eval(completed.stdout)
     slow = {"pyarrow", "pandas", "pydantic", "httpx", "asyncio", "click", "rich", "pyspark"}
     assert not slow & imported
+
+
+def test_the_import_takes_little_time() -> None:
+    """Measured as time of the processor: a machine that is busy makes the clock run on."""
+    code = (
+        "import time; began = time.process_time(); import headrace;"
+        " headrace.connect('http://h:1'); print(time.process_time() - began)"
+    )
+    measured = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    assert min(measured) <= 0.15
