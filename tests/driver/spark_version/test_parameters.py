@@ -121,7 +121,9 @@ def test_values_of_an_array_are_cast_to_its_type(spark: SparkSession) -> None:
 
 
 def test_an_array_without_values_is_of_any_type(spark: SparkSession) -> None:
-    texts = "coalesce(nullif(?, array()), array(1)) AS x, array_contains(concat(?, array('a')), 'a')"
+    texts = (
+        "coalesce(nullif(?, array()), array(1)) AS x, array_contains(concat(?, array('a')), 'a')"
+    )
     frame = run(spark, f"SELECT {texts} AS y", Parameter(value=[]), Parameter(value=[None]))
     assert fetch_frame_rows(frame) == [([1], True)]
 
