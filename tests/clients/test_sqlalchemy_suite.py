@@ -47,4 +47,4 @@ def test_the_suite_of_sqlalchemy_passes(node: NodeProcess) -> None:
     assert completed.returncode == 0, completed.stdout[-20_000:] + completed.stderr[-5_000:]
     passed = re.search(r"(\d+) passed", completed.stdout)
     assert passed is not None
-    assert int(passed[1]) > MIN_PASSED
+    assert int(passed[1]) > 250

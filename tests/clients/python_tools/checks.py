@@ -281,3 +281,92 @@ def test_a_statement_is_found_again_after_the_connection_is_lost() -> None:
 )
 def test_lists_are_arrays(connection: headrace.Connection, value: list[Any], text: str) -> None:
     assert connection.execute("SELECT typeof(?), ?", [value, value]).fetchall() == [(text, value)]
+
+
+def test_the_pool_opens_a_new_connection_after_one_has_expired() -> None:
+    for pre_ping in (True, False):
+        engine = engine_of(TOKEN, pool_pre_ping=pre_ping, pool_size=1)
+        with engine.connect() as connection:
+            driver_connection = connection.connection.driver_connection
+            assert driver_connection is not None
+            expired = driver_connection.id
+        with headrace.connect() as other, other.client() as client:
+            client.remove("connections", expired)
+        if not pre_ping:
+            with engine.connect() as connection:
+                with pytest.raises(sa.exc.OperationalError) as caught:
+                    connection.exec_driver_sql("SELECT 1")
+                assert caught.value.connection_invalidated
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+        engine.dispose()
+
+
+COLUMN_TYPES = [
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(38, 18)"),
+    *("STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "interval day to second"),
+    *("interval year to month", "array<int>", "map<string,bigint>", "variant"),
+    *("struct<x:int,`y z`:array<string>>", "STRING COLLATE UTF8_LCASE"),
+]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_table_of_all_types_is_reflected(
+    connection: headrace.Connection, engine: sa.Engine, table: str
+) -> None:
+    columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(COLUMN_TYPES))
+    connection.execute(f"CREATE TABLE {table} ({columns}, c CHAR(3), v VARCHAR(5))")
+    reflected = sa.Table(table, sa.MetaData(), autoload_with=engine)
+    types = [column.type.compile(dialect=engine.dialect) for column in reflected.columns]
+    assert types[: len(COLUMN_TYPES)] == COLUMN_TYPES
+    with engine.connect() as selected:
+        assert selected.execute(sa.select(reflected)).all() == []
+
+
+def test_names_with_other_characters_are_quoted_and_partitions_are_listed_once(
+    engine: sa.Engine, table: str
+) -> None:
+    names = ["a-b", "a.b", "a`b", "select", "d y"]
+    created = sa.Table(
+        table,
+        sa.MetaData(),
+        *(sa.Column(name, sa.Integer, comment=name) for name in names),
+        schema="spark_catalog.default",
+        headrace_using="parquet",
+        headrace_partitioned_by=["d y"],
+    )
+    with engine.begin() as connection:
+        created.create(connection)
+        connection.execute(created.insert(), [dict.fromkeys(names, 1)])
+        assert connection.execute(sa.select(created.c["a.b"], created.c["a`b"])).all() == [(1, 1)]
+    for schema in (None, "default", "spark_catalog.default"):
+        columns = sa.inspect(engine).get_columns(table, schema=schema)
+        assert [(each["name"], each["comment"]) for each in columns] == [(n, n) for n in names]
+
+
+def test_percent_signs_reach_spark_as_they_are(engine: sa.Engine) -> None:
+    like = sa.literal("ba").like("%a")
+    with engine.connect() as connection:
+        for query, parameters in (
+            ("SELECT 'ba' LIKE '%a' AND '100%' = concat('100', '%')", ()),
+            ("SELECT 'ba' LIKE '%a' AND '%s' = ?", ("%s",)),
+        ):
+            assert connection.exec_driver_sql(query, parameters).scalar() is True
+        assert connection.execute(sa.text("SELECT 'ba' LIKE '%a'")).scalar() is True
+        assert connection.execute(sa.text("SELECT 'ba%' LIKE :p"), {"p": "%a\\%"}).scalar() is True
+        assert connection.execute(sa.select(like)).scalar() is True
+
+
+def test_a_missing_table_is_missing_whatever_its_schema(
+    connection: headrace.Connection, engine: sa.Engine, table: str
+) -> None:
+    connection.execute(f"CREATE TABLE {table} (id INT)")
+    inspector = sa.inspect(engine)
+    for schema in (None, "default", "spark_catalog.default", "`spark_catalog`.`default`"):
+        assert inspector.has_table(table, schema=schema)
+        assert not inspector.has_table("missing", schema=schema)
+    for schema in ("missing", "spark_catalog.missing", "missing.default"):
+        assert not inspector.has_table(table, schema=schema)
+        with pytest.raises(sa.exc.NoSuchTableError):
+            inspector.get_columns(table, schema=schema)
+    assert not inspector.has_schema("missing")
