@@ -561,7 +561,13 @@ class HeadraceDialect(default.DefaultDialect):
         patterns = {"SCHEMA": listings.escape_pattern(database)}
         if name is not None:
             patterns["TABLE"] = listings.escape_pattern(name)
-        rows = connection.exec_driver_sql(listings.list_text(objects, catalog, **patterns)).all()
+        try:
+            text = listings.list_text(objects, catalog, **patterns)
+            rows = connection.exec_driver_sql(text).all()
+        except exc.DBAPIError as error:
+            if getattr(error.orig, "condition", None) == "CATALOG_NOT_FOUND":
+                return []
+            raise
         return [row for row in rows if row[1] or schema is None]
 
     def _split(self, schema: str | None) -> tuple[str | None, str]:

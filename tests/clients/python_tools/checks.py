@@ -121,10 +121,10 @@ def test_tuples_have_the_values_of_all_types(connection: headrace.Connection) ->
 
 
 def test_arrow_and_duckdb_have_the_values_of_all_types(connection: headrace.Connection) -> None:
-    table = connection.execute(TYPES).fetch_arrow_table()
-    assert table.schema.field("d").type == pa.decimal128(38, 18)
-    assert table.schema.field("zoned").type == pa.timestamp("us", "Europe/Paris")
-    [row, _] = duckdb.sql("SELECT d, b, local, l, st, span FROM table ORDER BY id").fetchall()
+    typed = connection.execute(TYPES).fetch_arrow_table()
+    assert typed.schema.field("d").type == pa.decimal128(38, 18)
+    assert typed.schema.field("zoned").type == pa.timestamp("us", "Europe/Paris")
+    [row, _] = duckdb.sql("SELECT d, b, local, l, st, span FROM typed ORDER BY id").fetchall()
     assert row == (*ROW[6:7], ROW[8], ROW[11], ROW[14], ROW[16], ROW[12])
 
 
@@ -260,10 +260,12 @@ def test_an_error_has_a_line_and_a_column(
     assert (error.condition, error.line, error.column) == (
         *("UNRESOLVED_COLUMN.WITH_SUGGESTION", 2, 3),
     )
-    with pytest.raises(sa.exc.ProgrammingError) as wrapped:
+    with pytest.raises(pd.errors.DatabaseError) as wrapped:
         pd.read_sql(text, engine)
-    assert isinstance(wrapped.value.orig, headrace.ProgrammingError)
-    assert (wrapped.value.orig.line, wrapped.value.orig.column) == (2, 3)
+    cause = wrapped.value.__cause__
+    assert isinstance(cause, sa.exc.ProgrammingError)
+    assert isinstance(cause.orig, headrace.ProgrammingError)
+    assert (cause.orig.line, cause.orig.column) == (2, 3)
 
 
 def test_a_statement_is_found_again_after_the_connection_is_lost() -> None:
@@ -319,6 +321,8 @@ def test_a_table_of_all_types_is_reflected(
     reflected = sa.Table(table, sa.MetaData(), autoload_with=engine)
     types = [column.type.compile(dialect=engine.dialect) for column in reflected.columns]
     assert types[: len(COLUMN_TYPES)] == COLUMN_TYPES
+    columns_of = sa.inspect(engine).get_columns(table)
+    assert [column["type"].length for column in columns_of[-2:]] == [3, 5]
     with engine.connect() as selected:
         assert selected.execute(sa.select(reflected)).all() == []
 
