@@ -587,21 +587,18 @@ def test_a_task_that_is_cancelled_cancels_no_statement_of_another_program(
     assert node.statement(statement)["cancel_requested_at"] is None
 
 
+@pytest.mark.parametrize("by_sql", [True, False], ids=["CANCEL STATEMENT", "attach"])
 def test_another_connection_cancels_a_statement_by_its_id(
-    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event, by_sql: bool
 ) -> None:
-    for cancel in (
-        lambda other, statement: other.cursor().attach(statement).cancel(),
-        lambda other, statement: other.execute(f"CANCEL STATEMENT '{statement}'"),
-    ):
-        cursor = connection.cursor().execute_async(f"HOLD {cancel}")
-        wait_until(lambda: cursor.get_query_state() == "running", what="it runs")
-        with headrace.connect(node.address, token="of-the-node") as other:
-            cancel(other, cursor.statement_id)
-        assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
-        held.set()
-        wait_until(lambda: not cursor.is_query_pending(), what="it has ended")
-        held.clear()
+    cursor = connection.cursor().execute_async(f"HOLD 10 {by_sql}")
+    wait_until(lambda: cursor.get_query_state() == "running", what="it runs")
+    with headrace.connect(node.address, token="of-the-node") as other:
+        if by_sql:
+            other.execute(f"CANCEL STATEMENT '{cursor.statement_id}'")
+        else:
+            other.cursor().attach(str(cursor.statement_id)).cancel()
+    assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
 
 
 def test_a_statement_is_cancelled_in_its_own_connection_by_sql(

@@ -83,7 +83,7 @@ def test_charts_group_by_each_time_grain(database: Any, table: str) -> None:
     query = f"SELECT {', '.join(columns)} FROM superset_s.{table} LIMIT 1"
     [row] = database.get_df(query).values.tolist()
     by_name = dict(zip(grains, map(str, row), strict=True))
-    assert (by_name["P1M"], by_name["P1W"]) == ("2026-01-01 00:00:00", "2026-01-26 00:00:00")
+    assert (by_name["P1M"][:19], by_name["P1W"][:10]) == ("2026-01-01 00:00:00", "2026-01-26")
     limit = datetime(2026, 1, 31, 10, 20)  # noqa: DTZ001
     for column, kind in (("t", "TIMESTAMP_NTZ"), ("t", "TIMESTAMP"), ("day", "DATE")):
         literal = spec.convert_dttm(kind, limit)
