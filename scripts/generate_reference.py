@@ -204,8 +204,10 @@ def errors_page(_node: Node) -> str:
 
 def _import_all_modules() -> None:
     """Import every module of Headrace, because each may define errors."""
+    # Superset is not installed, and imports its module itself.
+    left_out = ("__main__", "superset_engine")
     for module in pkgutil.walk_packages(headrace.__path__, "headrace."):
-        if not module.name.endswith("__main__") and "migrations" not in module.name:
+        if not module.name.endswith(left_out) and "migrations" not in module.name:
             importlib.import_module(module.name)
 
 

@@ -185,8 +185,12 @@ def test_a_text_without_parameters_is_sent_as_it_is(
         (timedelta(days=-1, microseconds=-1), ("-1 00:00:00.000001", "INTERVAL DAY TO SECOND")),
         (b"\x00\xff", ({"base64": "AP8="}, "BINARY")),
         ([1, None], ([1, None], "ARRAY<BIGINT>")),
-        ([], ([], "ARRAY<STRING>")),
+        ([], ([], None)),
+        ([None, []], ([None, []], None)),
         ([date(2026, 1, 1)], (["2026-01-01"], "ARRAY<DATE>")),
+        ([1, 2.5, float("nan")], ([1, 2.5, "NaN"], "ARRAY<DOUBLE>")),
+        ([Decimal("1.5"), Decimal("10.25")], (["1.5", "10.25"], "ARRAY<DECIMAL(4,2)>")),
+        ([[1], (), None, [None]], ([[1], [], None, [None]], "ARRAY<ARRAY<BIGINT>>")),
     ],
     ids=str,
 )
@@ -208,7 +212,12 @@ def test_values_are_sent_with_their_types(
         ([Decimal("1e38")], headrace.DataError, "more than 38 digits"),
         ([Decimal("NaN")], headrace.DataError, "no number"),
         pytest.param([object()], headrace.NotSupportedError, "cannot be a object", id="an object"),
-        ([[1, date(2026, 1, 1)]], headrace.NotSupportedError, "several types"),
+        ([[1, date(2026, 1, 1)]], headrace.NotSupportedError, "several types: BIGINT, DATE"),
+        ([[1, [2]]], headrace.NotSupportedError, "several types: ARRAY, BIGINT"),
+        ([[[[]], [5]]], headrace.NotSupportedError, "several types: ARRAY, BIGINT"),
+        ([[b"x"]], headrace.NotSupportedError, "cannot hold bytes"),
+        ([{"a": 1}], headrace.NotSupportedError, "cannot be a dict"),
+        ([[Decimal("1e37"), Decimal("0.1")]], headrace.DataError, "decimals of a list need"),
         ("abc", headrace.ProgrammingError, "a sequence"),
         ({1}, headrace.ProgrammingError, "not set"),
     ],
@@ -556,6 +565,61 @@ def test_asyncio_runs_and_cancels_statements(
     assert asyncio.run(use()).startswith("st_")
 
 
+def test_a_task_that_is_cancelled_cancels_no_statement_of_another_program(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+) -> None:
+    statement = str(connection.cursor().execute_async("HOLD 7").statement_id)
+
+    async def attach() -> None:
+        async with headrace.aconnect(node.address, token="of-the-node") as other:
+            cursor = await other.cursor().attach(statement)
+            assert await cursor.get_query_state() in {"waiting", "launched", "running"}
+            fetching = asyncio.create_task(cursor.fetchall())
+            await asyncio.sleep(0.1)
+            fetching.cancel()
+            held.set()
+            with pytest.raises(asyncio.CancelledError):
+                await fetching
+            later = await (await other.cursor().execute_async("HOLD 8")).fetchall()
+            assert len(later) == 3
+
+    asyncio.run(attach())
+    assert node.statement(statement)["cancel_requested_at"] is None
+
+
+@pytest.mark.parametrize("by_sql", [True, False], ids=["CANCEL STATEMENT", "attach"])
+def test_another_connection_cancels_a_statement_by_its_id(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event, by_sql: bool
+) -> None:
+    cursor = connection.cursor().execute_async(f"HOLD 10 {by_sql}")
+    wait_until(lambda: cursor.get_query_state() == "running", what="it runs")
+    with headrace.connect(node.address, token="of-the-node") as other:
+        if by_sql:
+            other.execute(f"CANCEL STATEMENT '{cursor.statement_id}'")
+        else:
+            other.cursor().attach(str(cursor.statement_id)).cancel()
+    assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
+
+
+def test_a_statement_is_cancelled_in_its_own_connection_by_sql(
+    node: InProcessNode, connection: headrace.Connection, held: threading.Event
+) -> None:
+    cursor = connection.cursor().execute_async("HOLD 9")
+    connection.execute(f"CANCEL STATEMENT '{cursor.statement_id}'")
+    assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_data_frame_without_its_package_names_it(
+    connection: headrace.Connection, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    cursor = connection.execute("SELECT n, s FROM t")
+    with pytest.raises(headrace.InterfaceError, match=f"pip install {package}"):
+        (cursor.fetch_df if package == "pandas" else cursor.fetch_polars)()
+    assert len(cursor.fetchall()) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -610,3 +674,16 @@ def test_connect_imports_no_slow_module() -> None:
     imported = eval(completed.stdout)
     slow = {"pyarrow", "pandas", "pydantic", "httpx", "asyncio", "click", "rich", "pyspark"}
     assert not slow & imported
+
+
+def test_the_import_takes_little_time() -> None:
+    """Measured as time of the processor: a machine that is busy makes the clock run on."""
+    code = (
+        "import time; began = time.process_time(); import headrace;"
+        " headrace.connect('http://h:1'); print(time.process_time() - began)"
+    )
+    measured = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    assert min(measured) <= 0.15

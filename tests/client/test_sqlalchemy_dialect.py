@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 import headrace
-from headrace.client.listings import sql_type
+from headrace.client.listings import describe_columns, sql_type
 from headrace.client.sqlalchemy_dialect import HeadraceDialect, SqlType, split_schema, type_of
 
 DIALECT = HeadraceDialect()
@@ -78,6 +79,18 @@ def test_types_of_spark_in_json_are_written_in_sql() -> None:
     assert sql_type({"type": "map", "keyType": "long", "valueType": array}) == (
         "map<bigint,array<struct<a:int,`b c`:timestamp_ntz>>>"
     )
+
+
+def test_columns_have_their_collations_and_lengths() -> None:
+    fields = [
+        {"name": "a", "metadata": {"__COLLATIONS": {"a": "spark.UTF8_LCASE"}}},
+        {"name": "b", "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)", "comment": "c"}},
+        {"name": "c", "metadata": {}},
+    ]
+    fields = [{**field, "type": "string", "nullable": True} for field in fields]
+    rows = describe_columns([("cat", "s", "t", json.dumps({"fields": fields}))], None)
+    kinds = [(row[5], row[7]) for row in rows]
+    assert kinds == [("string collate UTF8_LCASE", None), ("varchar(5)", "c"), ("string", None)]
 
 
 def test_a_table_is_created_without_keys_and_with_its_comments() -> None:

@@ -15,10 +15,11 @@ from headrace import __version__
 
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
-for package in sys.argv[1:]:
+left_out = tuple(sys.argv[1].split())
+for package in sys.argv[2:]:
     module = importlib.import_module(package)
     for found in pkgutil.walk_packages(module.__path__, f"{package}."):
-        if not found.name.endswith((".__main__", ".emr_serverless", ".ldap_lookup")):
+        if not found.name.endswith(left_out):
             importlib.import_module(found.name)
 print(importlib.import_module("headrace").__file__)
 """
@@ -90,7 +91,8 @@ def test_the_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Pa
 def test_every_module_can_be_imported_with_the_extra_all(
     everything: Installation, folder: Path
 ) -> None:
-    run = everything.run("python", "-c", _IMPORT_ALL, "headrace", cwd=folder)
+    left_out = ".__main__ .emr_serverless .ldap_lookup .superset_engine"
+    run = everything.run("python", "-c", _IMPORT_ALL, left_out, "headrace", cwd=folder)
 
     assert run.returncode == 0, run.stderr
     assert Path(run.stdout.strip()).is_relative_to(everything.folder)
@@ -152,7 +154,8 @@ def test_an_empty_machine_runs_sql_and_a_server_after_the_installation(
 
 def test_the_light_client_imports_its_modules(light_client: Installation, folder: Path) -> None:
     packages = ("headrace.cli", "headrace.client", "headrace.grammar")
-    run = light_client.run("python", "-c", _IMPORT_ALL, *packages, cwd=folder)
+    left_out = ".__main__ .arrow_rows .sqlalchemy_dialect .superset_engine"
+    run = light_client.run("python", "-c", _IMPORT_ALL, left_out, *packages, cwd=folder)
 
     assert run.returncode == 0, run.stderr
 

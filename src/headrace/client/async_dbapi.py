@@ -11,6 +11,7 @@ from headrace.client.parameters import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from headrace.client.arrow_rows import Row
@@ -67,6 +68,18 @@ class AsyncCursor:
         await self._run(self.sync.execute, operation, parameters, conf=conf, timeout=timeout)
         return self
 
+    async def execute_async(
+        self,
+        operation: str,
+        parameters: Parameters | None = None,
+        *,
+        conf: Mapping[str, str] | None = None,
+        timeout: str | None = None,
+    ) -> Self:
+        """Submit a statement, and return the cursor. A fetch waits for the end of the statement."""
+        await self._run(self.sync.execute_async, operation, parameters, conf=conf, timeout=timeout)
+        return self
+
     async def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
         """Run a statement once for each of the parameters."""
         await self._run(self.sync.executemany, operation, seq_of_parameters)
@@ -97,6 +110,14 @@ class AsyncCursor:
         """Return the remaining rows as a data frame of pandas."""
         return await self._run(self.sync.fetch_df)
 
+    async def fetch_polars(self) -> pl.DataFrame:
+        """Return the remaining rows as a data frame of polars."""
+        return await self._run(self.sync.fetch_polars)
+
+    async def get_query_state(self) -> str:
+        """Return the present state, as `Cursor.get_query_state` does."""
+        return await self._run(self.sync.get_query_state)
+
     async def cancel(self) -> None:
         """Cancel the statement if it has not ended."""
         await asyncio.to_thread(self.sync.cancel)
@@ -117,12 +138,12 @@ class AsyncCursor:
                 yield row
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call in a thread. If the task is cancelled, cancel the statement."""
+        """Run a call in a thread. If the task is cancelled, cancel a statement of this cursor."""
         running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.to_thread(self.sync.cancel)
+            await asyncio.to_thread(self.sync.interrupt)
             # The thread ends with the statement, and its error is that of the cancel.
             await asyncio.wait([running])
             raise

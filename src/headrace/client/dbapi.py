@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.client import listings
@@ -37,6 +38,7 @@ from headrace.client.parameters import Parameters, encode_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from headrace.client.arrow_rows import ArrowRows, Row
@@ -398,12 +400,19 @@ class Cursor:
             with suppress(ProgrammingError), self.connection.client(statement["id"]) as client:
                 client.cancel(statement["id"])
 
+    def interrupt(self) -> None:
+        """Cancel the statement if this cursor has started it and it still runs."""
+        self._is_cancel_wanted = True
+        if self._owns_statement and self._statement and _is_pending(self._statement):
+            with suppress(Error):
+                self.cancel()
+
     def close(self) -> None:
         """Close the cursor. A statement that it has started and that still runs is cancelled."""
         if self._is_closed:
             return
         try:
-            self._abandon()
+            self.interrupt()
         finally:
             self._is_closed = True
 
@@ -432,7 +441,13 @@ class Cursor:
 
     def fetch_df(self) -> pd.DataFrame:
         """Return the remaining rows as a data frame of pandas."""
+        _require("pandas")
         frame: pd.DataFrame = self.fetch_arrow_table().to_pandas()
+        return frame
+
+    def fetch_polars(self) -> pl.DataFrame:
+        """Return the remaining rows as a data frame of polars. No value is copied as Python's."""
+        frame: pl.DataFrame = _require("polars").DataFrame(self)
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -517,7 +532,7 @@ class Cursor:
         """Leave the statement of the last `execute`."""
         if self._is_closed:
             raise InterfaceError("The cursor is closed.", code="cursor_closed")
-        self._abandon()
+        self.interrupt()
         self._statement = self._rows = self._total_written = None
         self._returned = 0
         self._owns_statement = self._is_cancel_wanted = False
@@ -560,9 +575,8 @@ class Cursor:
                     statement = client.statement(statement["id"], wait=LONGEST_POLL)
                 self._statement = statement
         except BaseException as error:
-            if not isinstance(error, Exception) and self._owns_statement:
-                with suppress(Error):
-                    self.cancel()
+            if not isinstance(error, Exception):
+                self.interrupt()
             raise
         if statement["state"] != "success":
             raise failure_of(statement)
@@ -605,16 +619,22 @@ class Cursor:
         self._returned += len(rows)
         return rows
 
-    def _abandon(self) -> None:
-        """Cancel the statement if this cursor has started it and it still runs."""
-        if self._owns_statement and self._statement and _is_pending(self._statement):
-            with suppress(Error):
-                self.cancel()
-
     def _require_statement(self) -> Json:
         if self._statement is None:
             raise ProgrammingError("The cursor has run no statement.", code="no_statement")
         return self._statement
+
+
+def _require(package: str) -> Any:
+    """Import a package that only some programs need. Raise InterfaceError if it is missing."""
+    try:
+        return import_module(package)
+    except ImportError as missing:
+        raise InterfaceError(
+            f"A data frame of {package} needs the package {package}, which is not installed.",
+            code="packages_missing",
+            hint=f"pip install {package}",
+        ) from missing
 
 
 def _is_pending(statement: Json) -> bool:

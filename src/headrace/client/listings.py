@@ -66,11 +66,11 @@ def describe_columns(rows: Iterable[Sequence[Any]], column: str | None) -> list[
     for catalog, schema, table, fields in rows:
         for position, field in enumerate(json.loads(fields)["fields"], start=1):
             if pattern.fullmatch(field["name"]):
-                comment = field.get("metadata", {}).get("comment")
+                metadata = field.get("metadata", {})
                 described.append(
                     (
                         *(catalog, schema, table, field["name"], position),
-                        *(sql_type(field["type"]), field["nullable"], comment),
+                        *(_column_type(field), field["nullable"], metadata.get("comment")),
                     )
                 )
     return described
@@ -109,6 +109,18 @@ def sql_type(kind: Any) -> str:
         case "udt":
             return sql_type(kind["sqlType"])
     return str(kind["type"])
+
+
+def _column_type(field: Json) -> str:
+    """Return the type of a column. Spark has its collation and its length beside its type."""
+    metadata = field.get("metadata", {})
+    if text := metadata.get("__CHAR_VARCHAR_TYPE_STRING"):
+        return str(text)
+    kind = sql_type(field["type"])
+    collation = metadata.get("__COLLATIONS", {}).get(field["name"])
+    if kind == "string" and collation is not None:
+        return f"string collate {collation.rpartition('.')[2]}"
+    return kind
 
 
 def _field_name(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -116,24 +117,67 @@ def _encode_interval(value: timedelta) -> Json:
     return {"value": f"{sign}{days} {clock}.{rest:06}", "type": "INTERVAL DAY TO SECOND"}
 
 
-_ELEMENT_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "STRING"}
+_SCALAR_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "STRING"}
 """Types of the elements of a list, by the class of their values in JSON."""
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def _encode_array(values: Sequence[Any]) -> Json:
-    """Return an array of strings, or of the type of its elements that are not None."""
-    elements = [encode_value(value) for value in values]
-    if any(isinstance(element["value"], dict) for element in elements):
-        raise NotSupportedError("A list cannot hold bytes.", code="parameter_type")
-    element_types = {
-        element.get("type") or _ELEMENT_TYPES[type(element["value"])]
-        for element in elements
-        if element["value"] is not None
-    }
-    if len(element_types) > 1:
-        raise NotSupportedError("The values of a list have several types.", code="parameter_type")
-    element_type = next(iter(element_types), "STRING")
-    return {"value": [element["value"] for element in elements], "type": f"ARRAY<{element_type}>"}
+    """Return an array, which may be nested, of the type of its elements that are not None.
+
+    Without such an element it has no type: Spark casts it to that of any array.
+    """
+    kinds: list[set[str]] = []
+    """By level, the types of the elements: `ARRAY` for a list."""
+
+    def encode_list(values: Sequence[Any], level: int) -> list[Any]:
+        if level == len(kinds):
+            kinds.append(set())
+        return [encode_element(value, level) for value in values]
+
+    def encode_element(value: Any, level: int) -> Any:
+        if isinstance(value, list | tuple):
+            kinds[level].add("ARRAY")
+            return encode_list(value, level + 1)
+        element = encode_value(value)
+        if isinstance(element["value"], dict):
+            raise NotSupportedError(
+                "A list cannot hold bytes.",
+                code="parameter_type",
+                hint="pass each value as a parameter of its own: array(?, ?)",
+            )
+        if value is not None:
+            kinds[level].add(element.get("type") or _SCALAR_TYPES[type(element["value"])])
+        return element["value"]
+
+    array = encode_list(values, 0)
+    last = [_common_type(level) for level in kinds][-1]
+    if last is None:
+        return {"value": array}
+    return {"value": array, "type": "ARRAY<" * len(kinds) + last + ">" * len(kinds)}
+
+
+def _common_type(kinds: set[str]) -> str | None:
+    """Return the type of the elements of a list; None if they are None or there are none."""
+    if kinds == {"BIGINT", "DOUBLE"}:
+        return "DOUBLE"
+    decimals = [match for kind in kinds if (match := _DECIMAL.fullmatch(kind))]
+    if len(decimals) == len(kinds) > 1:
+        scale = max(int(match[2]) for match in decimals)
+        precision = scale + max(int(match[1]) - int(match[2]) for match in decimals)
+        if precision > _MAX_DIGITS:
+            raise DataError(
+                f"The decimals of a list need more than {_MAX_DIGITS} digits.",
+                code="parameter_range",
+                sqlstate="22003",
+            )
+        return f"DECIMAL({precision},{scale})"
+    if len(kinds) > 1:
+        raise NotSupportedError(
+            f"The values of a list have several types: {', '.join(sorted(kinds))}.",
+            code="parameter_type",
+        )
+    return next(iter(kinds), None)
 
 
 _ENCODERS: dict[type, Callable[[Any], Json]] = {

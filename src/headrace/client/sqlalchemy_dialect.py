@@ -1,4 +1,4 @@
-"""The dialect `headrace://` of SQLAlchemy 2.
+"""The dialect `headrace://` of SQLAlchemy 2. Superset uses it with SQLAlchemy 1.4.
 
     headrace://localhost:8040/sales
     headrace://token:TOKEN@sql.example.com:8040/sales?catalog=lake
@@ -13,14 +13,16 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Table, exc, types, util
 from sqlalchemy.engine import URL, Connection, default, reflection
-from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.sql import compiler
 
 from headrace.client import listings
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import IsolationLevel
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _DEFAULT_PORT = 8040
@@ -57,7 +59,7 @@ _TYPES: dict[str, types.TypeEngine[Any]] = {
     "int": types.INTEGER(),
     "bigint": types.BIGINT(),
     "float": types.REAL(),
-    "double": types.DOUBLE(),
+    "double": types.DOUBLE() if hasattr(types, "DOUBLE") else types.FLOAT(53),  # 1.4 has none
     "string": types.String(),
     "binary": types.LargeBinary(),
     "date": types.DATE(),
@@ -184,7 +186,7 @@ class HeadraceDDLCompiler(compiler.DDLCompiler):
     def get_column_specification(self, column: Any, **kw: Any) -> str:
         """Return the definition of a column."""
         name = self.preparer.format_column(column)
-        kind = self.dialect.type_compiler_instance.process(column.type, type_expression=column)
+        kind = self.dialect.type_compiler.process(column.type, type_expression=column)
         text = f"{name} {kind}"
         if not column.nullable:
             text += " NOT NULL"
@@ -313,6 +315,16 @@ class HeadraceTypeCompiler(compiler.GenericTypeCompiler):
         return text
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _cached(method: F) -> F:
+    """Let an inspector keep the results. SQLAlchemy 1.4 fails on a method with annotations."""
+    method.__annotations__ = {}
+    cached: F = reflection.cache(method)
+    return cached
+
+
 class HeadraceDialect(default.DefaultDialect):
     """Spark SQL on Headrace."""
 
@@ -324,6 +336,7 @@ class HeadraceDialect(default.DefaultDialect):
     statement_compiler = HeadraceCompiler
     ddl_compiler = HeadraceDDLCompiler
     type_compiler_cls = HeadraceTypeCompiler
+    type_compiler: Any = HeadraceTypeCompiler  # the name of SQLAlchemy 1.4
     max_identifier_length = 128
     supports_alter = False
     supports_comments = True
@@ -351,6 +364,8 @@ class HeadraceDialect(default.DefaultDialect):
     def import_dbapi(cls) -> ModuleType:
         """Return the module of PEP 249."""
         return import_module("headrace")
+
+    dbapi: Any = import_dbapi  # the name of SQLAlchemy 1.4
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of `headrace.connect` for a URL.
@@ -410,13 +425,13 @@ class HeadraceDialect(default.DefaultDialect):
 
     # Reflection.
 
-    @reflection.cache
+    @_cached
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
         """Return the schemas of the current catalog; with `catalog`, those of another one."""
         text = listings.list_text("SCHEMAS", kw.get("catalog"))
         return [row[1] for row in connection.exec_driver_sql(text)]
 
-    @reflection.cache
+    @_cached
     def get_table_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
@@ -424,7 +439,7 @@ class HeadraceDialect(default.DefaultDialect):
         rows = self._list_tables(connection, schema, **kw)
         return [row[2] for row in rows if row[3] == "TABLE" and row[1]]
 
-    @reflection.cache
+    @_cached
     def get_view_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
@@ -432,7 +447,7 @@ class HeadraceDialect(default.DefaultDialect):
         rows = self._list_tables(connection, schema, **kw)
         return [row[2] for row in rows if row[3] == "VIEW" and row[1]]
 
-    @reflection.cache
+    @_cached
     def get_temp_view_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
@@ -445,21 +460,21 @@ class HeadraceDialect(default.DefaultDialect):
         """Return nothing: Spark has no temporary tables."""
         return []
 
-    @reflection.cache
+    @_cached
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
         """Return whether a table or view exists."""
         return bool(self._list_tables(connection, schema, table_name, **kw))
 
-    @reflection.cache
+    @_cached
     def has_schema(self, connection: Connection, schema_name: str, **kw: Any) -> bool:
         """Return whether a schema exists."""
         catalog, schema = self._split(schema_name)
         text = listings.list_text("SCHEMAS", catalog, SCHEMA=listings.escape_pattern(schema))
         return bool(connection.exec_driver_sql(text).all())
 
-    @reflection.cache
+    @_cached
     def get_columns(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
@@ -483,14 +498,14 @@ class HeadraceDialect(default.DefaultDialect):
             )
         ]
 
-    @reflection.cache
+    @_cached
     def get_table_comment(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> Any:
         """Return the comment of a table. Raises NoSuchTableError."""
         return {"text": self._find(connection, table_name, schema)[4] or None}
 
-    @reflection.cache
+    @_cached
     def get_view_definition(
         self, connection: Connection, view_name: str, schema: str | None = None, **kw: Any
     ) -> str:
@@ -503,7 +518,7 @@ class HeadraceDialect(default.DefaultDialect):
         described = connection.exec_driver_sql(f"DESCRIBE TABLE EXTENDED {name}")
         return next((str(row[1]) for row in described if row[0] == "View Text"), "")
 
-    @reflection.cache
+    @_cached
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> Any:
@@ -546,7 +561,13 @@ class HeadraceDialect(default.DefaultDialect):
         patterns = {"SCHEMA": listings.escape_pattern(database)}
         if name is not None:
             patterns["TABLE"] = listings.escape_pattern(name)
-        rows = connection.exec_driver_sql(listings.list_text(objects, catalog, **patterns)).all()
+        try:
+            text = listings.list_text(objects, catalog, **patterns)
+            rows = connection.exec_driver_sql(text).all()
+        except exc.DBAPIError as error:
+            if getattr(error.orig, "condition", None) == "CATALOG_NOT_FOUND":
+                return []
+            raise
         return [row for row in rows if row[1] or schema is None]
 
     def _split(self, schema: str | None) -> tuple[str | None, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -88,11 +88,50 @@ class Parameter(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     value: FiniteJson = None
-    """A JSON value; null is NULL. Bytes are `{"base64": "AP8="}`, with the type BINARY."""
+    """A JSON value; null is NULL. Bytes are `{"base64": "AP8="}`, with the type BINARY. An array
+    may be nested."""
     name: str | None = None
     """Name of the marker, without the colon; null: the next `?`."""
     type: str | None = None
     """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""
+
+
+_SCALAR_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "STRING"}
+
+
+def array_type(array: list[JsonValue], scalar_type: str | None = None) -> str | None:
+    """Return the Spark SQL type of a JSON array; None if all of its values are null.
+
+    Args:
+        array: Arrays may be nested to any depth.
+        scalar_type: Type of the values; default: the one that follows from them.
+
+    Raises ValueError, with a sentence, if the array has objects or values of several types.
+    """
+    depth = 1
+    values: list[JsonValue] = [value for value in array if value is not None]
+    while values and all(isinstance(value, list) for value in values):
+        depth += 1
+        values = [each for value in values if isinstance(value, list) for each in value]
+        values = [value for value in values if value is not None]
+    kinds = {type(value) for value in values}
+    if dict in kinds:
+        raise ValueError("The values of an array cannot be objects.")
+    if list in kinds:
+        raise ValueError("The values of an array must be all arrays, or all no arrays.")
+    if not kinds:
+        return None
+    if scalar_type is None:
+        types = {_SCALAR_TYPES[kind] for kind in kinds}
+        if types == {"BIGINT", "DOUBLE"}:
+            types = {"DOUBLE"}
+        if len(types) > 1:
+            raise ValueError(
+                f"The values of an array without a type are {', '.join(sorted(types))}. Name the"
+                " type, for example ARRAY<STRING>."
+            )
+        [scalar_type] = types
+    return "ARRAY<" * depth + scalar_type + ">" * depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from tests.support.ctas import fetch_frame_rows
 
 from headrace.driver.spark_version.parameters import run_statement
@@ -74,3 +76,67 @@ def test_many_positional_parameters_keep_their_order(spark: SparkSession) -> Non
     numbers = [Parameter(value=number) for number in range(40)]
     text = f"SELECT array({', '.join('?' * 40)}) AS x"
     assert fetch_frame_rows(run(spark, text, *numbers)) == [(list(range(40)),)]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name", "expected"),
+    [
+        ([1, None, 2**40], None, "array<bigint>"),
+        ([True, None], None, "array<boolean>"),
+        ([1, 2.5, 1e300], None, "array<double>"),
+        (["it's \\ %", "é\U0001f600", "", "null", None], None, "array<string>"),
+        ([], None, "array<void>"),
+        ([None], None, "array<void>"),
+        ([[1], [], None, [None, 2]], None, "array<array<bigint>>"),
+        ([[[]], []], None, "array<array<array<void>>>"),
+        ([1, 2], "ARRAY<INT>", "array<int>"),
+        ([[], [7]], "ARRAY<ARRAY<SMALLINT>>", "array<array<smallint>>"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_an_array_needs_no_type(
+    spark: SparkSession, value: list[Any], type_name: str | None, expected: str, named: bool
+) -> None:
+    parameter = Parameter(name="x" if named else None, value=value, type=type_name)
+    frame = run(spark, f"SELECT {':x' if named else '?'} AS x", parameter)
+    assert frame.schema["x"].dataType.simpleString() == expected
+    assert fetch_frame_rows(frame) == [(value,)]
+
+
+def test_values_of_an_array_are_cast_to_its_type(spark: SparkSession) -> None:
+    values = {
+        "ARRAY<DECIMAL(38,18)>": ["12345678901234567890.123456789012345678", None],
+        "ARRAY<DATE>": ["2026-01-02"],
+        "ARRAY<TIMESTAMP_NTZ>": ["2026-01-02 03:04:05.000006"],
+        "ARRAY<INTERVAL DAY TO SECOND>": ["1 02:03:04.5"],
+        "ARRAY<DOUBLE>": ["NaN", "-Infinity", 1.5],
+    }
+    parameters = [Parameter(value=value, type=kind) for kind, value in values.items()]
+    texts = [f"CAST(? AS {kind.replace(kind[6:-1], 'STRING')})" for kind in values]
+    [row] = fetch_frame_rows(run(spark, f"SELECT {', '.join(texts)}", *parameters))
+    assert row[0] == ["12345678901234567890.123456789012345678", None]
+    assert row[1:3] == (["2026-01-02"], ["2026-01-02 03:04:05.000006"])
+    assert row[3:] == (["INTERVAL '1 02:03:04.5' DAY TO SECOND"], ["NaN", "-Infinity", "1.5"])
+
+
+def test_an_array_without_values_is_of_any_type(spark: SparkSession) -> None:
+    texts = (
+        "coalesce(nullif(?, array()), array(1)) AS x, array_contains(concat(?, array('a')), 'a')"
+    )
+    frame = run(spark, f"SELECT {texts} AS y", Parameter(value=[]), Parameter(value=[None]))
+    assert fetch_frame_rows(frame) == [([1], True)]
+
+
+def test_a_long_array_is_bound_in_one_call(spark: SparkSession) -> None:
+    values = list(range(50_000))
+    started = time.monotonic()
+    frame = run(spark, "SELECT aggregate(?, 0L, (a, b) -> a + b) AS x", Parameter(value=values))
+    assert fetch_frame_rows(frame) == [(sum(values),)]
+    assert time.monotonic() - started < 10
+
+
+def test_a_number_that_the_type_of_an_array_cannot_hold_is_an_error(spark: SparkSession) -> None:
+    parameter = Parameter(value=[300], type="ARRAY<TINYINT>")
+    with pytest.raises(PySparkException, match="CAST"):
+        fetch_frame_rows(run(spark, "SELECT ? AS x", parameter))

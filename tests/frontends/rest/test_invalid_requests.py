@@ -161,6 +161,26 @@ def test_an_object_is_a_parameter_only_if_it_is_bytes(
     assert "must be bytes" in problem["detail"]
 
 
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ({"value": [{"base64": "AP8="}], "type": "ARRAY<BINARY>"}, "cannot be objects"),
+        ({"value": [[1], [{}]]}, "cannot be objects"),
+        ({"value": [1, [2]], "type": "ARRAY<INT>"}, "all arrays, or all no arrays"),
+        ({"value": [[[]], [5]]}, "all arrays, or all no arrays"),
+        ({"value": [1, "a"]}, "BIGINT, STRING"),
+        ({"value": [[1], [True]]}, "BIGINT, BOOLEAN"),
+    ],
+    ids=str,
+)
+def test_an_array_has_values_of_one_type_and_no_objects(
+    node: InProcessNode, parameter: dict[str, Any], message: str
+) -> None:
+    request = {"statement": "SELECT ?", "parameters": [parameter]}
+    problem = expect_problem(node, request, 400, "invalid_request")
+    assert message in problem["detail"]
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"SELECT 1"', b"null", b"[" * 100_000])
 def test_a_body_that_is_not_a_json_object_is_refused(node: InProcessNode, body: bytes) -> None:
     with node.expect_no_changes():

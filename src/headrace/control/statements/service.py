@@ -91,6 +91,7 @@ from headrace.model.statement import (
     StatementSpec,
     StatementView,
     WaitingFor,
+    array_type,
 )
 from headrace.model.stream_query import StreamQuery
 from headrace.results.reader import (
@@ -169,6 +170,11 @@ def check_parameters(parameters: list[Parameter]) -> None:
         check_has_no_reference(str(parameter.value), "A parameter")
         if isinstance(parameter.value, dict):
             _check_bytes(parameter)
+        elif isinstance(parameter.value, list):
+            try:
+                array_type(parameter.value, parameter.type)
+            except ValueError as error:
+                raise InvalidRequest(f"A parameter is not valid. {error}") from None
 
 
 def _check_bytes(parameter: Parameter) -> None:

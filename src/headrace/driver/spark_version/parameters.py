@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -12,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-from pyspark.sql.functions import lit
+from pyspark.sql.functions import from_json, lit
 
 from headrace.driver.spark_version.bridge import (
     DATASET,
@@ -22,7 +23,7 @@ from headrace.driver.spark_version.bridge import (
     plan_class_name,
 )
 from headrace.model.messages import Assignment
-from headrace.model.statement import Parameter
+from headrace.model.statement import Parameter, array_type
 
 Binding = Callable[[Any], Any]
 """A function that takes a parsed plan with open parameters and returns a plan with their values."""
@@ -87,7 +88,7 @@ class _Values:
         checked = {
             name if (name := str(parameter.type).upper()) in _ALIKE else index: column
             for index, (parameter, column) in enumerate(zip(parameters, self._columns, strict=True))
-            if parameter.type is not None
+            if _is_folded(parameter)
         }
         self._survive_substitution = all(map(self._survives, checked.values()))
 
@@ -159,24 +160,38 @@ def _literals(spark: SparkSession, parameters: Sequence[Parameter]) -> list[Colu
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
     parse_type = cache(parser.parseDataType)
     values = [_value(parameter) for parameter in parameters]
-    casts = {
-        index: Column(value._jc.cast(parse_type(parameter.type)))  # noqa: SLF001
-        for index, (parameter, value) in enumerate(zip(parameters, values, strict=True))
-        if parameter.type is not None
-    }
-    if not casts:
+    folded = [index for index, parameter in enumerate(parameters) if _is_folded(parameter)]
+    if not folded:
         return values
-    columns = [cast.alias("value") for cast in casts.values()]
+    for index in folded:
+        if (type_name := _type_name(parameters[index])) is not None:
+            values[index] = Column(values[index]._jc.cast(parse_type(type_name)))  # noqa: SLF001
+    columns = [values[index].alias("value") for index in folded]
     plan = spark.range(1).select(*columns)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark cannot make a column of a JVM literal
-    utils, folded = jvm.org.apache.spark.sql.classic.ExpressionUtils, plan.expressions()
-    for position, index in enumerate(casts):
-        values[index] = Column(utils.column(folded.apply(position).child()))
+    utils, expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils, plan.expressions()
+    for position, index in enumerate(folded):
+        values[index] = Column(utils.column(expressions.apply(position).child()))
     return values
+
+
+def _is_folded(parameter: Parameter) -> bool:
+    """Return whether the value is an expression until Spark's optimizer has made it a literal."""
+    return parameter.type is not None or isinstance(parameter.value, list)
+
+
+def _type_name(parameter: Parameter) -> str | None:
+    if parameter.type is None and isinstance(parameter.value, list):
+        return array_type(parameter.value)
+    return parameter.type
 
 
 def _value(parameter: Parameter) -> Column:
     """Return the value of a parameter, before its cast."""
-    if isinstance(parameter.value, dict):
-        return lit(bytearray(base64.b64decode(str(parameter.value["base64"]))))
-    return lit(parameter.value)
+    value = parameter.value
+    if isinstance(value, dict):
+        return lit(bytearray(base64.b64decode(str(value["base64"]))))
+    if isinstance(value, list) and (texts := array_type(value, "STRING")) is not None:
+        # One call of the JVM, however long the array is: `lit` has two for each value.
+        return from_json(lit(json.dumps(value)), texts, {"mode": "FAILFAST"})
+    return lit(value)
