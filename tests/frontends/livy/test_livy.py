@@ -222,7 +222,6 @@ def test_other_kinds_are_refused(node: InProcessNode, kind: str) -> None:
         ("POST", "/sessions", {"proxyUser": "ada"}, 403, "may not act for 'ada'"),
         ("POST", "/sessions", {"cores": 1}, 400, "Unknown field 'cores'."),
         ("POST", "/sessions", {"conf": {"a": "1"}}, 400, "Unknown setting 'a'"),
-        ("POST", "/batches", {"file": "a.py"}, 404, ""),
     ],
 )
 def test_an_error_is_a_message(

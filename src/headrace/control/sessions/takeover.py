@@ -368,10 +368,10 @@ class Takeovers:
             max_attempts=self._settings.statements.max_attempts,
         )
         stream_transitions.release(tx, session.id, actor=self._node_id, reason=fenced_driver.reason)
-        if session.kind is SessionKind.BATCH and not statements.live_ids(tx, session.id):
-            close_session(
-                tx, session.id, actor=self._node_id, reason="the statement of the batch has ended"
-            )
+        if session.kind is SessionKind.BATCH and (
+            statements.has_stopped(tx, session.id) or not statements.live_ids(tx, session.id)
+        ):
+            close_session(tx, session.id, actor=self._node_id, reason="the batch has ended")
 
 
 def _driver_lost(session_id: str, reason: str) -> DriverLost:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     TextClause,
     bindparam,
@@ -20,6 +21,7 @@ from sqlalchemy import (
 )
 
 from headrace.errors import QueueFull, SessionEnded, SessionNotFound, StatementNotFound
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
@@ -36,12 +38,14 @@ from headrace.store.records import (
     starts_with,
 )
 from headrace.store.statements import results, statement_queue
+from headrace.store.statements.statement_queries import BATCH_STOPPED
 from headrace.store.statements.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
 from headrace.text.readable import describe_count
 
 _LIVE = statements.c.ended_at.is_(None)
+_FAILED = [StatementState.FAILED, StatementState.TIMEOUT]
 _ROWS = "inline_rows"
 """Name of the column with the rows of an inline result."""
 
@@ -72,8 +76,12 @@ _NEXT_ORDINAL = (
         sessions.c.id == bindparam("session"),
         sessions.c.owner == bindparam("statement_owner"),
         sessions.c.state.in_(sorted(SESSION.accepting)),
-        # A batch session accepts one statement.
-        or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
+        # A batch session accepts one statement. If that reads a file, those of the file follow.
+        or_(
+            sessions.c.kind != SessionKind.BATCH,
+            sessions.c.next_ordinal == 0,
+            bindparam("of_file", type_=Boolean()),
+        ),
     )
     .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
     .returning(sessions.c.next_ordinal, sessions.c.state, sessions.c.link_process)
@@ -104,18 +112,26 @@ _LIVE_IDS = (
 )
 
 
-def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = None) -> Statement:
+def insert(
+    tx: Tx,
+    new: NewStatement,
+    *,
+    actor: str,
+    max_waiting: int | None = None,
+    of_file: bool = False,
+) -> Statement:
     """Insert a statement that waits for the session's driver.
 
     Args:
         max_waiting: Largest number of statements that may wait in the session; None: no limit.
+        of_file: Whether the statement is one of the file that a batch session runs.
 
     Raises:
         SessionNotFound: The owner of the statement has no such session.
         SessionEnded: The session accepts no more statements.
         QueueFull: `max_waiting` statements wait in the session already.
     """
-    ordinal = _next_ordinal(tx, new.session_id, new.owner)
+    ordinal = _next_ordinal(tx, new.session_id, new.owner, of_file=of_file)
     if max_waiting is not None and statement_queue.is_full(
         tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
     ):
@@ -132,8 +148,8 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
     return statement
 
 
-def _next_ordinal(tx: Tx, session_id: str, owner: str) -> int:
-    names = {"session": session_id, "statement_owner": owner}
+def _next_ordinal(tx: Tx, session_id: str, owner: str, *, of_file: bool) -> int:
+    names = {"session": session_id, "statement_owner": owner, "of_file": of_file}
     accepting = tx.execute(_NEXT_ORDINAL, names).one_or_none()
     if accepting is not None:
         polls = accepting.state not in SESSION.before_driver
@@ -245,6 +261,30 @@ def count_in_session(tx: Tx, session_id: str) -> int:
     query = select(func.count()).where(statements.c.session_id == session_id)
     count: int = tx.execute(query).scalar_one()
     return count
+
+
+def has_stopped(tx: Tx, session_id: str) -> bool:
+    """Return whether a statement of a batch session has not succeeded."""
+    query = select(sessions.c.id).where(sessions.c.id == session_id, BATCH_STOPPED)
+    return tx.execute(query).first() is not None
+
+
+def states_by_session(tx: Tx, session_ids: Collection[str]) -> dict[str, set[StatementState]]:
+    """Return the states of the statements of sessions, by session. Each has at least one state."""
+    query = select(statements.c.session_id, statements.c.state).distinct()
+    found: dict[str, set[StatementState]] = {}
+    for row in tx.execute(query.where(statements.c.session_id.in_(session_ids))):
+        found.setdefault(row.session_id, set()).add(row.state)
+    return found
+
+
+def first_failure(tx: Tx, session_id: str) -> tuple[int, Failure] | None:
+    """Return position and failure of the first statement of a session that has failed, or None."""
+    query = select(statements.c.ordinal, statements.c.failure).where(
+        statements.c.session_id == session_id, statements.c.state.in_(_FAILED)
+    )
+    row = tx.execute(query.order_by(statements.c.ordinal).limit(1)).one_or_none()
+    return None if row is None or row.failure is None else (row.ordinal, row.failure)
 
 
 def slice_of_session(
