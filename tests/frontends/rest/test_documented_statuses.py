@@ -17,9 +17,12 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from headrace.errors import (
     AlreadyEnded,
     DeploymentNotFound,
+    FormatCannotHold,
     HeadraceError,
+    InvalidResult,
     NoResult,
     QueueFull,
+    ResultGone,
     ResultNotReady,
     SessionNotFound,
     StoreUnavailable,
@@ -36,6 +39,11 @@ IMPOSSIBLE: dict[str, set[type[HeadraceError]]] = {
     "plan_jobs": {DeploymentNotFound},  # it reads the deployment that it has just stored
     "show_async_query": {NoResult, ResultNotReady},  # it reads rows of successes only
 }
+IMPOSSIBLE |= dict.fromkeys(
+    # An error of the rows is the output of the statement.
+    ("list_livy_statements", "show_livy_statement"),
+    {FormatCannotHold, InvalidResult, NoResult, ResultGone, ResultNotReady},
+)
 """Errors that the called code can raise, but not for this route."""
 
 

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from headrace import __version__
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import AlreadyEnded, HeadraceError, TooManyRows
+from headrace.errors import AlreadyEnded, HeadraceError, InvalidResult, TooManyRows
 from headrace.frontends.http.api_route import json_response
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.http.errors import RequestError
@@ -331,7 +331,8 @@ async def _write_with_output(node: Node, caller: Caller, statement: Statement) -
     try:
         output = await reads.run(_read_output, node, caller, statement)
     except HeadraceError as error:
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        is_temporary = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_temporary and not isinstance(error, InvalidResult):
             raise
         output = _error_output(statement, Failure.with_hint(error))
     return _write_statement(statement, output=output)
