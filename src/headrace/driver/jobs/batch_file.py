@@ -60,18 +60,20 @@ def run_file(session: SparkSession, task: RunFile) -> FileRead | TaskDone:
 def _read(session: SparkSession, location: str) -> str:
     files = HadoopFiles(session)
     try:
-        size = files.size_of(location)
-        text = files.read_text(location, max_bytes=MAX_FILE_BYTES)
+        path, system = files.resolve(location)
+        if not system.exists(path):
+            raise BatchFileUnreadable(
+                f"The file {location} does not exist, or not where the driver runs.",
+                hint="Use a location that every host can read, such as s3://bucket/report.sql.",
+            )
+        status = system.getFileStatus(path)
+        if not status.isFile():
+            raise BatchFileUnreadable(f"{location} is not a file.")
+        size = int(status.getLen())
+        text = files.read_text(location, max_bytes=MAX_FILE_BYTES) or ""
     except Py4JJavaError as error:
-        if is_lost_jvm(error):
-            raise
         reason = describe_failure(error, "").message
         raise BatchFileUnreadable(f"The file {location} cannot be read: {reason}") from error
-    if text is None:
-        raise BatchFileUnreadable(
-            f"The file {location} does not exist, or not where the driver runs.",
-            hint="Use a location that every host can read, such as s3://bucket/report.sql.",
-        )
     if size > MAX_FILE_BYTES:
         raise BatchFileUnreadable(
             f"The file {location} has {size} bytes. At most {MAX_FILE_BYTES} are allowed."
