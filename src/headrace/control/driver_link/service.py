@@ -36,7 +36,7 @@ from headrace.control.limits import running_limit
 from headrace.control.long_polls import AwaitedEnds
 from headrace.control.sessions.ending import cancel_queue
 from headrace.control.sessions.launch_request import hash_token
-from headrace.control.statements.batches import add_statements
+from headrace.control.statements.batches import add_statements, check_statements
 from headrace.errors import (
     DriverLost,
     HeadraceError,
@@ -277,6 +277,7 @@ class DriverLinkService:
         A statement whose result is not valid fails.
         """
         result, invalid = check_result(message)
+        file = check_statements(self._settings, message)
         with self._database.write("link.ended", precedence=Precedence.REPORTS) as tx:
             locked = lock_owned_statement(tx, message.statement_id, lease)
             invalid = invalid or check_holder(tx, message)
@@ -285,7 +286,7 @@ class DriverLinkService:
                 # The definition of a stream or sink is stored with the success of its statement.
                 failure = store_definition(tx, message.statement_id, locked)
                 failure = failure or check_written(tx, message, locked)
-                failure = failure or add_statements(tx, self._settings, message, locked)
+                failure = failure or add_statements(tx, message, locked, file)
                 state = StatementState.FAILED if failure else state
             applied = locked is not None and statement_transitions.transition(
                 tx,

@@ -24,10 +24,10 @@ from headrace.control.policy import Action, Caller, listed_owners, require_creat
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.control.sessions.service import check_new_session
-from headrace.errors import HeadraceError, InvalidRequest, SessionNotFound
+from headrace.errors import HeadraceError, InvalidRequest, SessionEnded, SessionNotFound
 from headrace.files.places import to_hadoop_form
 from headrace.grammar.metadata import ListObjects
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import ParsedStatement, parse
 from headrace.grammar.secret_references import check_has_no_reference, list_in_sql
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
@@ -35,7 +35,7 @@ from headrace.model.job_messages import FileLanguage, FileRead, FileStatement, R
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.messages import Ended
 from headrace.model.session import Session, SessionKind, SessionSpec
-from headrace.model.statement import RUN_FILE, NewStatement, Statement, StatementSpec
+from headrace.model.statement import RUN_FILE, NewStatement, StatementSpec
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import sessions
@@ -223,37 +223,34 @@ _OTHER_REPORT = Failure(
 )
 
 
-def add_statements(
-    tx: Tx, settings: Settings, message: Ended, locked: LockedStatement
-) -> Failure | None:
-    """Submit the statements of a SQL file that the driver of a batch has read.
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """The statements of a SQL file, or why they cannot run: a statement that cannot stops all."""
 
-    Return the failure of the batch if one of them cannot be submitted. Then none is.
+    statements: list[tuple[str, ParsedStatement]]
+    failure: Failure | None = None
+
+
+def check_statements(settings: Settings, message: Ended) -> CheckedFile | None:
+    """Return the statements of the SQL file that a driver has read, or None if it read none.
+
+    This takes time, and no transaction.
     """
-    if locked.command != RUN_FILE or not locked.is_query or locked.state not in STATEMENT.in_flight:
-        return None
     if not isinstance(message.task_outcome, FileRead):
-        return _OTHER_REPORT
-    batch = statements.get(tx, message.statement_id)
-    assert batch is not None
-    limit = settings.statements.max_waiting
-    if len(message.task_outcome.statements) > limit:
-        error = InvalidRequest(
-            f"The file has more than {limit} statements (setting statements.max_waiting)."
-        )
-        return Failure.with_hint(error)
+        return None
+    read, limit = message.task_outcome.statements, settings.statements.max_waiting
     try:
-        # All of them first: none is stored if one is refused.
-        checked = [_check(settings, batch, read) for read in message.task_outcome.statements]
-        for new in checked:
-            statements.insert(tx, new, actor=batch.owner, of_file=True)
+        if len(read) > limit:
+            raise InvalidRequest(
+                f"The file has more than {limit} statements (setting statements.max_waiting)."
+            )
+        return CheckedFile([(each.text, _check(settings, each)) for each in read])
     except HeadraceError as error:
-        return Failure.with_hint(error)
-    return None
+        return CheckedFile([], Failure.with_hint(error))
 
 
-def _check(settings: Settings, batch: Statement, read: FileStatement) -> NewStatement:
-    """Return a statement of a file, to be stored. Raise InvalidRequest if it cannot run there."""
+def _check(settings: Settings, read: FileStatement) -> ParsedStatement:
+    """Return a parsed statement of a file. Raise InvalidRequest if it cannot run there."""
     try:
         parsed = parse(read.text, reserved=settings.reserved_statements)
         list_in_sql(read.text)
@@ -267,11 +264,38 @@ def _check(settings: Settings, batch: Statement, read: FileStatement) -> NewStat
             " cannot run.",
             hint="A batch runs statements of Spark. Submit this one by itself.",
         )
-    return NewStatement(
-        id=new_id("st"),
-        session_id=batch.session_id,
-        owner=batch.owner,
-        spec=replace(batch.spec, text=read.text),
-        is_query=parsed.is_query,
-        command=parsed.keyword,
-    )
+    return parsed
+
+
+def add_statements(
+    tx: Tx, message: Ended, locked: LockedStatement, file: CheckedFile | None
+) -> Failure | None:
+    """Submit the statements of the SQL file that a batch has read, if the statement reads one.
+
+    Return the failure of the batch if they cannot be submitted. Then none is.
+    """
+    is_reading = locked.command == RUN_FILE and locked.is_query
+    if not is_reading or locked.state not in STATEMENT.in_flight:
+        return None
+    if file is None:
+        return _OTHER_REPORT
+    if file.failure is not None:
+        return file.failure
+    batch = statements.get(tx, message.statement_id)
+    assert batch is not None
+    new = [
+        NewStatement(
+            id=new_id("st"),
+            session_id=batch.session_id,
+            owner=batch.owner,
+            spec=replace(batch.spec, text=text),
+            is_query=parsed.is_query,
+            command=parsed.keyword,
+        )
+        for text, parsed in file.statements
+    ]
+    try:
+        statements.insert_file(tx, batch.session_id, new, actor=batch.owner)
+    except SessionEnded as error:
+        return Failure.of(error)
+    return None

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
-    Boolean,
     ColumnElement,
     TextClause,
     bindparam,
@@ -25,6 +24,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
+from headrace.store import events
 from headrace.store.clock import Instant, clock, seconds_between
 from headrace.store.database import Tx
 from headrace.store.notifications import NO_PROCESS, SEVERAL, session_topic
@@ -65,23 +65,18 @@ _GET_WITH_ROWS = _GET.add_columns(
     case((results_table.c.byte_count <= bindparam("max_bytes"), results_table.c.data)).label(_ROWS)
 )
 _GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
-_INSERT = (
-    statements.insert()
-    .values(attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock())
-    .returning(*statements.c)
+_INSERT_ALL = statements.insert().values(
+    attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock()
 )
+_INSERT = _INSERT_ALL.returning(*statements.c)
 _NEXT_ORDINAL = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
         sessions.c.owner == bindparam("statement_owner"),
         sessions.c.state.in_(sorted(SESSION.accepting)),
-        # A batch session accepts one statement. If that reads a file, those of the file follow.
-        or_(
-            sessions.c.kind != SessionKind.BATCH,
-            sessions.c.next_ordinal == 0,
-            bindparam("of_file", type_=Boolean()),
-        ),
+        # A batch session accepts one statement, and those of its file (`insert_file`).
+        or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
     )
     .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
     .returning(sessions.c.next_ordinal, sessions.c.state, sessions.c.link_process)
@@ -112,26 +107,18 @@ _LIVE_IDS = (
 )
 
 
-def insert(
-    tx: Tx,
-    new: NewStatement,
-    *,
-    actor: str,
-    max_waiting: int | None = None,
-    of_file: bool = False,
-) -> Statement:
+def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = None) -> Statement:
     """Insert a statement that waits for the session's driver.
 
     Args:
         max_waiting: Largest number of statements that may wait in the session; None: no limit.
-        of_file: Whether the statement is one of the file that a batch session runs.
 
     Raises:
         SessionNotFound: The owner of the statement has no such session.
         SessionEnded: The session accepts no more statements.
         QueueFull: `max_waiting` statements wait in the session already.
     """
-    ordinal = _next_ordinal(tx, new.session_id, new.owner, of_file=of_file)
+    ordinal = _next_ordinal(tx, new.session_id, new.owner)
     if max_waiting is not None and statement_queue.is_full(
         tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
     ):
@@ -148,8 +135,33 @@ def insert(
     return statement
 
 
-def _next_ordinal(tx: Tx, session_id: str, owner: str, *, of_file: bool) -> int:
-    names = {"session": session_id, "statement_owner": owner, "of_file": of_file}
+def insert_file(tx: Tx, session_id: str, new: Sequence[NewStatement], *, actor: str) -> None:
+    """Insert the statements of the file that a batch session runs, behind its first statement.
+
+    Raise SessionEnded if the session accepts no more statements.
+    """
+    if not new:
+        return
+    change = update(sessions).where(
+        sessions.c.id == session_id, sessions.c.state.in_(sorted(SESSION.accepting))
+    )
+    change = change.values(next_ordinal=sessions.c.next_ordinal + len(new), last_used_at=clock())
+    following = tx.execute(change.returning(sessions.c.next_ordinal)).scalar_one_or_none()
+    if following is None:
+        raise SessionEnded(f"Session {session_id} accepts no more statements.")
+    first = following - len(new)
+    rows = [
+        {**record_to_columns(each), "ordinal": first + index, "state": STATEMENT.initial}
+        for index, each in enumerate(new)
+    ]
+    tx.execute(_INSERT_ALL, rows)
+    ids = [each.id for each in new]
+    events.append_all(tx, STATEMENT.entity, ids, None, STATEMENT.initial, actor=actor)
+    tx.wake(session_topic(session_id))
+
+
+def _next_ordinal(tx: Tx, session_id: str, owner: str) -> int:
+    names = {"session": session_id, "statement_owner": owner}
     accepting = tx.execute(_NEXT_ORDINAL, names).one_or_none()
     if accepting is not None:
         polls = accepting.state not in SESSION.before_driver
