@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.in_process_node import (
+    InProcessNode,
+    StartNode,
+    make_settings,
+    serve_node,
+    watch_polls,
+)
 from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
@@ -15,6 +22,7 @@ from tests.support.waiting import wait_until
 from headrace.model.failure import Failure
 from headrace.model.job_messages import FileLanguage, FileRead, FileStatement, RunFile, TaskDone
 from headrace.model.lifecycle import StatementState
+from headrace.store.jobs import jobs
 
 Json = dict[str, Any]
 BASE = "/livy/batches"
@@ -158,6 +166,24 @@ def test_a_statement_that_is_cancelled_while_it_waits_stops_the_file(node: InPro
     assert state(node, number) == "killed"
 
 
+def test_a_poll_that_waits_claims_nothing_after_a_cancel(node: InProcessNode) -> None:
+    number = submit(node)
+    driver = connect(node, number)
+    read_file(driver, "SELECT 1", "SELECT 2", "SELECT 3")
+    waiting = node.http.get("/api/v1/statements", params={"session": number}).json()["items"][1]
+    running = driver.claim()
+    node.http.post(f"/api/v1/statements/{waiting['id']}/cancel").raise_for_status()
+    with watch_polls(node) as polled, ThreadPoolExecutor(1) as threads:
+        # The first poll at a process is short.
+        driver.poll(in_flight=[running.statement_id], wait=10)
+        polled.clear()
+        poll = threads.submit(driver.poll, in_flight=[running.statement_id], wait=10)
+        assert polled.wait(10)
+        driver.succeed(running.statement_id)
+        assert poll.result().assignment is None
+    assert driver.poll().close
+
+
 def test_a_python_file_runs_in_its_statement(node: InProcessNode) -> None:
     number = submit(node, "s3://bucket/a.py", args=["2026-01-01", "x"])
     driver = connect(node, number)
@@ -288,6 +314,14 @@ def test_a_file_with_more_statements_than_may_wait_is_refused(start_node: StartN
     read_file(connect(node, number), "SELECT 1", "SELECT 2", "SELECT 3")
     assert state(node, number) == "dead"
     assert "setting statements.max_waiting" in log(node, number)[-1]
+
+
+def test_the_statements_of_a_file_are_stored_once(node: InProcessNode) -> None:
+    number = submit(node)
+    read_file(connect(node, number), "SELECT 1")
+    listed = node.http.get("/api/v1/statements", params={"session": number}).json()["items"]
+    with node.database.read() as tx:
+        assert jobs.get_outcome(tx, listed[1]["id"]) is None
 
 
 def test_an_empty_file_succeeds(node: InProcessNode) -> None:
