@@ -296,3 +296,17 @@ def test_pylivy_runs_batches(livy_node: NodeProcess, tmp_path: Path) -> None:
     assert state == "dead"
     assert any("TABLE_OR_VIEW_NOT_FOUND" in line for line in log), log
     assert (seen["listed"], seen["missing"]) == (3, None)
+
+
+@pytest.mark.spark
+def test_airflow_runs_files_in_spark(livy_node: NodeProcess, tmp_path: Path) -> None:
+    paths = write_files(tmp_path)
+    files = {"sql": paths["good.sql"], "python": paths["good.py"], "failed": paths["bad.sql"]}
+    token = bearer(livy_node.home)["Authorization"].removeprefix("Bearer ")
+    seen = run_in_airflow(address_of(livy_node), token, files, tmp_path)
+    for name in ("sql", "python"):
+        assert seen[name]["result"] == seen[name]["batch"], seen[name]
+        assert seen[name]["pushed"]["app_id"].startswith("local-")
+    assert any("rows: " in line for line in seen["python"]["lines"]), seen["python"]
+    [line] = [each for each in seen["failed"]["lines"] if each.startswith("Statement 2 failed: ")]
+    assert "no_such_table" in line

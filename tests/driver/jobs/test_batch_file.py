@@ -95,6 +95,7 @@ def test_a_directory_and_an_unknown_file_system_are_refused(
         run(spark, "nothing://host/a.sql")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of PySpark
 def test_a_python_file_runs_as_a_program(
     spark: SparkSession, python_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

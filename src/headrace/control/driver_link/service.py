@@ -74,7 +74,7 @@ from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
 from headrace.store.sessions import sessions, takeovers
 from headrace.store.sessions.lease_renewals import DriverView, load_owned_view
-from headrace.store.statements import limits, statement_transitions
+from headrace.store.statements import limits, statement_queue, statement_transitions
 from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.streams import stream_queries
 
@@ -222,9 +222,11 @@ class DriverLinkService:
             ]
             assignment = assign_again(tx, undelivered[0], view) if undelivered else None
             streams = _new_streams(tx, lease, view, message)
+            batch_ends = view.batch_submitted and (
+                not view.has_waiting or statement_queue.is_stopped(tx, lease.session_id)
+            )
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
-        batch_ends = view.batch_submitted and (view.batch_stopped or not view.has_waiting)
         if batch_ends and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         elif view.has_waiting and may_claim:

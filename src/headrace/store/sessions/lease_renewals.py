@@ -13,7 +13,6 @@ from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.sessions.sessions import HAS_LIVE
-from headrace.store.statements.statement_queries import BATCH_STOPPED
 from headrace.store.tables import sessions, statements
 
 # Every driver runs this statement every few seconds.
@@ -89,7 +88,6 @@ _VIEW = (
         sessions.c.link_process,
         sessions.c.results_location,
         _BATCH_SUBMITTED.label("batch_submitted"),
-        BATCH_STOPPED.label("batch_stopped"),
         _HAS_WAITING.label("has_waiting"),
         statements.c.id,
         statements.c.state,
@@ -120,8 +118,6 @@ class DriverView:
     """Where the driver writes stored results; None before its launch."""
     batch_submitted: bool
     """Whether the session is a batch session whose statement was submitted."""
-    batch_stopped: bool
-    """Whether a statement of a batch session has not succeeded, so that no further one runs."""
     has_waiting: bool
     """Whether a statement of the session is `waiting`."""
     in_flight: list[tuple[str, StatementState]]
@@ -145,7 +141,6 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         link_process=session.link_process,
         results_location=session.results_location,
         batch_submitted=session.batch_submitted,
-        batch_stopped=session.batch_stopped,
         has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],
     )

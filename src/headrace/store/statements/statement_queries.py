@@ -18,7 +18,6 @@ from sqlalchemy import (
     case,
     exists,
     func,
-    not_,
     or_,
     select,
     update,
@@ -42,22 +41,11 @@ END_COLUMNS = (
 )
 """Columns that an update of the state returns."""
 
-BATCH_STOPPED = and_(
-    sessions.c.kind == SessionKind.BATCH,
-    exists()
-    .where(
-        statements.c.session_id == sessions.c.id,
-        statements.c.ended_at.is_not(None),
-        statements.c.state != StatementState.SUCCESS,
-    )
-    .correlate(sessions),
-)
-"""Whether a statement of a batch session has not succeeded, so that no further one runs."""
-
 # The lock serialises the claims of one session, and makes a takeover wait for a claim.
 LOCK_CLAIMING_SESSION = (
     select(
         sessions.c.owner,
+        sessions.c.kind,
         sessions.c.parallelism,
         sessions.c.pool,
         sessions.c.results_location,
@@ -66,7 +54,6 @@ LOCK_CLAIMING_SESSION = (
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),
         sessions.c.state == SessionState.RUNNING,
-        not_(BATCH_STOPPED),
     )
     .with_for_update()
 )

@@ -38,7 +38,6 @@ from headrace.store.records import (
     starts_with,
 )
 from headrace.store.statements import results, statement_queue
-from headrace.store.statements.statement_queries import BATCH_STOPPED
 from headrace.store.statements.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
@@ -273,12 +272,6 @@ def count_in_session(tx: Tx, session_id: str) -> int:
     query = select(func.count()).where(statements.c.session_id == session_id)
     count: int = tx.execute(query).scalar_one()
     return count
-
-
-def has_stopped(tx: Tx, session_id: str) -> bool:
-    """Return whether a statement of a batch session has not succeeded."""
-    query = select(sessions.c.id).where(sessions.c.id == session_id, BATCH_STOPPED)
-    return tx.execute(query).first() is not None
 
 
 def states_by_session(tx: Tx, session_ids: Collection[str]) -> dict[str, set[StatementState]]:
