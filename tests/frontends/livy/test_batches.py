@@ -472,7 +472,7 @@ def test_any_node_answers_for_a_batch(postgres_url: str, tmp_path: Path) -> None
             driver = drivers.enter_context(ScriptedDriver(request.bootstrap))
             driver.hello()
             read_file(driver, "SELECT 1", "SELECT 2")
-            assert state(second, number) == state(first, number) == "running"
+            assert [state(node, number) for node in (first, second)] == ["running"] * 2
             batches = [call(node, "GET", "/daily") for node in (first, second)]
             assert batches[0] == batches[1]
         # The first node has gone. The driver finds the other one.
