@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
-from tests.support.made_results import inline_result
+from tests.support.made_results import inline_result, stored_result
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
@@ -171,6 +171,25 @@ def test_a_result_above_the_limit_is_an_error_and_never_cut(start_node: StartNod
     assert first["output"]["data"]["application/json"]["data"] == [[1], [2]]
     assert (second["state"], second["output"]["status"]) == ("available", "error")
     assert second["output"]["evalue"].startswith("[too_many_rows] The result has 3 rows")
+
+
+def test_a_result_that_is_not_valid_is_an_error_in_the_output(node: InProcessNode) -> None:
+    number, driver = open_session(node)
+    call(node, "POST", f"/sessions/{number}/statements", 201, json={"code": "SELECT 1 AS x"})
+    assignment = driver.claim()
+    assert assignment.result_location is not None
+    location = Path(assignment.result_location)
+    driver.succeed(
+        assignment.statement_id,
+        stored_result(location, [("x", "integer")], [[[1]]], chunk_limit=1000),
+    )
+    for file in location.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"x" * file.stat().st_size)
+    # A client that polls would ask for ever if this were an error of the server.
+    statement = call(node, "GET", f"/sessions/{number}/statements/0")
+    assert (statement["state"], statement["output"]["status"]) == ("available", "error")
+    assert statement["output"]["ename"] == "invalid_result"
 
 
 def test_a_cancel_is_accepted_before_and_after_the_end(node: InProcessNode) -> None:
