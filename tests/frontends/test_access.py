@@ -33,7 +33,7 @@ from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import JobState, StreamAction
 from headrace.model.materialized_view import NameScope, RowStorage, ViewRows
-from headrace.model.session import SessionSpec
+from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     Definition,
@@ -186,6 +186,7 @@ BODIES: dict[str, Callable[[Server], Json]] = {
     "open_session": lambda _: {},
     "open_connection": lambda _: {},
     "open_livy_session": lambda _: {},
+    "run_livy_batch": lambda _: {"file": "/tmp/report.sql"},
     "run_livy_statement": lambda _: {"code": "SELECT 1"},
     "submit_statement": lambda _: {"statement": "SELECT 1"},
     "create_async_query": lambda _: {
@@ -365,7 +366,14 @@ def _make_livy_session(store: Database, owner: str) -> str:
     return session
 
 
+def _make_livy_batch(store: Database, owner: str) -> str:
+    session = new_session(store, owner=owner, kind=SessionKind.BATCH)
+    new_statement(store, session, owner=owner, text=f"RUN FILE: /{SQL}.sql")
+    return session
+
+
 MAKERS["livy_session"] = _make_livy_session
+MAKERS["livy_batch"] = _make_livy_batch
 MAKERS["query_id"] = MAKERS["statement_id"]
 
 

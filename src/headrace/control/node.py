@@ -57,6 +57,7 @@ from headrace.control.sessions.start_checks import StartChecks
 from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.control.statements.async_statements import AsyncStatements
+from headrace.control.statements.batches import Batches
 from headrace.control.statements.cancel import ForcedCancels
 from headrace.control.statements.cursors import Cursors
 from headrace.control.statements.held_results import HeldResultReader
@@ -224,6 +225,11 @@ class Node:
     def tokens(self) -> ApiTokens:
         """Service for tokens."""
         return ApiTokens(self.context, self.authenticator)
+
+    @property
+    def batches(self) -> Batches:
+        """Service for batches."""
+        return Batches(self.context)
 
     @property
     def accounts(self) -> Accounts:

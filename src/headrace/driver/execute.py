@@ -267,7 +267,7 @@ class Execution:
         if self.assignment.command is None:
             return plan_statement(session, self._resolved, self._link, self._facts)
         if self.assignment.task is not None:
-            return ExecutionPlan(run=lambda: self._run_task(session))
+            return ExecutionPlan(run=lambda: self._run_task(session), may_write=False)
         if self.assignment.command in LIST_STATEMENTS:
             command = parse(self.assignment.text).command
             assert isinstance(command, ListObjects)

@@ -45,6 +45,12 @@ class SessionClosed(StatementFailed):
     code = "session_closed"
 
 
+class BatchFileUnreadable(StatementFailed):
+    """The file of the batch cannot be read."""
+
+    code = "batch_file_unreadable"
+
+
 class TableAlreadyExists(StatementFailed):
     """The table already exists."""
 

@@ -24,6 +24,7 @@ from headrace.frontends.http.refusals import AuthenticationFailures
 from headrace.frontends.http.request_metrics import RequestMetrics
 from headrace.frontends.http.server import HttpServer
 from headrace.frontends.http.tls import ServerTls
+from headrace.frontends.livy import batches as livy_batches
 from headrace.frontends.livy import sessions as livy_sessions
 from headrace.frontends.livy.sessions import PREFIX as LIVY_PREFIX
 from headrace.frontends.livy.sessions import render_livy_error
@@ -195,6 +196,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(async_query.router)
     app.include_router(async_query.info_router)
     app.include_router(livy_sessions.router)
+    app.include_router(livy_batches.router)
     app.include_router(hiveserver2_http.router)
     app.include_router(health.router)
     app.include_router(docs.router)

@@ -1,17 +1,18 @@
-"""Tasks of jobs that a driver carries out, and what it reports. See messages.py.
+"""Tasks of jobs and batches that a driver carries out, and what it reports. See messages.py.
 
-A task can run again after a lost driver: its outcome is the same.
+A task of a job can run again after a lost driver: its outcome is the same.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from headrace.model.job import PlanSummary, SavepointContent
 from headrace.model.stream_query import QuerySpec
-from headrace.model.text import Code, MessageText, Name, SmallCount
+from headrace.model.text import Code, MessageText, Name, SmallCount, check_text
 
 _MAX_JOBS = 1000
 _MAX_PROBLEMS = 1000
@@ -95,8 +96,34 @@ class DeleteStates(BaseModel):
     directories: list[str]
 
 
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""Largest file that a batch runs."""
+MAX_FILE_STATEMENTS = 1000
+"""Largest number of statements in a SQL file that a batch runs."""
+
+
+class FileLanguage(StrEnum):
+    """What the file of a batch contains."""
+
+    SQL = "sql"
+    PYTHON = "python"
+
+
+class RunFile(BaseModel):
+    """Read a SQL file, or run a Python file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["file"] = "file"
+    location: str
+    """Path or URI, which the driver reads with its own rights."""
+    language: FileLanguage
+    arguments: list[str] = []
+    """Arguments of a Python file: `sys.argv[1:]`."""
+
+
 JobTask = Annotated[
-    CheckJobs | TakeSavepoint | RestoreSavepoint | WriteManifests | DeleteStates,
+    CheckJobs | TakeSavepoint | RestoreSavepoint | WriteManifests | DeleteStates | RunFile,
     Field(discriminator="kind"),
 ]
 """A task of a driver."""
@@ -166,5 +193,28 @@ class TaskDone(BaseModel):
     kind: Literal["done"] = "done"
 
 
-JobOutcome = Annotated[CheckedJobs | SavepointTaken | TaskDone, Field(discriminator="kind")]
+class FileStatement(BaseModel):
+    """A statement of a SQL file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: Annotated[str, Field(max_length=MAX_FILE_BYTES), AfterValidator(check_text)]
+    line: SmallCount
+    """Line of the file in which it begins, from 1."""
+
+
+class FileRead(BaseModel):
+    """Outcome of `RunFile` for a SQL file: its statements, which then run one after the other."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["file"] = "file"
+    statements: Annotated[
+        list[FileStatement], Field(max_length=MAX_FILE_STATEMENTS, fail_fast=True)
+    ]
+
+
+JobOutcome = Annotated[
+    CheckedJobs | SavepointTaken | FileRead | TaskDone, Field(discriminator="kind")
+]
 """What a driver reports about a task."""

@@ -20,7 +20,7 @@ class SessionKind(StrEnum):
     """What the driver of a session does. A statement has the kind of the session that it needs."""
 
     INTERACTIVE = "interactive"  # runs statements until it is closed
-    BATCH = "batch"  # runs one statement, then its driver quits
+    BATCH = "batch"  # runs one statement, or those of one file, then its driver quits
     STREAMING = "streaming"  # stays for as long as a streaming query runs in it
     LOCAL = "local"  # a node does the work; there is no driver
 

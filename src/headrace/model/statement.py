@@ -61,6 +61,10 @@ JOB_TASK = "JOB TASK"
 """A task of a deployment. No text of a user begins with it."""
 JOB_WRITE = "JOB WRITE"
 """A task of a deployment that writes where others read."""
+RUN_FILE = "RUN FILE"
+"""The file of a batch: the driver reads or runs it. No text of a user begins with it."""
+TASKS = frozenset({JOB_TASK, JOB_WRITE, RUN_FILE})
+"""Statements that carry a task, see `JobTask`."""
 RETRIED = frozenset({SAVE_STREAM, CREATE_STREAM, CREATE_SINK, CREATE_VIEW, REFRESH_VIEW})
 """Statements that another driver may run again: a query continues from its checkpoint, a definition
 is stored with the success of its statement, and each run of a refresh writes a generation anew."""

@@ -215,7 +215,7 @@ def append_all(
     tx: Tx,
     entity: str,
     entity_ids: Sequence[str],
-    source: str,
+    source: str | None,
     target: str,
     *,
     actor: str,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode
-from tests.support.made_results import inline_result
-from tests.support.scripted_driver import ScriptedDriver
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.made_results import inline_result, stored_result
+from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
+from tests.support.waiting import wait_until
 
+from headrace.control.identity.authenticator import make_token
 from headrace.model.failure import Failure
+from headrace.model.identity import Scope
 from headrace.model.lifecycle import StatementState
+from headrace.store.identity import tokens, users
 
 Json = dict[str, Any]
 BASE = "/livy"
@@ -168,6 +173,25 @@ def test_a_result_above_the_limit_is_an_error_and_never_cut(start_node: StartNod
     assert second["output"]["evalue"].startswith("[too_many_rows] The result has 3 rows")
 
 
+def test_a_result_that_is_not_valid_is_an_error_in_the_output(node: InProcessNode) -> None:
+    number, driver = open_session(node)
+    call(node, "POST", f"/sessions/{number}/statements", 201, json={"code": "SELECT 1 AS x"})
+    assignment = driver.claim()
+    assert assignment.result_location is not None
+    location = Path(assignment.result_location)
+    driver.succeed(
+        assignment.statement_id,
+        stored_result(location, [("x", "integer")], [[[1]]], chunk_limit=1000),
+    )
+    for file in location.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"x" * file.stat().st_size)
+    # A client that polls would ask for ever if this were an error of the server.
+    statement = call(node, "GET", f"/sessions/{number}/statements/0")
+    assert (statement["state"], statement["output"]["status"]) == ("available", "error")
+    assert statement["output"]["ename"] == "invalid_result"
+
+
 def test_a_cancel_is_accepted_before_and_after_the_end(node: InProcessNode) -> None:
     number, _driver = open_session(node)
     call(node, "POST", f"/sessions/{number}/statements", 201, json={"code": "SELECT 1"})
@@ -222,7 +246,6 @@ def test_other_kinds_are_refused(node: InProcessNode, kind: str) -> None:
         ("POST", "/sessions", {"proxyUser": "ada"}, 403, "may not act for 'ada'"),
         ("POST", "/sessions", {"cores": 1}, 400, "Unknown field 'cores'."),
         ("POST", "/sessions", {"conf": {"a": "1"}}, 400, "Unknown setting 'a'"),
-        ("POST", "/batches", {"file": "a.py"}, 404, ""),
     ],
 )
 def test_an_error_is_a_message(
@@ -251,6 +274,101 @@ def test_the_log_is_read_in_pages(node: InProcessNode, count: int) -> None:
         start += 100
     assert (read, total) == (lines, count)
     assert call(node, "GET", f"/sessions/{number}/log")["log"] == lines[-100:]
+
+
+def test_a_lost_driver_is_recovering_and_statements_wait(node: InProcessNode) -> None:
+    number, driver = open_session(node)
+    driver.succeed(run(node, number, driver, "SELECT 1"))
+    session_id = node.http.get(f"/api/v1/sessions/{number}").json()["id"]
+    node.launcher.report_exit(session_id, "it was killed")
+    path = f"/sessions/{number}"
+    wait_until(lambda: call(node, "GET", f"{path}/state")["state"] == "recovering")
+    body = {"code": "SELECT 2"}
+    statement = call(node, "POST", f"{path}/statements", 201, json=body)
+    assert (statement["id"], statement["state"]) == (1, "waiting")
+    again = node.launcher.connect_driver(session_id, launch=2)
+    again.hello()
+    again.succeed(again.claim().statement_id)
+    assert call(node, "GET", f"{path}/state")["state"] == "idle"
+    first, second = call(node, "GET", f"{path}/statements")["statements"]
+    assert (first["code"], second["state"]) == ("SELECT 1", "available")
+
+
+@pytest.mark.postgres
+def test_another_node_has_the_same_ids_and_outputs(postgres_url: str, tmp_path: Path) -> None:
+    one, two = (make_settings(tmp_path / name, store={"url": postgres_url}) for name in "12")
+    launcher = ScriptedLauncher()
+    with serve_node(two, launcher) as second, ExitStack() as drivers:
+        with serve_node(one, launcher) as first:
+            number = call(first, "POST", "/sessions", 201, json={"name": "etl"})["id"]
+            path = f"/sessions/{number}"
+            session_id = first.http.get(f"/api/v1/sessions/{number}").json()["id"]
+            request = launcher.wait_for_request(session_id)
+            driver = drivers.enter_context(ScriptedDriver(request.bootstrap))
+            driver.hello()
+            driver.succeed(run(first, number, driver, "SELECT 1 AS x"))
+            running = run(second, number, driver, "SELECT 2 AS x")
+            for each in ("/sessions", path, f"{path}/statements", f"{path}/statements/1"):
+                assert call(first, "GET", each) == call(second, "GET", each)
+            before = call(first, "GET", f"{path}/statements/0")
+        # The first node has gone.
+        assert call(second, "GET", f"{path}/statements/0") == before
+        driver.move_to(second.address)
+        driver.succeed(running)
+        listed = call(second, "GET", f"{path}/statements")["statements"]
+        assert [each["id"] for each in listed] == [0, 1]
+        assert listed[0] == before
+        assert listed[1]["output"]["data"]["application/json"]["data"] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/sessions", {}), ("/batches", {"file": "/data/a.sql"})]
+)
+@pytest.mark.parametrize(
+    ("groups", "proxy_user", "owner"),
+    [
+        (["people"], None, "itself"),
+        (["people", "etl"], "group:etl", "group:corp:etl"),
+        (["people", "etl"], "group:corp:etl", "group:corp:etl"),
+        (["people"], "group:etl", None),
+        (["people"], "somebody", None),
+        # A driver acts for the owner of its session: no administrator runs SQL for others.
+        (["admins"], "somebody", None),
+    ],
+)
+def test_a_proxy_user_is_a_group_of_the_caller(
+    start_node: StartNode,
+    path: str,
+    body: Json,
+    groups: list[str],
+    proxy_user: str | None,
+    owner: str | None,
+) -> None:
+    roles = {"admin": ["corp:admins"], "user": ["corp:people"]}
+    node = start_node(token="of-the-node", auth={"roles": roles}, lease={"sweep": "1h"})
+    new = make_token()
+    with node.database.write("test") as tx:
+        users.sign_in(tx, "corp", "1", name="somebody", groups=["people"])
+        user = users.sign_in(tx, "corp", "2", name="ada", groups=groups)
+        token = tokens.insert_token(
+            tx,
+            new.secret_hash,
+            owner=user.id,
+            name="t",
+            scope=Scope.ADMIN,
+            seconds=86_400,
+            created_by=user.id,
+        )
+    headers = {"Authorization": f"Bearer {new.text(token.id)}"}
+    status = 403 if owner is None else 201
+    proxied = body if proxy_user is None else {**body, "proxyUser": proxy_user}
+    answer = call(node, "POST", path, status, json=proxied, headers=headers)
+    if owner is None:
+        assert f"may not act for '{proxy_user}'" in answer["msg"]
+    else:
+        is_group = owner.startswith("group:")
+        assert answer["owner"] == (owner if is_group else user.id)
+        assert answer["proxyUser"] == (owner if is_group else None)
 
 
 def test_a_call_needs_credentials(start_node: StartNode) -> None:

@@ -17,9 +17,12 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from headrace.errors import (
     AlreadyEnded,
     DeploymentNotFound,
+    FormatCannotHold,
     HeadraceError,
+    InvalidResult,
     NoResult,
     QueueFull,
+    ResultGone,
     ResultNotReady,
     SessionNotFound,
     StoreUnavailable,
@@ -32,9 +35,12 @@ from headrace.frontends.opensearch.async_query import DatasourceNotFound
 from headrace.frontends.rest.routes import jobs, sessions, statements, streams
 
 Json = dict[str, Any]
+_OF_ROWS = {FormatCannotHold, InvalidResult, NoResult, ResultGone, ResultNotReady}
 IMPOSSIBLE: dict[str, set[type[HeadraceError]]] = {
     "plan_jobs": {DeploymentNotFound},  # it reads the deployment that it has just stored
     "show_async_query": {NoResult, ResultNotReady},  # it reads rows of successes only
+    "list_livy_statements": _OF_ROWS,  # an error of the rows is the output of the statement
+    "show_livy_statement": _OF_ROWS,
 }
 """Errors that the called code can raise, but not for this route."""
 

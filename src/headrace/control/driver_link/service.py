@@ -34,7 +34,9 @@ from headrace.control.driver_link.waiting_polls import WaitingPolls
 from headrace.control.driver_link.write_locks import WriteLocks
 from headrace.control.limits import running_limit
 from headrace.control.long_polls import AwaitedEnds
+from headrace.control.sessions.ending import cancel_queue
 from headrace.control.sessions.launch_request import hash_token
+from headrace.control.statements.batches import add_statements, check_statements
 from headrace.errors import (
     DriverLost,
     HeadraceError,
@@ -64,6 +66,7 @@ from headrace.model.messages import (
     Started,
 )
 from headrace.model.session import DriverLease, Session
+from headrace.model.statement import RUN_FILE
 from headrace.model.stream_query import DesiredQueries
 from headrace.store import table_writes, transactions
 from headrace.store.database import Database, Precedence, Tx
@@ -71,7 +74,7 @@ from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
 from headrace.store.sessions import sessions, takeovers
 from headrace.store.sessions.lease_renewals import DriverView, load_owned_view
-from headrace.store.statements import limits, statement_transitions
+from headrace.store.statements import limits, statement_queue, statement_transitions
 from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.streams import stream_queries
 
@@ -122,6 +125,7 @@ class DriverLinkService:
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
         self._grace_seconds = context.view_grace_seconds
+        self._settings = context.settings
         self._running_limit = running_limit(context.settings)
         self.waiting_polls = WaitingPolls(self._running_limit)
         self.renewals = Renewals(context)
@@ -218,12 +222,15 @@ class DriverLinkService:
             ]
             assignment = assign_again(tx, undelivered[0], view) if undelivered else None
             streams = _new_streams(tx, lease, view, message)
+            batch_ends = view.batch_submitted and (
+                not view.has_waiting or statement_queue.is_stopped(tx, lease.session_id)
+            )
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
-        if view.has_waiting and may_claim:
-            assignment = self._claim(lease, message)
-        elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
+        if batch_ends and not view.in_flight and not closing:
             closing = self._close_batch(lease)
+        elif view.has_waiting and may_claim:
+            assignment = self._claim(lease, message)
         cancel = _new_cancels(view, message)
         orders = Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
         return Polled(orders, link_moved=move_link(self._database, lease, view))
@@ -272,6 +279,7 @@ class DriverLinkService:
         A statement whose result is not valid fails.
         """
         result, invalid = check_result(message)
+        file = check_statements(self._settings, message)
         with self._database.write("link.ended", precedence=Precedence.REPORTS) as tx:
             locked = lock_owned_statement(tx, message.statement_id, lease)
             invalid = invalid or check_holder(tx, message)
@@ -280,6 +288,7 @@ class DriverLinkService:
                 # The definition of a stream or sink is stored with the success of its statement.
                 failure = store_definition(tx, message.statement_id, locked)
                 failure = failure or check_written(tx, message, locked)
+                failure = failure or add_statements(tx, message, locked, file)
                 state = StatementState.FAILED if failure else state
             applied = locked is not None and statement_transitions.transition(
                 tx,
@@ -306,7 +315,7 @@ class DriverLinkService:
                 if state is StatementState.SUCCESS:
                     if locked.command is not None:
                         release_query(tx, message.statement_id)
-                    if message.task_outcome is not None:
+                    if message.task_outcome is not None and locked.command != RUN_FILE:
                         jobs.save_outcome(tx, message.statement_id, message.task_outcome)
                     if message.scope is not None:
                         stream_queries.set_scope(tx, message.statement_id, message.scope)
@@ -373,16 +382,22 @@ class DriverLinkService:
             self._awaited_ends.call_back(statement_id)
 
     def _close_batch(self, lease: DriverLease) -> bool:
-        """Close a batch session whose statement has ended; return whether this was applied."""
+        """Close a batch session whose statements have ended; return whether this was applied.
+
+        After a failure, the statements that follow are cancelled.
+        """
         with self._database.write("link.close_batch") as tx:
-            return sessions.transition(
+            applied = sessions.transition(
                 tx,
                 lease.session_id,
                 SessionState.CLOSING,
                 actor=lease.actor,
                 epoch=lease.epoch,
-                detail={"reason": "the statement of the batch has ended"},
+                detail={"reason": "the batch has ended"},
             )
+            if applied:
+                cancel_queue(tx, lease.session_id, actor=lease.actor)
+        return applied
 
     def _claim(self, lease: DriverLease, message: Poll) -> Assignment | None:
         with self._database.write("link.claim", precedence=Precedence.REPORTS) as tx:

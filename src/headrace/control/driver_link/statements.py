@@ -11,7 +11,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Poll
 from headrace.model.result import Disposition, ResultReport, ResultRequest
 from headrace.model.session import DriverLease
-from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
+from headrace.model.statement import TASKS, Statement
 from headrace.model.transaction import Transaction
 from headrace.results.manifest import check_report
 from headrace.store import transactions
@@ -84,9 +84,7 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         query=find_query_to_start(tx, statement),
         definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
         view=find_view_to_refresh(tx, statement),
-        task=jobs.get_task(tx, statement.id)
-        if statement.command in {JOB_TASK, JOB_WRITE}
-        else None,
+        task=jobs.get_task(tx, statement.id) if statement.command in TASKS else None,
         isolated=claim.in_pool and connection is None,
         connection=connection,
         alone=claim.parallelism == 1,

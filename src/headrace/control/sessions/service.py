@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict
 
+from headrace.config.settings import Settings
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, describe_owner
@@ -77,19 +78,15 @@ class Sessions:
         require_creator(caller, "sessions")
         if like is not None:
             spec = self._copy_spec(caller, spec, like)
-        self._settings.profile(spec.profile)
-        check_session_conf(spec, self._settings.conf_policy)
-        if name is not None:
-            _check_name(name)
-        new = NewSession(
-            id=new_id("se"),
-            owner=resolve_owner(caller, owner),
-            actor=caller.actor,
-            kind=kind,
+        new = check_new_session(
+            self._settings,
+            caller,
+            spec,
+            owner=owner,
             name=name,
-            spec=spec,
-            **asdict(fields or SessionFields()),
+            kind=kind,
             parallelism=parallelism,
+            fields=fields,
         )
         with self._database.write("session.open") as tx:
             limited = describe_owner(tx, self._settings, new.owner, caller)
@@ -145,6 +142,34 @@ class Sessions:
             session_id = resolve_session(tx, caller, name_or_id, Action.CHANGE)
             close_session(tx, session_id, actor=caller.actor)
             return get_session(tx, session_id)
+
+
+def check_new_session(
+    settings: Settings,
+    caller: Caller,
+    spec: SessionSpec,
+    *,
+    owner: str | None = None,
+    name: str | None = None,
+    kind: SessionKind = SessionKind.INTERACTIVE,
+    parallelism: int | None = None,
+    fields: SessionFields | None = None,
+) -> NewSession:
+    """Return a session that a caller may open, to be stored. See `Sessions.open`."""
+    settings.profile(spec.profile)
+    check_session_conf(spec, settings.conf_policy)
+    if name is not None:
+        _check_name(name)
+    return NewSession(
+        id=new_id("se"),
+        owner=resolve_owner(caller, owner),
+        actor=caller.actor,
+        kind=kind,
+        name=name,
+        spec=spec,
+        **asdict(fields or SessionFields()),
+        parallelism=parallelism,
+    )
 
 
 def _check_name(name: str) -> None:

@@ -35,7 +35,7 @@ from headrace.model.text import MAX_SUMMARY, cut_text
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions, takeovers
-from headrace.store.statements import statements
+from headrace.store.statements import statement_queue, statements
 from headrace.store.streams import stream_transitions
 
 _LOG = logging.getLogger("headrace.takeover")
@@ -368,10 +368,10 @@ class Takeovers:
             max_attempts=self._settings.statements.max_attempts,
         )
         stream_transitions.release(tx, session.id, actor=self._node_id, reason=fenced_driver.reason)
-        if session.kind is SessionKind.BATCH and not statements.live_ids(tx, session.id):
-            close_session(
-                tx, session.id, actor=self._node_id, reason="the statement of the batch has ended"
-            )
+        if session.kind is SessionKind.BATCH and (
+            statement_queue.is_stopped(tx, session.id) or not statements.live_ids(tx, session.id)
+        ):
+            close_session(tx, session.id, actor=self._node_id, reason="the batch has ended")
 
 
 def _driver_lost(session_id: str, reason: str) -> DriverLost:

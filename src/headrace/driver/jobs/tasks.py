@@ -1,7 +1,7 @@
-"""The tasks of deployments that a driver carries out. A repeated task has the same outcome.
+"""The tasks that a driver carries out. A repeated task of a deployment has the same outcome.
 
 The check of jobs before a deployment analyses their queries, and starts or writes nothing.
-savepoints.py copies the checkpoints of jobs.
+savepoints.py copies the checkpoints of jobs, and batch_file.py runs the files of batches.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import describe_failure
+from headrace.driver.jobs.batch_file import run_file
 from headrace.driver.jobs.savepoints import (
     StateFiles,
     has_checkpoint,
@@ -50,6 +51,7 @@ from headrace.model.job_messages import (
     JobToCheck,
     QueryToCheck,
     RestoreSavepoint,
+    RunFile,
     SavepointTaken,
     TakeSavepoint,
     TaskDone,
@@ -69,6 +71,8 @@ def run_task(
         clone_session: Returns a session like `session`, for checks that no statement sees.
 
     Raises:
+        BatchFileUnreadable: The file of a batch cannot be read.
+        KnownFailure: The Python file of a batch has failed.
         SavepointBroken: A file of a savepoint is missing or altered.
         Py4JError: A file system does not answer as it should.
     """
@@ -82,6 +86,8 @@ def run_task(
         _write_manifests(StateFiles(session), task)
     elif isinstance(task, DeleteStates):
         _delete_states(StateFiles(session), task)
+    elif isinstance(task, RunFile):
+        return run_file(session, task)
     return TaskDone()
 
 

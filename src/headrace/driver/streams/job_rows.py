@@ -64,7 +64,7 @@ def run_code(session: SparkSession, code: str) -> DataFrame:
     except (Exception, SystemExit) as error:
         if isinstance(error, Exception) and is_lost_jvm(error):
             raise
-        raise _describe(error, code) from error
+        raise describe_code_error(error, code, _FILE, "`code`") from error
     if OUTPUT not in names:
         raise InvalidStream(
             f"The code of the job did not bind `{OUTPUT}`. Assign the DataFrame whose rows the job"
@@ -79,8 +79,13 @@ def run_code(session: SparkSession, code: str) -> DataFrame:
     return output
 
 
-def _describe(error: BaseException, code: str) -> RunFailed:
-    """Return the failure of code, whose message begins with the line that failed."""
+def describe_code_error(error: BaseException, code: str, file: str, label: str) -> RunFailed:
+    """Return the failure of code, whose message begins with the line that failed.
+
+    Args:
+        file: Name under which the code was compiled.
+        label: What the message calls the code.
+    """
     is_of_spark = isinstance(error, Exception) and _is_of_spark(error)
     if is_of_spark:
         assert isinstance(error, Exception)
@@ -90,8 +95,8 @@ def _describe(error: BaseException, code: str) -> RunFailed:
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         trace = "".join(traceback.format_exception(error))
         failure = Failure(code="execution_error", message=reason, trace=trace)
-    line = _find_line(error)
-    message = f"`code` failed: {reason}" if line is None else f"line {line} of `code`: {reason}"
+    line = _find_line(error, file)
+    message = f"{label} failed: {reason}" if line is None else f"line {line} of {label}: {reason}"
     # Errors of Spark's jobs may be transient, for example while a file system does not answer.
     permanent = not is_of_spark or (isinstance(error, Exception) and is_permanent(error))
     return RunFailed(
@@ -104,12 +109,12 @@ def _is_of_spark(error: Exception) -> bool:
     return isinstance(error, PySparkException | Py4JJavaError)
 
 
-def _find_line(error: BaseException) -> int | None:
+def _find_line(error: BaseException, file: str) -> int | None:
     """Return the line of the code that raised an error, or that called what raised it."""
-    if isinstance(error, SyntaxError) and error.filename == _FILE:
+    if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == _FILE]
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     return lines[-1] if lines else None
 
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from headrace.errors import InvalidRequest
-from headrace.frontends.rest.schemas import RequestModel, ResponseModel
+from headrace.frontends.rest.schemas import RequestModel, ResponseModel, integer
 from headrace.model.request_fields import SessionFields
 from headrace.model.session import SessionSpec
 from headrace.text.durations import Duration, seconds_of
 
 _MAX_INT32 = 2**31 - 1
+if TYPE_CHECKING:
+    _FromZero = int
+    _Number = int | str
+    _Count = int | str
+else:
+    # Airflow sends the numbers of its templates as texts.
+    _FromZero = integer(0, _MAX_INT32)
+    _Number = _FromZero | Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})$")]
+    _Count = (
+        integer(1, _MAX_INT32) | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8}$")]
+    )
 KIND = "sql"
 """The one kind of session and statement."""
 
@@ -37,15 +49,13 @@ def check_kind(kind: str | None) -> None:
         )
 
 
-class LivySessionRequest(RequestModel):
-    """Body of a new session. Every field is optional."""
+class _LivyRequest(RequestModel):
+    """Fields of a new session and of a new batch. Every one is optional."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
-    kind: str | None = Field(default=None, examples=[KIND])
-    """`sql`, the default. Other kinds are refused."""
     proxy_user: str | None = None
-    """Owner of the session: a group of the caller; default: the caller."""
+    """Owner: a group of the caller; default: the caller. Other owners are refused."""
     jars: list[str] = Field(default=[])
     """Jars that Spark adds at the start."""
     py_files: list[str] = Field(default=[])
@@ -56,13 +66,13 @@ class LivySessionRequest(RequestModel):
     """Archives that Spark unpacks for the executors: `spark.archives`."""
     driver_memory: str | None = None
     """`spark.driver.memory`."""
-    driver_cores: int | None = Field(default=None, ge=1, le=_MAX_INT32)
+    driver_cores: _Count | None = None
     """`spark.driver.cores`."""
     executor_memory: str | None = None
     """`spark.executor.memory`."""
-    executor_cores: int | None = Field(default=None, ge=1, le=_MAX_INT32)
+    executor_cores: _Count | None = None
     """`spark.executor.cores`."""
-    num_executors: int | None = Field(default=None, ge=0, le=_MAX_INT32)
+    num_executors: _Number | None = None
     """`spark.executor.instances`."""
     queue: str | None = None
     """`spark.yarn.queue`."""
@@ -70,12 +80,6 @@ class LivySessionRequest(RequestModel):
     """Name, unique among the live sessions of the owner."""
     conf: dict[str, str | bool | int | float] = Field(default={})
     """Spark configuration. It wins over the fields above."""
-    heartbeat_timeout_in_second: int | None = Field(default=None, ge=0, le=_MAX_INT32)
-    """Ignored: a session does not end because a client stops asking."""
-    ttl: Duration | None = None
-    """Age at which the session is closed, for example `8h`."""
-    idle_timeout: Duration | None = None
-    """Idle time after which the session is closed, for example `30m`."""
 
     @property
     def spec(self) -> SessionSpec:
@@ -87,11 +91,42 @@ class LivySessionRequest(RequestModel):
         conf |= {key: _conf_text(value) for key, value in self.conf.items()}
         return SessionSpec(conf=conf, jars=self.jars, files=self.files, py_files=self.py_files)
 
+
+class LivySessionRequest(_LivyRequest):
+    """Body of a new session. Every field is optional."""
+
+    kind: str | None = Field(default=None, examples=[KIND])
+    """`sql`, the default. Other kinds are refused."""
+    heartbeat_timeout_in_second: _FromZero | None = None
+    """Ignored: a session does not end because a client stops asking."""
+    ttl: Duration | None = None
+    """Age at which the session is closed, for example `8h`."""
+    idle_timeout: Duration | None = None
+    """Idle time after which the session is closed, for example `30m`."""
+
     @property
     def fields(self) -> SessionFields:
         """The time limits of the session."""
         idle, ttl = self.idle_timeout, self.ttl
         return SessionFields(idle_seconds=_seconds(idle), ttl_seconds=_seconds(ttl))
+
+
+class LivyBatchRequest(_LivyRequest):
+    """Body of a new batch."""
+
+    file: str = Field(examples=["s3://bucket/reports/daily.sql"])
+    """A SQL file (`.sql`) or a Python file (`.py`), which the driver reads: a URI or a path."""
+    args: list[str] = Field(default=[])
+    """Arguments of a Python file: `sys.argv[1:]`."""
+    class_name: str | None = None
+    """Refused, unless it is null or empty: Headrace runs no jars."""
+
+    def check_has_no_class(self) -> None:
+        """Raise InvalidRequest if the batch is a class of a jar."""
+        if self.class_name:
+            raise InvalidRequest(
+                "className: Headrace runs SQL files and Python files, and no classes of jars."
+            )
 
 
 def _seconds(duration: timedelta | None) -> float | None:
@@ -174,20 +209,54 @@ class LivySessionList(ResponseModel):
     """The sessions."""
 
 
-class LivySessionState(ResponseModel):
-    """The state of a session."""
+class LivyState(ResponseModel):
+    """The state of a session or of a batch."""
 
     id: int
     """Number of the session."""
     state: str
-    """State, as in the session."""
+    """State, as in the session or in the batch."""
+
+
+class LivyBatch(ResponseModel):
+    """A batch."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    id: int
+    """Number of the session of the batch in Headrace."""
+    name: str | None
+    """Name of the batch."""
+    owner: str
+    """Owner of the batch."""
+    proxy_user: str | None
+    """The owner, if it is a group."""
+    state: str
+    """`starting`, `running`, `success`, `dead` or `killed`."""
+    app_id: str | None
+    """Id of the Spark application, once the driver runs."""
+    app_info: LivyAppInfo
+    """Addresses of the Spark application."""
+    log: list[str] = Field(default=[])
+    """Always empty: `/log` returns the log."""
+
+
+class LivyBatchList(ResponseModel):
+    """A range of the batches, oldest first."""
+
+    from_: int = Field(serialization_alias="from")
+    """Position of the first batch."""
+    total: int
+    """Number of batches."""
+    sessions: list[LivyBatch]
+    """The batches."""
 
 
 class LivyLog(ResponseModel):
     """Lines of the log of a driver."""
 
     id: int
-    """Number of the session."""
+    """Number of the session or of the batch."""
     from_: int = Field(serialization_alias="from")
     """Position of the first line."""
     total: int

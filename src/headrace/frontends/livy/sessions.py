@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from headrace import __version__
 from headrace.control.node import Node
 from headrace.control.policy import Caller
-from headrace.errors import AlreadyEnded, HeadraceError, TooManyRows
+from headrace.errors import AlreadyEnded, HeadraceError, InvalidResult, TooManyRows
 from headrace.frontends.http.api_route import json_response
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.http.errors import RequestError
@@ -33,7 +33,7 @@ from headrace.frontends.livy.schemas import (
     LivySession,
     LivySessionList,
     LivySessionRequest,
-    LivySessionState,
+    LivyState,
     LivyStatement,
     LivyStatementList,
     LivyStatementRequest,
@@ -77,6 +77,15 @@ Ordinal = Annotated[int, Path(ge=0, le=_MAX_INT32, description="position within 
 Size = Annotated[int, Query(ge=0, le=100, description="largest number of items")]
 From = Annotated[
     int, Query(alias="from", ge=0, le=_MAX_INT32, description="position of the first item")
+]
+FirstLine = Annotated[
+    int,
+    Query(
+        alias="from",
+        ge=-1,
+        le=_MAX_INT32,
+        description="position of the first line; -1: the last lines",
+    ),
 ]
 
 router = APIRouter(prefix=PREFIX, tags=["livy"], route_class=StrictRoute)
@@ -142,15 +151,13 @@ def close_livy_session(
     return json_response(LivyMessage(msg="deleted"))
 
 
-@router.get(
-    "/sessions/{livy_session}/state", response_model=LivySessionState, responses=errors(404, 409)
-)
+@router.get("/sessions/{livy_session}/state", response_model=LivyState, responses=errors(404, 409))
 def show_livy_session_state(
     request: Request, caller: Authenticated, livy_session: SessionRef
 ) -> Response:
     """Show the state of a session."""
     session = node_of(request).sessions.get(caller, livy_session)
-    return json_response(LivySessionState(id=session.number, state=_session_state(session)))
+    return json_response(LivyState(id=session.number, state=_session_state(session)))
 
 
 @router.get("/sessions/{livy_session}/log", response_model=LivyLog, responses=errors(404, 409))
@@ -158,25 +165,14 @@ async def read_livy_session_log(
     request: Request,
     caller: Authenticated,
     livy_session: SessionRef,
-    from_: Annotated[
-        int,
-        Query(
-            alias="from",
-            ge=-1,
-            le=_MAX_INT32,
-            description="position of the first line; -1: the last lines",
-        ),
-    ] = -1,
+    from_: FirstLine = -1,
     size: Size = 100,
 ) -> Response:
     """Read lines of the end of the driver's log: its last MiB."""
     node = node_of(request)
     session = await run_in_threadpool(node.sessions.get, caller, livy_session)
-    text = await node.session_logs.read_async(caller, session.id, _LOG_BYTES)
-    lines = text.splitlines()
-    first = max(0, len(lines) - size) if from_ < 0 else from_
-    shown = lines[first : first + size]
-    return json_response(LivyLog(id=session.number, from_=first, total=len(lines), log=shown))
+    lines = await read_log_lines(node, caller, session)
+    return json_response(cut_log(session, lines, from_, size))
 
 
 @router.post(
@@ -260,6 +256,19 @@ def cancel_livy_statement(
     return json_response(LivyMessage(msg="canceled"))
 
 
+async def read_log_lines(node: Node, caller: Caller, session: Session) -> list[str]:
+    """Return the lines of the last MiB of a driver's log. Raises as `SessionLogs.read`."""
+    text = await node.session_logs.read_async(caller, session.id, _LOG_BYTES)
+    return text.splitlines()
+
+
+def cut_log(session: Session, lines: list[str], from_: int, size: int) -> LivyLog:
+    """Return a range of the lines of a log. Behind its end there are none, with the same total."""
+    first = max(0, len(lines) - size) if from_ < 0 else from_
+    shown = lines[first : first + size]
+    return LivyLog(id=session.number, from_=first, total=len(lines), log=shown)
+
+
 def _json(content: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(content, status, headers, media_type="application/json")
 
@@ -287,17 +296,21 @@ def _session_state(session: Session) -> str:
 
 
 def _describe_session(session: Session) -> LivySession:
+    return LivySession(**describe_driver(session), state=_session_state(session), kind=KIND)
+
+
+def describe_driver(session: Session) -> dict[str, Any]:
+    """Return the fields that sessions and batches share."""
     driver = session.driver or {}
-    return LivySession(
-        id=session.number,
-        name=session.name,
-        app_id=driver.get("application_id"),
-        owner=session.owner,
-        proxy_user=session.owner if session.owner.startswith(GROUP_PREFIX) else None,
-        state=_session_state(session),
-        kind=KIND,
-        app_info=LivyAppInfo(spark_ui_url=driver.get("ui_url")),
-    )
+    is_up = session.state is SessionState.RUNNING
+    return {
+        "id": session.number,
+        "name": session.name,
+        "app_id": driver.get("application_id"),
+        "owner": session.owner,
+        "proxy_user": session.owner if session.owner.startswith(GROUP_PREFIX) else None,
+        "app_info": LivyAppInfo(spark_ui_url=driver.get("ui_url") if is_up else None),
+    }
 
 
 _STATEMENT_STATES: dict[str, str] = {
@@ -318,7 +331,8 @@ async def _write_with_output(node: Node, caller: Caller, statement: Statement) -
     try:
         output = await reads.run(_read_output, node, caller, statement)
     except HeadraceError as error:
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        is_temporary = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_temporary and not isinstance(error, InvalidResult):
             raise
         output = _error_output(statement, Failure.with_hint(error))
     return _write_statement(statement, output=output)

@@ -59,6 +59,16 @@ _LIVY_SESSION: Json = {
     "appInfo": {"driverLogUrl": None, "sparkUiUrl": None, "executorLogUrls": None},
     "log": [],
 }
+_LIVY_BATCH: Json = {
+    "id": 13,
+    "name": None,
+    "appId": "local-1764279600000",
+    "owner": "root",
+    "proxyUser": None,
+    "state": "running",
+    "appInfo": {"driverLogUrl": None, "sparkUiUrl": None, "executorLogUrls": None},
+    "log": [],
+}
 _LIVY_FIELD = {"name": "x", "type": "integer", "nullable": False, "metadata": {}}
 _LIVY_TABLE: Json = {"schema": {"type": "struct", "fields": [_LIVY_FIELD]}, "data": [[1]]}
 _LIVY_STATEMENT: Json = {
@@ -295,7 +305,10 @@ BODIES: dict[str, list[Json]] = {
     "LivySessionRequest": [{"kind": "sql", "driverMemory": "2g", "idleTimeout": "30m"}],
     "LivySession": [_LIVY_SESSION],
     "LivySessionList": [{"from": 0, "total": 1, "sessions": [_LIVY_SESSION]}],
-    "LivySessionState": [{"id": 12, "state": "idle"}],
+    "LivyBatchRequest": [{"file": "s3://bucket/reports/daily.sql", "name": "daily"}],
+    "LivyBatch": [_LIVY_BATCH],
+    "LivyBatchList": [{"from": 0, "total": 1, "sessions": [_LIVY_BATCH]}],
+    "LivyState": [{"id": 12, "state": "idle"}],
     "LivyLog": [
         {"id": 12, "from": 0, "total": 1, "log": ["26/11/24 10:00:02 INFO SparkContext: Running"]}
     ],

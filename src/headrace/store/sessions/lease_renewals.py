@@ -117,7 +117,7 @@ class DriverView:
     results_location: str | None
     """Where the driver writes stored results; None before its launch."""
     batch_submitted: bool
-    """Whether the session is a batch session whose only statement was submitted."""
+    """Whether the session is a batch session whose statement was submitted."""
     has_waiting: bool
     """Whether a statement of the session is `waiting`."""
     in_flight: list[tuple[str, StatementState]]

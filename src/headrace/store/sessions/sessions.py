@@ -262,6 +262,7 @@ def page(
     *,
     owners: Collection[str] | None = None,
     states: Collection[SessionState] | None = None,
+    kind: SessionKind | None = None,
     before: str | None = None,
     id_prefix: str | None = None,
     limit: int = 100,
@@ -270,6 +271,7 @@ def page(
 
     Args:
         owners: Owners of the sessions; None: all.
+        kind: Kind of the sessions; None: any.
         before: Id of the last session of the previous page; None: the first page.
     """
     query = _SELECT.where(*starts_with(sessions.c.id, id_prefix))
@@ -279,6 +281,8 @@ def page(
         query = query.where(sessions.c.state.in_(states))
         if SESSION.terminal.isdisjoint(states):
             query = query.where(_LIVE)
+    if kind is not None:
+        query = query.where(sessions.c.kind == kind)
     if before is not None:
         query = query.where(sessions.c.id < before)
     return fetch(tx, query.order_by(sessions.c.id.desc()).limit(limit))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, exists, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, exists, null, or_, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import (
@@ -22,7 +22,7 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.result import GoneReason
-from headrace.model.session import DriverLease, FencedDriver, FlightAccess, Session
+from headrace.model.session import DriverLease, FencedDriver, FlightAccess, Session, SessionKind
 from headrace.model.statement import RETRIED
 from headrace.model.transaction import Transaction
 from headrace.store import events, nodes
@@ -251,7 +251,9 @@ def finish_takeover(tx: Tx, lease: DriverLease) -> bool:
     """
     fenced = (*_has_epoch(lease), sessions.c.fenced_driver.is_not(None))
     release = update(sessions).where(*fenced)
-    release = release.values(fenced_driver=None, lease_until=None, driver=None)
+    # Whoever waits for a batch reads the id of its application after its end.
+    kept = case((sessions.c.kind == SessionKind.BATCH, sessions.c.driver), else_=null())
+    release = release.values(fenced_driver=None, lease_until=None, driver=kept)
     if not tx.execute(release).rowcount:
         return False
     tx.wake(session_topic(lease.session_id), LAUNCH)

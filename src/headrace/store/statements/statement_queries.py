@@ -45,6 +45,7 @@ END_COLUMNS = (
 LOCK_CLAIMING_SESSION = (
     select(
         sessions.c.owner,
+        sessions.c.kind,
         sessions.c.parallelism,
         sessions.c.pool,
         sessions.c.results_location,

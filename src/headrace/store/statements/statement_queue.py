@@ -41,6 +41,12 @@ _QUEUED = (
 _FIRST = _QUEUED.limit(1)
 _CHUNK = _QUEUED.limit(CHUNK).with_for_update(of=statements)
 _OLDEST = select(func.min(statements.c.ordinal)).where(*_IN_QUEUE)
+# Their statements run one after the other: each needs the success of the one before.
+_STOPPED = select(statements.c.id).where(
+    statements.c.session_id == bindparam("session"),
+    statements.c.ordinal == _OLDEST.scalar_subquery() - 1,
+    statements.c.state.in_(sorted(STATEMENT.terminal - {StatementState.SUCCESS})),
+)
 _COUNT = select(func.count()).select_from(statements).where(*_IN_QUEUE)
 
 
@@ -64,6 +70,14 @@ def is_full(tx: Tx, session_id: str, *, next_ordinal: int, limit: int) -> bool:
 def exist(tx: Tx, session_id: str) -> bool:
     """Return whether a statement waits that `cancel_chunk` would cancel."""
     return tx.execute(_FIRST, {"session": session_id}).first() is not None
+
+
+def is_stopped(tx: Tx, session_id: str) -> bool:
+    """Return whether no further statement of a batch session runs, because one has not succeeded.
+
+    Return False if no statement waits.
+    """
+    return tx.execute(_STOPPED, {"session": session_id}).first() is not None
 
 
 def cancel_chunk(tx: Tx, session_id: str, *, actor: str, reason: CancelReason) -> int:

@@ -14,7 +14,7 @@ from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import ResultReport
-from headrace.model.session import DriverLease
+from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason, Progress, Statement, StatementEnd
 from headrace.store import events, transactions
 from headrace.store.clock import clock
@@ -89,6 +89,8 @@ def claim_next(
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
     if session is None:
+        return None
+    if session.kind is SessionKind.BATCH and statement_queue.is_stopped(tx, lease.session_id):
         return None
     turn = Turn(session.owner, None) if limit is None else find_turn(tx, limit, session.owner)
     if turn is None:

@@ -20,9 +20,11 @@ from sqlalchemy import (
 )
 
 from headrace.errors import QueueFull, SessionEnded, SessionNotFound, StatementNotFound
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement, StatementView
+from headrace.store import events
 from headrace.store.clock import Instant, clock, seconds_between
 from headrace.store.database import Tx
 from headrace.store.notifications import NO_PROCESS, SEVERAL, session_topic
@@ -42,6 +44,7 @@ from headrace.store.tables import results as results_table
 from headrace.text.readable import describe_count
 
 _LIVE = statements.c.ended_at.is_(None)
+_FAILED = [StatementState.FAILED, StatementState.TIMEOUT]
 _ROWS = "inline_rows"
 """Name of the column with the rows of an inline result."""
 
@@ -61,18 +64,17 @@ _GET_WITH_ROWS = _GET.add_columns(
     case((results_table.c.byte_count <= bindparam("max_bytes"), results_table.c.data)).label(_ROWS)
 )
 _GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
-_INSERT = (
-    statements.insert()
-    .values(attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock())
-    .returning(*statements.c)
+_INSERT_ALL = statements.insert().values(
+    attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock()
 )
+_INSERT = _INSERT_ALL.returning(*statements.c)
 _NEXT_ORDINAL = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
         sessions.c.owner == bindparam("statement_owner"),
         sessions.c.state.in_(sorted(SESSION.accepting)),
-        # A batch session accepts one statement.
+        # A batch session accepts one statement, and those of its file (`insert_file`).
         or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
     )
     .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
@@ -130,6 +132,31 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
     statement = row_to_statement(tx.execute(_INSERT, row).mappings().one())
     record(tx, new.id, new.session_id, None, STATEMENT.initial, actor=actor)
     return statement
+
+
+def insert_file(tx: Tx, session_id: str, new: Sequence[NewStatement], *, actor: str) -> None:
+    """Insert the statements of the file that a batch session runs, behind its first statement.
+
+    Raise SessionEnded if the session accepts no more statements.
+    """
+    if not new:
+        return
+    change = update(sessions).where(
+        sessions.c.id == session_id, sessions.c.state.in_(sorted(SESSION.accepting))
+    )
+    change = change.values(next_ordinal=sessions.c.next_ordinal + len(new), last_used_at=clock())
+    following = tx.execute(change.returning(sessions.c.next_ordinal)).scalar_one_or_none()
+    if following is None:
+        raise SessionEnded(f"Session {session_id} accepts no more statements.")
+    first = following - len(new)
+    rows = [
+        {**record_to_columns(each), "ordinal": first + index, "state": STATEMENT.initial}
+        for index, each in enumerate(new)
+    ]
+    tx.execute(_INSERT_ALL, rows)
+    ids = [each.id for each in new]
+    events.append_all(tx, STATEMENT.entity, ids, None, STATEMENT.initial, actor=actor)
+    tx.wake(session_topic(session_id))
 
 
 def _next_ordinal(tx: Tx, session_id: str, owner: str) -> int:
@@ -245,6 +272,24 @@ def count_in_session(tx: Tx, session_id: str) -> int:
     query = select(func.count()).where(statements.c.session_id == session_id)
     count: int = tx.execute(query).scalar_one()
     return count
+
+
+def states_by_session(tx: Tx, session_ids: Collection[str]) -> dict[str, set[StatementState]]:
+    """Return the states of the statements of sessions, by session. Each has at least one state."""
+    query = select(statements.c.session_id, statements.c.state).distinct()
+    found: dict[str, set[StatementState]] = {}
+    for row in tx.execute(query.where(statements.c.session_id.in_(session_ids))):
+        found.setdefault(row.session_id, set()).add(row.state)
+    return found
+
+
+def first_failure(tx: Tx, session_id: str) -> tuple[int, Failure] | None:
+    """Return position and failure of the first statement of a session that has failed, or None."""
+    query = select(statements.c.ordinal, statements.c.failure).where(
+        statements.c.session_id == session_id, statements.c.state.in_(_FAILED)
+    )
+    row = tx.execute(query.order_by(statements.c.ordinal).limit(1)).one_or_none()
+    return None if row is None or row.failure is None else (row.ordinal, row.failure)
 
 
 def slice_of_session(
