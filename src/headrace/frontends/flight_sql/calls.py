@@ -34,6 +34,7 @@ from headrace.frontends.flight_sql.messages import (
     FlightCommand,
     FlightInfo,
     InvalidFlightMessage,
+    has_columns,
     read_command,
     read_data,
     read_fields,
@@ -590,8 +591,7 @@ async def _read_bound(
 
     Raises InvalidRequest if they are too many, or have a type that Spark does not have.
     """
-    begin = read_data([first])
-    if begin is None or not begin.num_columns:
+    if not has_columns(first):
         return None
     messages, size = [first], len(first)
     async for message in following:
@@ -600,7 +600,6 @@ async def _read_bound(
         if size > _MAX_PUT:
             raise InvalidRequest(f"The parameters have more than {_MAX_PUT} bytes.")
     table = read_data(messages)
-    assert table is not None
     if table.num_rows > _MAX_BOUND_ROWS:
         raise InvalidRequest(
             f"{table.num_rows} rows of parameters are bound, and {_MAX_BOUND_ROWS} are allowed:"

@@ -8,7 +8,8 @@ Buffers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -190,26 +191,41 @@ def write_data(message: pa.Buffer) -> bytes:
     )
 
 
-def read_data(messages: Iterable[bytes]) -> pa.Table | None:
-    """Return the rows of a stream of `FlightData`; None: it has no schema.
+def has_columns(message: bytes) -> bool:
+    """Return whether the first message of a stream of `FlightData` has a schema with columns."""
+    content = _read_ipc(message)
+    if not content:
+        return False
+    with _convert_errors():
+        return len(pa.ipc.read_schema(pa.py_buffer(content))) > 0
 
-    Raises InvalidFlightMessage if it is no valid stream.
-    """
-    stream = bytearray()
-    for message in messages:
-        data = FlightCommand("FlightData", read_fields(message))
-        header, body = data.data(2) or b"", data.data(_DATA_BODY) or b""
-        if header:
-            padding = b"\0" * (-len(header) % 8)
-            stream += _IPC_START.pack(-1, len(header) + len(padding)) + header + padding + body
-    if not stream:
-        return None
-    try:
-        table = pa.ipc.open_stream(bytes(stream)).read_all()
+
+def read_data(messages: Iterable[bytes]) -> pa.Table:
+    """Return the rows of a stream of `FlightData`. Raise InvalidFlightMessage if it is none."""
+    stream = b"".join(map(_read_ipc, messages))
+    with _convert_errors():
+        table = pa.ipc.open_stream(stream).read_all()
         table.validate(full=True)
+    return table
+
+
+def _read_ipc(message: bytes) -> bytes:
+    """Return a message of Arrow IPC; empty if a `FlightData` has none."""
+    data = FlightCommand("FlightData", read_fields(message))
+    header = data.data(2)
+    if not header:
+        return b""
+    padding = b"\0" * (-len(header) % 8)
+    start = _IPC_START.pack(-1, len(header) + len(padding))
+    return b"".join((start, header, padding, data.data(_DATA_BODY) or b""))
+
+
+@contextmanager
+def _convert_errors() -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidFlightMessage(f"The rows cannot be read: {str(error)[:200]}") from None
-    return table
 
 
 def _write_key(number: int) -> bytes:
