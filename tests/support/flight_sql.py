@@ -27,6 +27,7 @@ from headrace.frontends.flight_sql.messages import (
     write_field,
 )
 from headrace.frontends.flight_sql.server import FlightSqlServer
+from headrace.model.failure import Failure
 from headrace.model.identity import Scope
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
@@ -70,6 +71,12 @@ def succeed(
         "result": inline_result(columns, rows),
         **fields,
     }
+
+
+def fail(**fields: Any) -> Callable[[Assignment], dict[str, Any]]:
+    """Return an answer with a failure that has these fields."""
+    failure = Failure(**{"code": "analysis_error", "message": "There is no n.", **fields})
+    return lambda _assignment: {"state": StatementState.FAILED, "failure": failure}
 
 
 class FlightNode:

@@ -20,6 +20,7 @@ from tests.support.flight_sql import (
     Info,
     PlayedSpark,
     Refused,
+    fail,
     read_schema,
     serve_flight,
     signed,
@@ -36,7 +37,6 @@ from headrace.frontends.flight_sql.messages import (
     write_command,
     write_field,
 )
-from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 from headrace.store.clock import clock
@@ -68,11 +68,6 @@ def store(batches: list[list[list[Any]]]) -> Any:
         return {"state": StatementState.SUCCESS, "result": made}
 
     return answer
-
-
-def fail(**fields: Any) -> Any:
-    failure = Failure(**{"code": "analysis_error", "message": "There is no n.", **fields})
-    return lambda _assignment: {"state": StatementState.FAILED, "failure": failure}
 
 
 def caller_of(node: FlightNode) -> Caller:
@@ -213,7 +208,9 @@ def test_parameters_of_all_types_are_bound(flight: FlightNode) -> None:
     client = flight.connect()
     prepared = client.prepare(text)
     assert len(read_schema(prepared.data(3) or b"")) == len(values)
-    bound = client.put("CommandPreparedStatementQuery", write_field(1, prepared.data(1) or b""), row)
+    bound = client.put(
+        "CommandPreparedStatementQuery", write_field(1, prepared.data(1) or b""), row
+    )
     client.info("CommandPreparedStatementQuery", write_field(1, bound.data(1) or b""))
     found = flight.spark.last(text).parameters
     assert [(each.value, each.type) for each in found] == [each[2:] for each in values.values()]
@@ -224,7 +221,7 @@ def test_a_type_that_spark_does_not_have_is_refused(flight: FlightNode) -> None:
     client = flight.connect()
     handle = write_field(1, client.prepare("SELECT ?").data(1) or b"")
     row = pa.table({"x": pa.array([{"a": 1}])})
-    with pytest.raises(Refused, match="invalid_request.*'x' has the type struct"):
+    with pytest.raises(Refused, match=r"invalid_request.*'x' has the type struct"):
         client.put("CommandPreparedStatementQuery", handle, row)
 
 
@@ -234,7 +231,9 @@ def test_parameters_can_have_names(flight: FlightNode) -> None:
     prepared = client.prepare(text)
     assert read_schema(prepared.data(3) or b"").names == ["low", "high"]
     row = pa.table({"high": [2], "low": [1]})
-    bound = client.put("CommandPreparedStatementQuery", write_field(1, prepared.data(1) or b""), row)
+    bound = client.put(
+        "CommandPreparedStatementQuery", write_field(1, prepared.data(1) or b""), row
+    )
     client.info("CommandPreparedStatementQuery", write_field(1, bound.data(1) or b""))
     named = {each.name: each.value for each in flight.spark.last(text).parameters}
     assert named == {"low": 1, "high": 2}
@@ -261,7 +260,9 @@ def test_a_wrong_number_of_parameters_is_refused(flight: FlightNode) -> None:
     bound = client.put("CommandPreparedStatementQuery", handle, pa.table({"x": [1]}))
     with pytest.raises(Refused, match="has 2 parameters, and 1 values"):
         client.info("CommandPreparedStatementQuery", write_field(1, bound.data(1) or b""))
-    bound = client.put("CommandPreparedStatementQuery", handle, pa.table({"x": [1, 2], "y": [1, 2]}))
+    bound = client.put(
+        "CommandPreparedStatementQuery", handle, pa.table({"x": [1, 2], "y": [1, 2]})
+    )
     with pytest.raises(Refused, match="2 rows of parameters are bound to a query"):
         client.info("CommandPreparedStatementQuery", write_field(1, bound.data(1) or b""))
 
@@ -315,7 +316,9 @@ def test_a_statement_that_is_polled_can_be_cancelled(flight: FlightNode, action:
     if action == "CancelQuery":
         body = write_command("ActionCancelQueryRequest", body)
     [answer] = client.act(action, body)
-    fields = read_command(answer) if action == "CancelQuery" else FlightCommand("", read_fields(answer))
+    fields = (
+        read_command(answer) if action == "CancelQuery" else FlightCommand("", read_fields(answer))
+    )
     assert fields.numbers(1) == [1]
     statement = gate_statement(flight, text)
     assert is_cancel_requested(flight, statement)
@@ -475,7 +478,11 @@ def test_rows_that_are_gone_name_the_setting(flight: FlightNode) -> None:
     statement = gate_statement(flight, "SELECT gone")
     assert flight.spark.last("SELECT gone").result_location is not None
     with flight.node.database.write("test") as tx:
-        tx.execute(results.update().where(results.c.statement_id == statement).values(gone_at=clock(), location=None))
+        tx.execute(
+            results.update()
+            .where(results.c.statement_id == statement)
+            .values(gone_at=clock(), location=None)
+        )
     with pytest.raises(Refused, match=r"result_gone.*results\.retention"):
         client.read(info.ticket)
 
@@ -496,7 +503,9 @@ def test_another_node_binds_runs_polls_and_reads(postgres_url: str, tmp_path: Pa
         client.update("USE other")
         handle = client.prepare("SELECT ?").data(1) or b""
         client.move_to(two)
-        bound = client.put("CommandPreparedStatementQuery", write_field(1, handle), pa.table({"x": [5]}))
+        bound = client.put(
+            "CommandPreparedStatementQuery", write_field(1, handle), pa.table({"x": [5]})
+        )
         client.move_to(one)
         info = client.info("CommandPreparedStatementQuery", write_field(1, bound.data(1) or b""))
         client.move_to(two)

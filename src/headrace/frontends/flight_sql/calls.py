@@ -75,15 +75,21 @@ _TICKET = "TicketStatementQuery"
 _QUERY_COMMANDS = ("CommandStatementQuery", "CommandPreparedStatementQuery")
 _UPDATE_COMMANDS = ("CommandStatementUpdate", "CommandPreparedStatementUpdate")
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
-_WITHOUT_ROWS = _CHANGES | frozenset(
-    "ADD ALTER ANALYZE CACHE CLEAR COMMENT CREATE DECLARE DROP GRANT LOAD MSCK REFRESH REPLACE"
-    " RESET REVOKE TRUNCATE UNCACHE USE".split()
+_DEFINITIONS = frozenset(
+    {
+        *("ALTER", "COMMENT", "CREATE", "DECLARE", "DROP", "GRANT", "REPLACE", "REVOKE"),
+        *("ADD", "ANALYZE", "CACHE", "CLEAR", "LOAD", "MSCK", "REFRESH", "RESET", "TRUNCATE"),
+        *("UNCACHE", "USE"),
+    }
 )
-"""First words of statements that have no rows."""
+"""First words of statements that have no rows, besides those above."""
 _ANALYSED = frozenset({"SELECT", "VALUES", "WITH", "FROM", "TABLE", "("})
 """First words of queries, whose columns are known before they run."""
 _CATALOG, _SCHEMA = "catalog", "schema"
-_BATCH_SCHEMA = pa.schema([])
+_NO_COLUMNS = pa.schema([])
+_UNKNOWN = pa.schema([pa.field("result", pa.string())])
+"""Columns of a prepared statement that are not known, such as those of SHOW. JDBC takes a statement
+without columns for an update."""
 
 
 class NodeStopping(HeadraceError):
@@ -100,7 +106,7 @@ class NotSupported(InvalidRequest):
     status = 501
 
 
-class StatementFailed(Exception):
+class UnsuccessfulStatement(Exception):
     """A statement did not succeed."""
 
     def __init__(self, failure: Failure, statement_id: str) -> None:
@@ -109,7 +115,7 @@ class StatementFailed(Exception):
         self.statement_id = statement_id
 
 
-class Call(NamedTuple):
+class FlightCall(NamedTuple):
     """One call, and its sender."""
 
     sender: SignedIn
@@ -139,7 +145,7 @@ class _Text(NamedTuple):
         """Whether it has none, as far as its words say."""
         if self.first in {"WITH", "FROM"}:
             return any(token.word in _CHANGES for token in self.tokens)
-        return self.first in _WITHOUT_ROWS
+        return self.first in _CHANGES | _DEFINITIONS
 
     @property
     def is_analysed(self) -> bool:
@@ -195,7 +201,7 @@ class FlightCalls:
         """Names of actions, and what they do."""
         return {name: text for name, (text, _action) in self._actions.items()}
 
-    async def get_info(self, call: Call, command_bytes: bytes) -> bytes:
+    async def get_info(self, call: FlightCall, command_bytes: bytes) -> bytes:
         """Run a statement to its end. Return the message `FlightInfo`."""
         command = read_command(command_bytes)
         if command.name in LISTINGS:
@@ -205,7 +211,7 @@ class FlightCalls:
             return (await self._info_of(await self._finish(call, statement.id))).write()
         return (await self._info_of(await self._run(call, self._spec_of(command)))).write()
 
-    async def poll_info(self, call: Call, command_bytes: bytes) -> bytes:
+    async def poll_info(self, call: FlightCall, command_bytes: bytes) -> bytes:
         """Start a statement, or look after it. Return the message `PollInfo`."""
         command = read_command(command_bytes)
         if command.name in LISTINGS:
@@ -225,7 +231,7 @@ class FlightCalls:
         descriptor = write_field(2, write_descriptor(handle))
         return write_field(1, info.write()) + descriptor + _write_progress(_progress_of(statement))
 
-    async def get_schema(self, call: Call, command_bytes: bytes) -> bytes:
+    async def get_schema(self, call: FlightCall, command_bytes: bytes) -> bytes:
         """Return the message `SchemaResult`. The statement does not run."""
         command = read_command(command_bytes)
         if command.name in LISTINGS:
@@ -233,12 +239,12 @@ class FlightCalls:
         if command.name == _TICKET:
             statement = await self._get(call, command)
             info = await self._info_of(await self._finish(call, statement.id))
-            return write_field(1, write_schema(info.schema or _BATCH_SCHEMA))
+            return write_field(1, write_schema(info.schema or _NO_COLUMNS))
         spec = self._spec_of(command)
         schema = await self._analyse(call, self._read_text(spec.text), spec.parameters)
-        return write_field(1, write_schema(schema or _BATCH_SCHEMA))
+        return write_field(1, write_schema(schema or _NO_COLUMNS))
 
-    async def get(self, call: Call, ticket: bytes) -> AsyncIterator[bytes]:
+    async def get(self, call: FlightCall, ticket: bytes) -> AsyncIterator[bytes]:
         """Yield the rows of a ticket, as messages `FlightData`."""
         command = read_command(ticket)
         if command.name in LISTINGS:
@@ -263,10 +269,10 @@ class FlightCalls:
             finally:
                 following.cancel()
         except HeadraceError as error:
-            raise StatementFailed(Failure.with_hint(error), statement.id) from None
+            raise UnsuccessfulStatement(Failure.with_hint(error), statement.id) from None
 
     async def put(
-        self, call: Call, first: bytes, following: AsyncIterator[bytes]
+        self, call: FlightCall, first: bytes, following: AsyncIterator[bytes]
     ) -> list[bytes]:
         """Run an update, or bind values. Return messages `PutResult`."""
         data = FlightCommand("FlightData", read_fields(first))
@@ -290,7 +296,7 @@ class FlightCalls:
         specs = [self._bind(prepared.text, row) for row in ([[]] if rows is None else rows)]
         return [write_field(1, write_field(1, await self._update(call, specs)))]
 
-    async def act(self, call: Call, name: str, body: bytes) -> list[bytes]:
+    async def act(self, call: FlightCall, name: str, body: bytes) -> list[bytes]:
         """Do an action. Return the bodies of its results."""
         if name not in self._actions:
             raise NotSupported(f"The action {name[:100]!r} is not supported.")
@@ -298,15 +304,15 @@ class FlightCalls:
 
     # Statements
 
-    async def _submit(self, call: Call, spec: StatementSpec) -> Statement:
+    async def _submit(self, call: FlightCall, spec: StatementSpec) -> Statement:
         """Submit a statement in the connection of its sender, which is stored if it is new.
 
         A query of a client that has only been offered a connection runs in none: the client may
         never name the connection, and nothing is set in it yet.
         """
-        statement_id, connection = new_id("st"), call.sender.connection
-        if call.sender.is_offered and self._read_text(spec.text).parsed.is_query:
-            connection = None
+        statement_id = new_id("st")
+        is_alone = call.sender.is_offered and self._read_text(spec.text).parsed.is_query
+        connection = None if is_alone else call.sender.connection
         submit = partial(
             self._node.statements.submit,
             call.caller,
@@ -332,8 +338,8 @@ class FlightCalls:
             self._abandon(call.caller, statement_id, submitting)
             raise
 
-    async def _finish(self, call: Call, statement_id: str) -> Statement:
-        """Return a statement when it has succeeded. Raise StatementFailed, NodeStopping."""
+    async def _finish(self, call: FlightCall, statement_id: str) -> Statement:
+        """Return a statement when it has succeeded. Raise UnsuccessfulStatement, NodeStopping."""
         statements = self._node.async_statements
         while True:
             statement = await statements.wait(call.caller, statement_id, _WAIT_SECONDS)
@@ -341,9 +347,9 @@ class FlightCalls:
                 return _check_success(statement)
             if statements.stopping:
                 error = NodeStopping()
-                raise StatementFailed(Failure.with_hint(error), statement_id)
+                raise UnsuccessfulStatement(Failure.with_hint(error), statement_id)
 
-    async def _run(self, call: Call, spec: StatementSpec) -> Statement:
+    async def _run(self, call: FlightCall, spec: StatementSpec) -> Statement:
         """Run a statement to its end. It is cancelled if the client cancels the call."""
         statement = await self._submit(call, spec)
         try:
@@ -369,7 +375,7 @@ class FlightCalls:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _get(self, call: Call, command: FlightCommand) -> Statement:
+    async def _get(self, call: FlightCall, command: FlightCommand) -> Statement:
         if command.name != _TICKET:
             raise InvalidFlightMessage(f"{command.name[:100]} is no ticket.")
         return await self._node.async_statements.get(call.caller, command.text(1) or "")
@@ -408,12 +414,12 @@ class FlightCalls:
         read = self._read_text(text)
         return StatementSpec(text=text, parameters=Markers(text, read.tokens).bind(row))
 
-    async def _update(self, call: Call, specs: Sequence[StatementSpec]) -> int:
+    async def _update(self, call: FlightCall, specs: Sequence[StatementSpec]) -> int:
         """Run statements; return the number of rows that they have changed; -1: not known."""
         counts = [await self._count_changed(call, await self._run(call, spec)) for spec in specs]
         return -1 if -1 in counts else sum(counts)
 
-    async def _count_changed(self, call: Call, statement: Statement) -> int:
+    async def _count_changed(self, call: FlightCall, statement: Statement) -> int:
         assert statement.result is not None
         fields = statement.result.spark_schema["fields"]
         if fields and fields[0]["name"] == _AFFECTED:
@@ -424,11 +430,11 @@ class FlightCalls:
         text = self._read_text(statement.spec.text)
         return -1 if any(token.word in _CHANGES for token in text.tokens[:1]) else 0
 
-    async def _read_all(self, call: Call, text: str) -> list[dict[str, Any]]:
+    async def _read_all(self, call: FlightCall, text: str) -> list[dict[str, Any]]:
         """Run a statement of the node's own, and return its rows."""
         return await self._read_rows(call, await self._run(call, StatementSpec(text=text)))
 
-    async def _read_rows(self, call: Call, statement: Statement) -> list[dict[str, Any]]:
+    async def _read_rows(self, call: FlightCall, statement: Statement) -> list[dict[str, Any]]:
         reads = self._node.async_statements.select_reads(statement)
 
         def read() -> list[dict[str, Any]]:
@@ -444,7 +450,7 @@ class FlightCalls:
 
     # Actions
 
-    async def _prepare(self, call: Call, body: bytes) -> list[bytes]:
+    async def _prepare(self, call: FlightCall, body: bytes) -> list[bytes]:
         request = read_command(body)
         if request.data(2):
             raise NotSupported("Transactions are not supported: each statement is one.")
@@ -452,6 +458,8 @@ class FlightCalls:
         markers = Markers(read.text, read.tokens)
         result = write_field(1, _Prepared(read.text, None).write())
         schema = await self._analyse(call, read, markers.nulls)
+        if schema is None and not read.has_no_rows:
+            schema = _UNKNOWN
         if schema is not None:
             result += write_field(2, write_schema(schema))
         if markers.nulls:
@@ -460,11 +468,11 @@ class FlightCalls:
         return [write_command("ActionCreatePreparedStatementResult", result)]
 
     async def _analyse(
-        self, call: Call, read: _Text, parameters: Sequence[Parameter]
+        self, call: FlightCall, read: _Text, parameters: Sequence[Parameter]
     ) -> pa.Schema | None:
         """Return the columns of a query, without a run; None: they are not known.
 
-        Raises StatementFailed if Spark refuses it. With NULL as a parameter, that proves nothing.
+        Raises UnsuccessfulStatement if Spark refuses it. With NULL as a parameter, that proves nothing.
         """
         if not read.is_analysed:
             return None
@@ -473,27 +481,27 @@ class FlightCalls:
         try:
             spec = StatementSpec(text=text, parameters=list(parameters))
             statement = await self._run(call, spec)
-        except StatementFailed as error:
+        except UnsuccessfulStatement as error:
             if parameters:
                 return None
             failure = error.failure
             if failure.line == 1 and failure.column is not None and failure.column > 1:
                 failure = failure.model_copy(update={"column": failure.column - 1})
-            raise StatementFailed(failure, error.statement_id) from None
+            raise UnsuccessfulStatement(failure, error.statement_id) from None
         return (await self._info_of(statement)).schema
 
-    async def _close_prepared(self, _call: Call, _body: bytes) -> list[bytes]:
+    async def _close_prepared(self, _call: FlightCall, _body: bytes) -> list[bytes]:
         return []
 
-    async def _cancel(self, call: Call, body: bytes) -> list[bytes]:
+    async def _cancel(self, call: FlightCall, body: bytes) -> list[bytes]:
         info = FlightCommand("", read_fields(body)).data(1) or b""
         return [write_field(1, await self._cancel_info(call, info))]
 
-    async def _cancel_query(self, call: Call, body: bytes) -> list[bytes]:
+    async def _cancel_query(self, call: FlightCall, body: bytes) -> list[bytes]:
         status = await self._cancel_info(call, read_command(body).data(1) or b"")
         return [write_command("ActionCancelQueryResult", write_field(1, status))]
 
-    async def _cancel_info(self, call: Call, info: bytes) -> int:
+    async def _cancel_info(self, call: FlightCall, info: bytes) -> int:
         """Cancel the statement that a message `FlightInfo` names; return the status."""
         fields = FlightCommand("FlightInfo", read_fields(info))
         endpoint = FlightCommand("", read_fields(fields.data(3) or b""))
@@ -510,7 +518,7 @@ class FlightCalls:
             return _NOT_CANCELLABLE
         return _CANCELLED
 
-    async def _set_options(self, call: Call, body: bytes) -> list[bytes]:
+    async def _set_options(self, call: FlightCall, body: bytes) -> list[bytes]:
         """Change the current catalog, and then the current schema. Return the errors by option."""
         options = _read_options(body)
         errors = {name: _INVALID_NAME for name in options if name not in {_CATALOG, _SCHEMA}}
@@ -525,7 +533,7 @@ class FlightCalls:
             text = f"{statement} {'.'.join(map(quote_name, parts))}"
             try:
                 await self._run(call, StatementSpec(text=text))
-            except StatementFailed:
+            except UnsuccessfulStatement:
                 errors[name] = _INVALID_VALUE
         entries = [
             write_field(1, write_field(1, name) + write_field(2, write_field(1, code)))
@@ -533,7 +541,7 @@ class FlightCalls:
         ]
         return [b"".join(entries)]
 
-    async def _get_options(self, call: Call, _body: bytes) -> list[bytes]:
+    async def _get_options(self, call: FlightCall, _body: bytes) -> list[bytes]:
         query = "SELECT current_catalog() AS catalog, current_schema() AS schema"
         (row,) = await self._read_all(call, query)
         entries = [
@@ -542,7 +550,7 @@ class FlightCalls:
         ]
         return [b"".join(entries)]
 
-    async def _close_session(self, call: Call, _body: bytes) -> list[bytes]:
+    async def _close_session(self, call: FlightCall, _body: bytes) -> list[bytes]:
         # A client that closes twice has lost the first answer, or has run nothing.
         with suppress(ConnectionNotFound):
             close = self._node.connections.close
@@ -551,7 +559,7 @@ class FlightCalls:
 
 
 def _check_success(statement: Statement) -> Statement:
-    """Return a statement. Raise StatementFailed unless it has succeeded."""
+    """Return a statement. Raise UnsuccessfulStatement unless it has succeeded."""
     if statement.state is StatementState.SUCCESS:
         return statement
     is_ended = statement.state in STATEMENT.terminal
@@ -559,7 +567,7 @@ def _check_success(statement: Statement) -> Statement:
         code=str(statement.state) if is_ended else "result_not_ready",
         message=f"The statement is {statement.state}.",
     )
-    raise StatementFailed(failure, statement.id)
+    raise UnsuccessfulStatement(failure, statement.id)
 
 
 def _write_ticket(statement: Statement) -> bytes:

@@ -1,10 +1,9 @@
-"""The calls for metadata: catalogs, schemas, tables, types, keys, with the columns of Flight SQL."""
+"""The calls for metadata, with the columns that Flight SQL defines."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa

@@ -14,24 +14,6 @@ from headrace.errors import InvalidRequest
 from headrace.grammar.lexer import Token, TokenKind
 from headrace.model.statement import Parameter
 
-_NAMES: dict[pa.DataType, str] = {
-    pa.null(): "VOID",
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "SMALLINT",
-    pa.uint16(): "INT",
-    pa.uint32(): "BIGINT",
-    pa.uint64(): "DECIMAL(20,0)",
-    pa.float16(): "FLOAT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.date32(): "DATE",
-    pa.date64(): "DATE",
-}
-
 
 class Markers:
     """The places of parameters in a text: `?`, or `:name`, in order."""
@@ -112,7 +94,7 @@ def _read_column(name: str, column: pa.ChunkedArray) -> list[Parameter]:
 
 def _has_nanoseconds(type_: pa.DataType) -> bool:
     is_fine = pa.types.is_timestamp(type_) or pa.types.is_duration(type_)
-    return (is_fine or pa.types.is_time64(type_)) and type_.unit == "ns"
+    return bool((is_fine or pa.types.is_time64(type_)) and type_.unit == "ns")
 
 
 def _in_microseconds(type_: pa.DataType) -> pa.DataType:
@@ -123,26 +105,18 @@ def _in_microseconds(type_: pa.DataType) -> pa.DataType:
 
 def _encoding(type_: pa.DataType, name: str) -> tuple[str | None, Callable[[Any], Any]]:
     """Return the type of Spark for a type of Arrow, and how a value is written in JSON."""
-    if type_ in _NAMES:
-        kind = _NAMES[type_]
-        if kind == "VOID":
-            return None, _as_it_is
-        if pa.types.is_floating(type_):
-            return kind, _write_float
-        return kind, str if pa.types.is_date(type_) or kind.startswith("DECIMAL") else _as_it_is
+    if pa.types.is_null(type_):
+        return None, _as_it_is
+    if type_ in _PLAIN_TYPES:
+        return _PLAIN_TYPES[type_]
     for is_kind, kind, encode in _ENCODINGS:
         if is_kind(type_):
-            return kind, encode
-    if pa.types.is_timestamp(type_):
-        kind = "TIMESTAMP_NTZ" if type_.tz is None else "TIMESTAMP"
-        return kind, lambda value: value.isoformat(" ")
-    if pa.types.is_decimal(type_):
-        if type_.precision <= _MAX_DIGITS:
-            return f"DECIMAL({type_.precision},{max(type_.scale, 0)})", lambda value: f"{value:f}"
-    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        kind, encode = _encoding(type_.value_type, name)
-        if not pa.types.is_nested(type_.value_type) and kind != "BINARY":
-            return f"ARRAY<{kind or 'STRING'}>", lambda values: [
+            return kind(type_), encode
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    if is_list and not pa.types.is_nested(type_.value_type):
+        element, encode = _encoding(type_.value_type, name)
+        if element != "BINARY":
+            return f"ARRAY<{element or 'STRING'}>", lambda values: [
                 None if value is None else encode(value) for value in values
             ]
     raise InvalidRequest(
@@ -192,9 +166,41 @@ def _is_bytes(type_: pa.DataType) -> bool:
     )
 
 
-_ENCODINGS: list[tuple[Callable[[pa.DataType], bool], str, Callable[[Any], Any]]] = [
-    (_is_text, "STRING", _as_it_is),
-    (_is_bytes, "BINARY", _write_bytes),
-    (pa.types.is_time, "TIME(6)", lambda value: value.isoformat()),
-    (pa.types.is_duration, "INTERVAL DAY TO SECOND", _write_interval),
+def _is_decimal(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(type_)) and type_.precision <= _MAX_DIGITS
+
+
+_PLAIN_TYPES: dict[pa.DataType, tuple[str, Callable[[Any], Any]]] = {
+    pa.bool_(): ("BOOLEAN", _as_it_is),
+    pa.int8(): ("TINYINT", _as_it_is),
+    pa.int16(): ("SMALLINT", _as_it_is),
+    pa.int32(): ("INT", _as_it_is),
+    pa.int64(): ("BIGINT", _as_it_is),
+    pa.uint8(): ("SMALLINT", _as_it_is),
+    pa.uint16(): ("INT", _as_it_is),
+    pa.uint32(): ("BIGINT", _as_it_is),
+    pa.uint64(): ("DECIMAL(20,0)", str),
+    pa.float16(): ("FLOAT", _write_float),
+    pa.float32(): ("FLOAT", _write_float),
+    pa.float64(): ("DOUBLE", _write_float),
+    pa.date32(): ("DATE", str),
+    pa.date64(): ("DATE", str),
+}
+_ENCODINGS: list[
+    tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], str], Callable[[Any], Any]]
+] = [
+    (_is_text, lambda _type: "STRING", _as_it_is),
+    (_is_bytes, lambda _type: "BINARY", _write_bytes),
+    (pa.types.is_time, lambda _type: "TIME(6)", lambda value: value.isoformat()),
+    (pa.types.is_duration, lambda _type: "INTERVAL DAY TO SECOND", _write_interval),
+    (
+        pa.types.is_timestamp,
+        lambda type_: "TIMESTAMP_NTZ" if type_.tz is None else "TIMESTAMP",
+        lambda value: value.isoformat(" "),
+    ),
+    (
+        _is_decimal,
+        lambda type_: f"DECIMAL({type_.precision},{max(type_.scale, 0)})",
+        lambda value: f"{value:f}",
+    ),
 ]

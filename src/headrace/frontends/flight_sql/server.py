@@ -19,11 +19,11 @@ from grpc import aio
 from headrace.config.sections import TlsSettings
 from headrace.control.node import Node
 from headrace.errors import HeadraceError
-from headrace.frontends.flight_sql.calls import Call, FlightCalls, StatementFailed
+from headrace.frontends.flight_sql.calls import FlightCall, FlightCalls, UnsuccessfulStatement
 from headrace.frontends.flight_sql.messages import FlightCommand, read_fields, write_field
 from headrace.frontends.flight_sql.sign_in import SignIns
 from headrace.frontends.servers import Server
-from headrace.model.failure import ANALYSIS_ERROR, SYNTAX_ERROR, Failure
+from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
 
 _LOG = logging.getLogger("headrace.node")
 _SERVICE = "arrow.flight.protocol.FlightService"
@@ -64,6 +64,7 @@ _STATUS = {
 _FAILURES = {
     SYNTAX_ERROR: grpc.StatusCode.INVALID_ARGUMENT,
     ANALYSIS_ERROR: grpc.StatusCode.INVALID_ARGUMENT,
+    EXECUTION_ERROR: grpc.StatusCode.UNKNOWN,
     "cancelled": grpc.StatusCode.CANCELLED,
     "timeout": grpc.StatusCode.DEADLINE_EXCEEDED,
     "result_not_ready": grpc.StatusCode.FAILED_PRECONDITION,
@@ -108,24 +109,28 @@ class _FlightService:
         )
 
     async def _describe(
-        self, answer: Callable[[Call, bytes], Awaitable[bytes]], request: bytes, context: Context
+        self,
+        answer: Callable[[FlightCall, bytes], Awaitable[bytes]],
+        request: bytes,
+        context: Context,
     ) -> bytes:
         """Answer a call that sends a `FlightDescriptor`."""
 
-        async def work(call: Call) -> bytes:
+        async def work(call: FlightCall) -> bytes:
             return await answer(call, _read(request).data(2) or b"")
 
-        return await self._answer(context, work)
+        answered: bytes = await self._answer(context, work)
+        return answered
 
     async def _handshake(
         self, _requests: AsyncIterator[bytes], context: Context
     ) -> AsyncIterator[bytes]:
-        async def work(_call: Call) -> None:
+        async def work(_call: FlightCall) -> None:
             return None
 
         await self._answer(context, work)
-        return
-        yield
+        for message in list[bytes]():  # the reply has none
+            yield message
 
     async def _get(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
         try:
@@ -136,7 +141,7 @@ class _FlightService:
             await _refuse(context, error)
 
     async def _put(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
-        async def work(call: Call) -> list[bytes]:
+        async def work(call: FlightCall) -> list[bytes]:
             first = await anext(requests, b"")
             return await self._calls.put(call, first, requests)
 
@@ -144,7 +149,7 @@ class _FlightService:
             yield result
 
     async def _act(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
-        async def work(call: Call) -> list[bytes]:
+        async def work(call: FlightCall) -> list[bytes]:
             action = _read(request)
             return await self._calls.act(call, action.text(1) or "", action.data(2) or b"")
 
@@ -152,28 +157,28 @@ class _FlightService:
             yield write_field(1, body)
 
     async def _list_actions(self, _request: bytes, context: Context) -> AsyncIterator[bytes]:
-        async def work(_call: Call) -> dict[str, str]:
+        async def work(_call: FlightCall) -> dict[str, str]:
             return self._calls.actions
 
         for name, text in (await self._answer(context, work)).items():
             yield write_field(1, name) + write_field(2, text)
 
     async def _list_flights(self, _request: bytes, context: Context) -> AsyncIterator[bytes]:
-        async def work(_call: Call) -> None:
+        async def work(_call: FlightCall) -> None:
             return None
 
         await self._answer(context, work)
-        return
-        yield
+        for message in list[bytes]():  # the reply has none
+            yield message
 
-    async def _answer(self, context: Context, work: Callable[[Call], Awaitable[Any]]) -> Any:
+    async def _answer(self, context: Context, work: Callable[[FlightCall], Awaitable[Any]]) -> Any:
         """Return what a call answers, or end the call with an error."""
         try:
             return await self._work(await self._sign_in(context), work)
         except Exception as error:  # noqa: BLE001 - the client gets every error
             await _refuse(context, error)
 
-    async def _work(self, call: Call, work: Callable[[Call], Awaitable[Any]]) -> Any:
+    async def _work(self, call: FlightCall, work: Callable[[FlightCall], Awaitable[Any]]) -> Any:
         """Do the work of a call. Its token must not expire while it lasts."""
         renewing = asyncio.ensure_future(self._keep_signed_in(call))
         try:
@@ -181,12 +186,12 @@ class _FlightService:
         finally:
             renewing.cancel()
 
-    async def _keep_signed_in(self, call: Call) -> None:
+    async def _keep_signed_in(self, call: FlightCall) -> None:
         while call.caller.token_id is not None:
             await asyncio.sleep(self._sign_ins.renew_seconds)
             await self._sign_ins.renew(call.caller)
 
-    async def _sign_in(self, context: Context) -> Call:
+    async def _sign_in(self, context: Context) -> FlightCall:
         headers, address = context.invocation_metadata(), _address_of(context)
         sender = await self._sign_ins.identify(headers, address)
         if sender.headers:
@@ -200,7 +205,7 @@ class _FlightService:
                 checked_at = loop.time()
                 await self._sign_ins.check(headers, address)
 
-        return Call(sender, check)
+        return FlightCall(sender, check)
 
 
 def _read(request: bytes) -> FlightCommand:
@@ -219,7 +224,7 @@ async def _refuse(context: Context, error: Exception) -> None:
     match error:
         case aio.AbortError():
             raise error
-        case StatementFailed():
+        case UnsuccessfulStatement():
             failure, statement_id = error.failure, error.statement_id
             status = _FAILURES.get(failure.code, grpc.StatusCode.INTERNAL)
         case HeadraceError():

@@ -115,7 +115,8 @@ class SignIns:
 
     def _read(self, fields: dict[str, str], address: str) -> _Sent:
         """Return what a client has sent. Raise Unauthorized if a header cannot be read."""
-        credentials, connection = None, None
+        credentials: Credentials | None = None
+        connection = None
         header = fields.get(_HEADER)
         if header is not None:
             scheme, _, value = header.partition(" ")

@@ -106,7 +106,7 @@ def describe_server(ids: list[int]) -> pa.Table:
     chosen = {key: value for key, value in _VALUES.items() if not ids or key in ids}
     children: list[list[object]] = [[] for _ in range(_VALUE.num_fields)]
     kinds, offsets = [], []
-    for key, (kind, value) in chosen.items():
+    for kind, value in chosen.values():
         kinds.append(kind)
         offsets.append(len(children[kind]))
         children[kind].append(value)
