@@ -472,7 +472,8 @@ class FlightCalls:
     ) -> pa.Schema | None:
         """Return the columns of a query, without a run; None: they are not known.
 
-        Raises UnsuccessfulStatement if Spark refuses it. With NULL as a parameter, that proves nothing.
+        Raises UnsuccessfulStatement if Spark refuses it. With NULL as a parameter, that proves
+        nothing.
         """
         if not read.is_analysed:
             return None
