@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from tests.support.client_environments import (
+    ROOT,
     ClientNode,
     PythonClient,
     make_client,
@@ -284,4 +288,23 @@ def test_polars_pandas_and_duckdb_read_a_million_rows(
         5,
         [[0, 333_334], [1, 333_333], [2, 333_333]],
         1_000_000,
+    ]
+
+
+def test_the_driver_of_jdbc_connects(server: ClientNode) -> None:
+    [jar] = (ROOT / ".tools" / "jdbc").glob("flight-sql-jdbc-driver-*.jar")
+    url = f"jdbc:arrow-flight-sql://127.0.0.1:{server.flight_port}/?useEncryption=false"
+    program = Path(__file__).with_name("FlightProgram.java")
+    command = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", jar, program]
+    completed = subprocess.run(
+        [*command, url, server.user, server.password],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == [
+        *("true", "0", "false 1", "1 1.500000000000000000"),
+        *("true flight_jdbc t false", "1.500000000000000000", "1 2 0", "0", "true", "1000000"),
     ]

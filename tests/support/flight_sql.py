@@ -13,7 +13,7 @@ import grpc
 import pyarrow as pa
 from tests.support.auto_reply import AutoReplyLauncher
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
-from tests.support.made_results import inline_result
+from tests.support.made_results import inline_result, stored_result
 
 from headrace.control.identity.authenticator import make_token
 from headrace.frontends.flight_sql.messages import (
@@ -71,6 +71,18 @@ def succeed(
         "result": inline_result(columns, rows),
         **fields,
     }
+
+
+def store(batches: list[list[list[Any]]]) -> Callable[[Assignment], dict[str, Any]]:
+    """Return an answer with a stored result of a part for each batch."""
+
+    def answer(assignment: Assignment) -> dict[str, Any]:
+        assert assignment.result_location is not None
+        folder = Path(assignment.result_location)
+        made = stored_result(folder, COLUMNS, batches, chunk_limit=1 << 20)
+        return {"state": StatementState.SUCCESS, "result": made}
+
+    return answer
 
 
 def fail(**fields: Any) -> Callable[[Assignment], dict[str, Any]]:

@@ -19,17 +19,19 @@ from tests.support.flight_sql import (
     FlightNode,
     Info,
     PlayedSpark,
+    Poll,
     Refused,
     fail,
     read_schema,
     serve_flight,
     signed,
+    store,
     succeed,
 )
-from tests.support.made_results import stored_result
 from tests.support.waiting import wait_until
 
 from headrace.control.policy import Caller
+from headrace.frontends.flight_sql import calls
 from headrace.frontends.flight_sql.messages import (
     FlightCommand,
     read_command,
@@ -45,6 +47,12 @@ from headrace.store.tables import results
 ROWS = [{"n": 1, "s": "a"}, {"n": None, "s": "é"}]
 
 
+@pytest.fixture(autouse=True)
+def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a poll wait for a moment only."""
+    monkeypatch.setattr(calls, "_POLL_SECONDS", 0.2)
+
+
 class Gate:
     """An answer that waits until the test opens it."""
 
@@ -58,16 +66,11 @@ class Gate:
         return succeed(COLUMNS, [[1, "a"]])(assignment)
 
 
-def store(batches: list[list[list[Any]]]) -> Any:
-    """Return an answer with a stored result of a part for each batch."""
-
-    def answer(assignment: Assignment) -> dict[str, Any]:
-        assert assignment.result_location is not None
-        folder = Path(assignment.result_location)
-        made = stored_result(folder, COLUMNS, batches, chunk_limit=1 << 20)
-        return {"state": StatementState.SUCCESS, "result": made}
-
-    return answer
+def poll_to_end(client: FlightClient, command: bytes) -> Poll:
+    """Poll a statement until it has ended. Each answer has an info."""
+    while (polled := client.poll(command)).command is not None:
+        command = polled.command
+    return polled
 
 
 def caller_of(node: FlightNode) -> Caller:
@@ -289,8 +292,7 @@ def test_a_poll_answers_each_time_and_any_client_of_the_owner_continues_it(
     assert first.command is not None
     assert first.info.endpoints == []
     gate.opened.set()
-    second = flight.connect().poll(first.command)
-    assert second.command is None
+    second = poll_to_end(flight.connect(), first.command)
     assert second.info.rows == 1
     assert client.read(second.info.ticket).num_rows == 1
     # The command of a poll also finds the rows by the call without polls.
@@ -300,10 +302,9 @@ def test_a_poll_answers_each_time_and_any_client_of_the_owner_continues_it(
 
 def test_a_poll_shows_the_failure(flight: FlightNode) -> None:
     flight.spark.answers["SELECT wrong"] = fail()
+    command = write_command("CommandStatementQuery", write_field(1, "SELECT wrong"))
     with pytest.raises(Refused, match="analysis_error"):
-        flight.connect().poll(
-            write_command("CommandStatementQuery", write_field(1, "SELECT wrong"))
-        )
+        poll_to_end(flight.connect(), command)
 
 
 @pytest.mark.parametrize("action", ["CancelFlightInfo", "CancelQuery"])
@@ -312,6 +313,7 @@ def test_a_statement_that_is_polled_can_be_cancelled(flight: FlightNode, action:
     client = flight.connect()
     text = f"SELECT to_cancel('{action}')"
     polled = client.poll(write_command("CommandStatementQuery", write_field(1, text)))
+    assert gate.begun.wait(10)
     body = write_field(1, polled.info.content)
     if action == "CancelQuery":
         body = write_command("ActionCancelQueryRequest", body)
@@ -359,7 +361,7 @@ def test_a_poll_that_is_cancelled_cancels_nothing(flight: FlightNode) -> None:
     call = client.begin("PollFlightInfo", first.command)
     call.cancel()
     gate.opened.set()
-    assert client.poll(first.command).info.rows == 1
+    assert poll_to_end(client, first.command).info.rows == 1
 
 
 def test_a_ticket_of_another_owner_is_refused(flight: FlightNode) -> None:
@@ -516,7 +518,7 @@ def test_another_node_binds_runs_polls_and_reads(postgres_url: str, tmp_path: Pa
         client.move_to(one)
         gate.opened.set()
         assert polled.command is not None
-        assert client.poll(polled.command).info.rows == 1
+        assert poll_to_end(client, polled.command).info.rows == 1
         connections = {each.connection.id for each in spark.assignments if each.connection}
         assert len(connections) == 1
 

@@ -22,9 +22,11 @@ from tests.support.flight_sql import (
     Refused,
     fail,
     serve_flight,
+    store,
     succeed,
 )
 
+from headrace.frontends.flight_sql import server
 from headrace.frontends.flight_sql.messages import FlightCommand, read_fields, write_field
 from headrace.frontends.flight_sql.sign_in import SignIns
 from headrace.model.ids import new_id
@@ -197,6 +199,25 @@ def test_wrong_credentials_are_refused(flight: FlightNode, header: str) -> None:
         assert refused.value.status is grpc.StatusCode.UNAUTHENTICATED
         assert "authorization" not in client.last_headers
     assert "SELECT refused" not in flight.spark.texts
+
+
+def test_a_token_that_is_revoked_ends_a_stream_of_rows(
+    flight: FlightNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_CHECK_SECONDS", 0.0)
+    flight.create_token("eve")
+    flight.spark.answers["SELECT revoked"] = store([[[n, "x" * 1_000_000]] for n in range(30)])
+    client = flight.connect("eve")
+    info = client.query("SELECT revoked")
+    rows = client.channel.unary_stream("/arrow.flight.protocol.FlightService/DoGet")(
+        write_field(1, info.ticket or b""), metadata=list(client.headers.items())
+    )
+    next(rows)
+    service, token = flight.node.node.tokens, flight.tokens["eve"].split("_")[1]
+    service.revoke(flight.node.node.authenticator.local_caller, f"tk_{token}")
+    with pytest.raises(grpc.RpcError) as refused:
+        list(rows)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_a_call_without_credentials_is_refused(flight: FlightNode) -> None:

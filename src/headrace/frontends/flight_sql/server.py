@@ -65,6 +65,7 @@ _FAILURES = {
     SYNTAX_ERROR: grpc.StatusCode.INVALID_ARGUMENT,
     ANALYSIS_ERROR: grpc.StatusCode.INVALID_ARGUMENT,
     EXECUTION_ERROR: grpc.StatusCode.UNKNOWN,
+    "unauthorized": grpc.StatusCode.UNAUTHENTICATED,
     "cancelled": grpc.StatusCode.CANCELLED,
     "timeout": grpc.StatusCode.DEADLINE_EXCEEDED,
     "result_not_ready": grpc.StatusCode.FAILED_PRECONDITION,
