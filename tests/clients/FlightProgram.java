@@ -64,6 +64,7 @@ public class FlightProgram {
                 text.append(found.getString(i)).append(' ');
             }
         }
+        found.close(); // the driver counts its buffers when the connection closes
         return text.toString().trim();
     }
 
@@ -72,6 +73,7 @@ public class FlightProgram {
         while (found.next()) {
             rows++;
         }
+        found.close();
         return rows;
     }
 }
