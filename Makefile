@@ -8,7 +8,7 @@ MINUTES ?= 10
 # Tests and demo start hundreds of Python processes: each would compile all its imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help wheel demo serve record-tutorial test chaos chaos-cluster check bench lock clean
+.PHONY: help wheel demo serve record-tutorial test clients chaos chaos-cluster check bench lock clean
 
 help:
 	@echo "make wheel    build dist/headrace-….whl, which pip installs: pip install 'dist/….whl[all]'"
@@ -16,6 +16,7 @@ help:
 	@echo "make serve    install the requirements, then start a node on port $(PORT)"
 	@echo "make test     install the requirements, PostgreSQL, nginx, YARN, Delta, Iceberg and Kafka included; run all"
 	@echo "              tests; ARGS='-k NAME' is passed to pytest"
+	@echo "make clients  run the clients of other projects against a node: beeline, JDBC, PyHive, dbt, ..."
 	@echo "make chaos    run N=200 random histories with faults; SEED=… repeats a run or a history"
 	@echo "make chaos-cluster"
 	@echo "              run three hosts behind nginx for MINUTES=10 under load, while processes and hosts"
@@ -53,6 +54,15 @@ test:
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector mongodb s3
 	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/pytest -n 3 --no-loadscope-reorder $(ARGS)
+
+clients:
+	@scripts/setup test
+	@scripts/setup-postgres
+	@scripts/setup-nginx
+	@scripts/setup-ldap
+	@scripts/setup-jars catalogs jdbc
+	@.venv/bin/python -m headrace.control.host.class_archive
+	.venv/bin/pytest -m clients tests/clients $(ARGS)
 
 chaos:
 	@scripts/setup test

@@ -51,14 +51,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need Spark or PostgreSQL, deselect the matrices, and sort the groups.
+    """Mark the tests that need Spark or PostgreSQL, deselect two kinds, and sort the groups.
 
-    `make check` deselects marked tests. `make chaos` runs the matrices.
+    `make check` deselects marked tests. `make chaos` runs the matrices, and `make clients` the
+    clients.
     """
-    if "matrix" not in config.option.markexpr:
-        matrix = [item for item in items if item.get_closest_marker("matrix")]
-        config.hook.pytest_deselected(items=matrix)
-        items[:] = [item for item in items if not item.get_closest_marker("matrix")]
+    for marker in ("matrix", "clients"):
+        if marker not in config.option.markexpr:
+            deselected = [item for item in items if item.get_closest_marker(marker)]
+            config.hook.pytest_deselected(items=deselected)
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         fixtures = set(getattr(item, "fixturenames", ()))

@@ -397,6 +397,9 @@ class FlightSqlSettings(Section):
     port: int | None = Field(default=None, ge=0, le=65535)
     """Port of Flight SQL, at `http.host`; usual is 32010. Default: none. With `tls.cert`, the
     connections are encrypted."""
+    token_lifetime: Duration = Field(default=timedelta(hours=8), ge=timedelta(minutes=1))
+    """Time without a call after which a client that has signed in with a password, or with a token
+    of an issuer, must sign in again."""
 
 
 class OpenSearchSettings(Section):

@@ -85,13 +85,8 @@ def create_servers(node: Node, listener: socket.socket, tls: ServerTls | None = 
         # gRPC takes a second to import.
         from headrace.frontends.flight_sql.server import FlightSqlServer  # noqa: PLC0415
 
-        cert, key = node.settings.tls.cert, node.settings.tls.key
-        pair = None if cert is None or key is None else (cert.read_bytes(), key.read_bytes())
-        client_ca = node.settings.tls.client_ca
-        authorities = None if client_ca is None else client_ca.read_bytes()
-        servers.append(
-            FlightSqlServer(node, node.settings.http.host, flight_port, pair, authorities)
-        )
+        host, settings = node.settings.http.host, node.settings.tls
+        servers.append(FlightSqlServer(node, host, flight_port, settings))
     return Servers(node, servers, loop_factory=http.loop_factory)
 
 

@@ -17,3 +17,8 @@ def new_id(prefix: str) -> str:
 def looks_like_id(text: str) -> bool:
     """Return whether a text has the form of an id. Session names must not have it."""
     return _PATTERN.fullmatch(text) is not None
+
+
+def seconds_of_id(text: str) -> float:
+    """Return the Unix time at which an id was created."""
+    return int(text.partition("_")[2][:12], 16) / 1000

@@ -284,3 +284,37 @@ def test_two_users_with_one_name_are_two_users(secured: InProcessNode, tmp_path:
     assert (again.id, again.name, again.groups) == (first.id, "Zoë Berg", {"a"})
     with secured.database.read() as tx:
         assert tx.execute(select(users_table.c.id)).scalars().all()
+
+
+def expiry_of(node: InProcessNode, token_id: str) -> object:
+    with node.database.read() as tx:
+        return tx.execute(select(tokens.c.expires_at).where(tokens.c.id == token_id)).scalar_one()
+
+
+def test_clients_of_a_caller_share_the_token_of_a_sign_in(secured: InProcessNode) -> None:
+    service, identify = secured.node.tokens, secured.node.authenticator.identify
+    text = service.sign_in(LOCAL_CALLER, "test", DAY)
+    assert service.sign_in(LOCAL_CALLER, "test", DAY) == text
+    caller = identify(BearerToken(text))
+    assert (caller.owner, caller.scope) == (LOCAL_OWNER, LOCAL_CALLER.scope)
+    assert caller.token_id is not None
+    service.revoke(LOCAL_CALLER, caller.token_id)
+    again = service.sign_in(LOCAL_CALLER, "test", DAY)
+    assert again != text
+    assert identify(BearerToken(again)).owner == LOCAL_OWNER
+
+
+def test_only_the_token_of_a_sign_in_is_renewed(secured: InProcessNode) -> None:
+    service, identify = secured.node.tokens, secured.node.authenticator.identify
+    created = identify(BearerToken(create(secured, "not-renewed"))).token_id
+    signed_in = identify(BearerToken(service.sign_in(LOCAL_CALLER, "test", DAY))).token_id
+    assert created is not None
+    assert signed_in is not None
+    before = [expiry_of(secured, each) for each in (created, signed_in)]
+    for each in (created, signed_in):
+        service.renew(each, 2 * DAY)
+    assert expiry_of(secured, created) == before[0]
+    assert expiry_of(secured, signed_in) > before[1]
+    # Otherwise a token of a user could renew itself.
+    with pytest.raises(InvalidRequest, match="cannot be the name"):
+        create(secured, "sign-in:x")

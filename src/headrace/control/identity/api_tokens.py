@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -20,13 +21,16 @@ from headrace.control.policy import (
 from headrace.errors import InvalidRequest, NotPermitted, TokenNotFound
 from headrace.model.audit import AuditAction
 from headrace.model.identity import LONGEST_TOKEN, SHORTEST_TOKEN, ApiToken, Scope
-from headrace.model.ids import looks_like_id
+from headrace.model.ids import looks_like_id, new_id
 from headrace.store.database import Tx
 from headrace.store.identity import tokens
 from headrace.text.readable import describe_duration
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SHOWN = 100
+_SIGN_IN = "sign-in:"
+"""Begin of the names of tokens that `sign_in` creates."""
+_MAX_SIGNED_IN = 1000
 
 
 class CreatedToken(NamedTuple):
@@ -36,6 +40,12 @@ class CreatedToken(NamedTuple):
     text: str
 
 
+class _SignedIn(NamedTuple):
+    created: CreatedToken
+    until: float
+    """Time of the process's clock until which further clients get this token."""
+
+
 class ApiTokens:
     """Tokens of all callers, served by one node."""
 
@@ -43,6 +53,7 @@ class ApiTokens:
         self._database = context.database
         self._audit = context.audit
         self._authenticator = authenticator
+        self._signed_in: dict[Caller, _SignedIn] = {}
 
     def create(
         self,
@@ -71,12 +82,42 @@ class ApiTokens:
             raise NotPermitted("A token cannot create another token.", hint="Sign in yourself.")
         if not caller.scope.includes(scope):
             raise NotPermitted(f"{caller.owner} may not create a token with the scope {scope}.")
+        return self._insert(caller, resolve_owner(caller, owner), name, scope, expires)
+
+    def sign_in(self, caller: Caller, protocol: str, lifetime: timedelta) -> str:
+        """Return the text of a token with which a client continues a sign-in by other credentials.
+
+        It is valid as long as `renew` is called within the lifetime. A node gives the same token to
+        all clients of a caller for half of the lifetime.
+        """
+        half = lifetime.total_seconds() / 2
+        known = self._signed_in.get(caller)
+        if known is not None and time.monotonic() < known.until:
+            with self._database.read() as tx:
+                if tokens.find_usable(tx, known.created.token.id) is not None:
+                    return known.created.text
+        # No user can give a token a name with a colon.
+        name = f"{_SIGN_IN}{protocol}:{new_id('tk')}"
+        created = self._insert(caller, caller.owner, name, caller.scope, lifetime)
+        self._signed_in[caller] = _SignedIn(created, time.monotonic() + half)
+        while len(self._signed_in) > _MAX_SIGNED_IN:
+            del self._signed_in[next(iter(self._signed_in))]
+        return created.text
+
+    def renew(self, token_id: str, lifetime: timedelta) -> None:
+        """Let a token of `sign_in` expire a lifetime from now. Other tokens stay as they are."""
+        with self._database.write("token.renew") as tx:
+            tokens.extend(tx, token_id, lifetime.total_seconds(), prefix=_SIGN_IN)
+
+    def _insert(
+        self, caller: Caller, owner: str, name: str, scope: Scope, expires: timedelta
+    ) -> CreatedToken:
         new = make_token()
         with self._database.write("token.create") as tx:
             token = tokens.insert_token(
                 tx,
                 new.secret_hash,
-                owner=resolve_owner(caller, owner),
+                owner=owner,
                 name=name,
                 scope=scope,
                 seconds=expires.total_seconds(),

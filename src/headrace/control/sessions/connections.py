@@ -7,12 +7,14 @@ them. The store has the state of a connection after each statement, so that it s
 
 from __future__ import annotations
 
+import time
+
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.policy import Action, Caller, check, require_creator, resolve_owner
 from headrace.errors import ConnectionNotFound, NotPermitted
 from headrace.model.connection import Connection, ConnectionSpec
-from headrace.model.ids import looks_like_id
+from headrace.model.ids import looks_like_id, seconds_of_id
 from headrace.model.session import SessionSpec
 from headrace.store.database import Tx
 from headrace.store.sessions import connections
@@ -43,6 +45,28 @@ class ClientConnections:
         owner = resolve_owner(caller, owner)
         with self._database.write("connection.open") as tx:
             return connections.insert_connection(tx, owner, protocol, spec)
+
+    def open_named(self, caller: Caller, connection_id: str, *, protocol: str) -> Connection:
+        """Return the open connection with an id that a node gave its client; open a new one.
+
+        A node offers an id to every client that connects, and stores nothing before the client
+        needs it.
+
+        Raises:
+            ConnectionNotFound: The connection is closed or belongs to another owner, or the id is
+                older than connections without use become.
+            NotPermitted: The caller may not run statements.
+        """
+        require_creator(caller, "connections")
+        oldest = time.time() - self._settings.sessions.connection_idle_timeout.total_seconds()
+        with self._database.write("connection.open") as tx:
+            is_fresh = looks_like_id(connection_id) and seconds_of_id(connection_id) > oldest
+            if is_fresh and connections.get(tx, connection_id) is None:
+                spec = ConnectionSpec()
+                connections.insert_connection(
+                    tx, caller.owner, protocol, spec, connection_id=connection_id
+                )
+            return find_own_connection(tx, caller, connection_id)
 
     def get(self, caller: Caller, connection_id: str) -> Connection:
         """Return an open connection of the caller. Raise ConnectionNotFound."""

@@ -165,20 +165,35 @@ public class CatalogObjects {
             Iterator found = CollectionConverters.asJava(
                 catalog.externalCatalog().getTablesByName(schema, wanted)).iterator();
             while (found.hasNext()) {
-                rows.add(describe((CatalogTable) found.next(), schema, withColumns));
+                rows.add(describe(session, (CatalogTable) found.next(), schema, withColumns));
             }
         }
     }
 
-    private static Map describe(CatalogTable table, String schema, boolean withColumns) {
+    private static Map describe(
+            SparkSession session, CatalogTable table, String schema, boolean withColumns) {
         Map row = row(SESSION_CATALOG, schema);
         row.put("name", table.identifier().table());
         row.put("type", table.tableType().name().equals("VIEW") ? "VIEW" : "TABLE");
         row.put("comment", table.comment().isDefined() ? table.comment().get() : null);
         if (withColumns) {
-            row.put("columns", columns(table.schema()));
+            row.put("columns", columns(schemaOf(session, table, schema)));
         }
         return row;
+    }
+
+    /** Return the columns of a table. Those of Delta's tables are in their logs only. */
+    private static StructType schemaOf(SparkSession session, CatalogTable table, String schema) {
+        if (table.schema().fields().length > 0) {
+            return table.schema();
+        }
+        try {
+            return session.table(SESSION_CATALOG + "." + quote(schema) + "."
+                + quote(table.identifier().table())).schema();
+        } catch (Exception error) {
+            // The files of the table may be gone: the others are listed nevertheless.
+            return table.schema();
+        }
     }
 
     private static void addTables(
@@ -222,10 +237,14 @@ public class CatalogObjects {
             row.put("type", "VIEW");
             row.put("comment", null);
             if (withColumns) {
-                row.put("columns", columns(session.table("`" + name + "`").schema()));
+                row.put("columns", columns(session.table(quote(name)).schema()));
             }
             rows.add(row);
         }
+    }
+
+    private static String quote(String name) {
+        return "`" + name.replace("`", "``") + "`";
     }
 
     private static String columns(StructType schema) {

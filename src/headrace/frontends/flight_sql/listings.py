@@ -1,133 +1,107 @@
-"""The calls for metadata: catalogs, schemas and tables, with the columns of the specification."""
+"""The calls for metadata, with the columns that Flight SQL defines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from headrace import __version__
+from headrace.frontends.flight_sql import sql_info
 from headrace.frontends.flight_sql.messages import FlightCommand
 from headrace.grammar.metadata import ListedObjects, ListObjects
 from headrace.results.layout import build_client_schema
-from headrace.results.schema import parse_schema
+from headrace.results.schema import SparkType, TypeKind, parse_schema
 
 _TABLE_TYPES = ("TABLE", "VIEW")
-Run = Callable[[str], list[dict[str, Any]]]
+_METADATA = "ARROW:FLIGHT:SQL:"
+Row = dict[str, Any]
+Run = Callable[[str], Awaitable[list[Row]]]
 """Runs a statement, and returns its rows."""
 
-
-def _columns(names: str) -> pa.Schema:
-    """Return a schema of texts; `?` behind a name: it may be null."""
-    return pa.schema(
-        [
-            pa.field(name.rstrip("?"), pa.string(), nullable=name.endswith("?"))
-            for name in names.split()
-        ]
-    )
-
-
-_CATALOGS = _columns("catalog_name")
-_SCHEMAS = _columns("catalog_name? db_schema_name")
-_TABLES = _columns("catalog_name? db_schema_name? table_name table_type")
-_TYPES = _columns("table_type")
-
-
-def _schema_of_tables(command: FlightCommand) -> pa.Schema:
-    if not command.flag(5):
-        return _TABLES
-    return _TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
-
-
-_INFO_VALUE = pa.dense_union(
-    [
-        pa.field("string_value", pa.string()),
-        pa.field("bool_value", pa.bool_()),
-        pa.field("bigint_value", pa.int64()),
-        pa.field("int32_bitmask", pa.int32()),
-        pa.field("string_list", pa.list_(pa.string())),
-        pa.field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.int32()))),
-    ]
-)
-_INFO = pa.schema(
-    [
-        pa.field("info_name", pa.uint32(), nullable=False),
-        pa.field("value", _INFO_VALUE, nullable=False),
-    ]
-)
-_INFO_VALUES: dict[int, str | bool] = {
-    0: "Headrace",
-    1: __version__,
-    2: pa.__version__,
-    3: False,  # not read-only
-    4: True,  # SQL
-    5: False,  # no Substrait
-    504: "`",
+_TYPES: dict[str, pa.DataType] = {
+    "text": pa.string(),
+    "int": pa.int32(),
+    "flag": pa.bool_(),
+    "byte": pa.uint8(),
+    "bytes": pa.binary(),
+    "texts": pa.list_(pa.field("item", pa.string(), nullable=False)),
 }
-"""What the server says about itself, by the ids of `SqlInfo`."""
-_KEYS = pa.schema(
-    [
-        pa.field("catalog_name", pa.string()),
-        pa.field("db_schema_name", pa.string()),
-        pa.field("table_name", pa.string(), nullable=False),
-        pa.field("column_name", pa.string(), nullable=False),
-        pa.field("key_name", pa.string()),
-        pa.field("key_sequence", pa.int32(), nullable=False),
-    ]
+
+
+def _columns(text: str) -> pa.Schema:
+    """Return a schema of columns `name:type`; `?` behind a type: it may be null."""
+    fields = []
+    for column in text.split():
+        name, _, kind = column.partition(":")
+        fields.append(pa.field(name, _TYPES[kind.rstrip("?")], nullable=kind.endswith("?")))
+    return pa.schema(fields)
+
+
+_TABLES = "catalog_name:text? db_schema_name:text? table_name:text table_type:text"
+_REFERENCES = _columns(
+    "pk_catalog_name:text? pk_db_schema_name:text? pk_table_name:text pk_column_name:text"
+    " fk_catalog_name:text? fk_db_schema_name:text? fk_table_name:text fk_column_name:text"
+    " key_sequence:int fk_key_name:text? pk_key_name:text? update_rule:byte delete_rule:byte"
 )
-
-
-def _describe_server(ids: list[int]) -> pa.Table:
-    found = {key: value for key, value in _INFO_VALUES.items() if not ids or key in ids}
-    kinds = [int(isinstance(value, bool)) for value in found.values()]
-    texts = [value for value in found.values() if not isinstance(value, bool)]
-    flags = [value for value in found.values() if isinstance(value, bool)]
-    offsets = [kinds[:at].count(kind) for at, kind in enumerate(kinds)]
-    children = [pa.array([], field.type) for field in _INFO_VALUE]
-    children[:2] = [pa.array(texts, pa.string()), pa.array(flags, pa.bool_())]
-    values = pa.UnionArray.from_dense(
-        pa.array(kinds, pa.int8()),
-        pa.array(offsets, pa.int32()),
-        children,
-        [field.name for field in _INFO_VALUE],
-    )
-    return pa.Table.from_arrays([pa.array(list(found), pa.uint32()), values], schema=_INFO)
-
-
-def _fixed(schema: pa.Schema, _command: FlightCommand) -> pa.Schema:
-    return schema
-
-
-LISTINGS: dict[str, Callable[[FlightCommand], pa.Schema]] = {
-    "CommandGetCatalogs": partial(_fixed, _CATALOGS),
-    "CommandGetDbSchemas": partial(_fixed, _SCHEMAS),
-    "CommandGetTables": _schema_of_tables,
-    "CommandGetTableTypes": partial(_fixed, _TYPES),
-    "CommandGetSqlInfo": partial(_fixed, _INFO),
-    "CommandGetPrimaryKeys": partial(_fixed, _KEYS),
+_SCHEMAS: dict[str, pa.Schema] = {
+    "CommandGetCatalogs": _columns("catalog_name:text"),
+    "CommandGetDbSchemas": _columns("catalog_name:text? db_schema_name:text"),
+    "CommandGetTables": _columns(_TABLES),
+    "CommandGetTableTypes": _columns("table_type:text"),
+    "CommandGetSqlInfo": sql_info.SCHEMA,
+    "CommandGetPrimaryKeys": _columns(
+        "catalog_name:text? db_schema_name:text? table_name:text column_name:text key_name:text?"
+        " key_sequence:int"
+    ),
+    "CommandGetExportedKeys": _REFERENCES,
+    "CommandGetImportedKeys": _REFERENCES,
+    "CommandGetCrossReference": _REFERENCES,
+    "CommandGetXdbcTypeInfo": _columns(
+        "type_name:text data_type:int column_size:int? literal_prefix:text? literal_suffix:text?"
+        " create_params:texts? nullable:int case_sensitive:flag searchable:int"
+        " unsigned_attribute:flag? fixed_prec_scale:flag auto_increment:flag? local_type_name:text?"
+        " minimum_scale:int? maximum_scale:int? sql_data_type:int datetime_subcode:int?"
+        " num_prec_radix:int? interval_precision:int?"
+    ),
 }
-"""Commands for metadata, and the schemas of their results."""
+LISTINGS = frozenset(_SCHEMAS)
+"""Commands for metadata."""
 
 
-def list_objects(command: FlightCommand, run: Run) -> pa.Table:
+def schema_of(command: FlightCommand) -> pa.Schema:
+    """Return the schema of the rows of a command for metadata."""
+    if command.name == "CommandGetTables" and command.flag(5):
+        return _columns(f"{_TABLES} table_schema:bytes")
+    return _SCHEMAS[command.name]
+
+
+async def list_objects(command: FlightCommand, run: Run) -> pa.Table:
     """Return the rows of a command for metadata."""
-    schema = LISTINGS[command.name](command)
+    schema = schema_of(command)
     rows: list[tuple[Any, ...]]
     match command.name:
         case "CommandGetCatalogs":
-            rows = sorted((str(next(iter(row.values()))),) for row in run("SHOW CATALOGS"))
+            rows = [(name,) for name in await _list_catalogs(run)]
         case "CommandGetDbSchemas":
-            statement = ListObjects(ListedObjects.SCHEMAS, command.text(1) or None, command.text(2))
-            rows = sorted((row["catalog"], row["schema"]) for row in run(statement.to_sql()))
+            rows = [
+                (row["catalog"], row["schema"])
+                for catalog in await _chosen_catalogs(command, run)
+                for row in await run(
+                    ListObjects(ListedObjects.SCHEMAS, catalog, command.text(2)).to_sql()
+                )
+            ]
+            rows.sort()
         case "CommandGetTables":
-            rows = _list_tables(command, run)
+            rows = await _list_tables(command, run)
         case "CommandGetTableTypes":
             rows = [(name,) for name in _TABLE_TYPES]
         case "CommandGetSqlInfo":
-            return _describe_server(command.numbers(1))
+            return sql_info.describe_server(command.numbers(1))
+        case "CommandGetXdbcTypeInfo":
+            wanted = command.numbers(1)
+            rows = [row for row in _describe_types() if not wanted or row[1] in wanted]
         case _:
             rows = []  # Spark has no keys
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
@@ -135,36 +109,152 @@ def list_objects(command: FlightCommand, run: Run) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _list_tables(command: FlightCommand, run: Run) -> list[tuple[Any, ...]]:
+async def _list_catalogs(run: Run) -> list[str]:
+    return sorted(str(next(iter(row.values()))) for row in await run("SHOW CATALOGS"))
+
+
+async def _chosen_catalogs(command: FlightCommand, run: Run) -> list[str]:
+    """Return the catalog that a command names, or all."""
+    catalog = command.text(1)
+    return [catalog] if catalog else await _list_catalogs(run)
+
+
+async def _list_tables(command: FlightCommand, run: Run) -> list[tuple[Any, ...]]:
     has_columns = command.flag(5)
-    objects = ListedObjects.COLUMNS if has_columns else ListedObjects.TABLES
-    statement = ListObjects(objects, command.text(1) or None, command.text(2), command.text(3))
-    types = set(command.texts(4)) or set(_TABLE_TYPES)
-    kinds: dict[tuple[str, str, str], str] = {}
-    found = run(statement.to_sql())
-    if has_columns:
-        tables = ListObjects(ListedObjects.TABLES, *_patterns(command))
-        kinds = {_name(row): row["type"] for row in run(tables.to_sql())}
+    wanted = set(command.texts(4)) or set(_TABLE_TYPES)
     rows: list[tuple[Any, ...]] = []
-    for row in sorted(found, key=_name):
-        kind = kinds.get(_name(row)) if has_columns else row["type"]
-        if kind not in types:
-            continue
-        schema = [_write_schema(row["columns"])] if has_columns else []
-        rows.append((*_name(row), kind, *schema))
-    return rows
+    for catalog in await _chosen_catalogs(command, run):
+        tables = ListObjects(ListedObjects.TABLES, catalog, command.text(2), command.text(3))
+        listed = [row for row in await run(tables.to_sql()) if row["type"] in wanted]
+        if not has_columns:
+            rows += [(*_name(row), row["type"]) for row in listed]
+        elif listed:
+            columns = ListObjects(ListedObjects.COLUMNS, catalog, command.text(2), command.text(3))
+            schemas = {_name(row): row for row in await run(columns.to_sql())}
+            rows += [
+                (*_name(row), row["type"], _write_schema(schemas[_name(row)]))
+                for row in listed
+                if _name(row) in schemas
+            ]
+    return sorted(rows)
 
 
-def _patterns(command: FlightCommand) -> tuple[str | None, str | None, str | None]:
-    return command.text(1) or None, command.text(2), command.text(3)
-
-
-def _name(row: dict[str, Any]) -> tuple[str, str, str]:
+def _name(row: Row) -> tuple[str, str, str]:
     return row["catalog"], row["schema"], row["name"]
 
 
-def _write_schema(columns: str) -> bytes:
-    spark = json.loads(columns)
-    schema = build_client_schema(parse_schema(spark), columns)
-    content: bytes = schema.serialize().to_pybytes()
+def _write_schema(table: Row) -> bytes:
+    spark = json.loads(table["columns"])
+    names = {"CATALOG_NAME": "catalog", "SCHEMA_NAME": "schema", "TABLE_NAME": "name"}
+    table_metadata = {key: str(table[column]) for key, column in names.items() if table[column]}
+    content: bytes = describe_columns(spark, table_metadata).serialize().to_pybytes()
     return content
+
+
+def describe_columns(spark: Mapping[str, Any], more: Mapping[str, str] | None = None) -> pa.Schema:
+    """Return the schema for clients, with the metadata of Flight SQL in its fields.
+
+    Args:
+        spark: Spark's schema.
+        more: Further metadata of each field.
+    """
+    schema = parse_schema(spark)
+    built = build_client_schema(schema, json.dumps(spark))
+    fields = []
+    for field, column, described in zip(built, schema.columns, spark["fields"], strict=True):
+        metadata = {**_describe_type(column.type), **(more or {})}
+        comment = described.get("metadata", {}).get("comment")
+        if isinstance(comment, str):
+            metadata["REMARKS"] = comment
+        known = dict(field.metadata or {})
+        known |= {f"{_METADATA}{key}".encode(): text.encode() for key, text in metadata.items()}
+        fields.append(field.with_metadata(known).with_nullable(column.nullable))
+    return pa.schema(fields, metadata=built.metadata)
+
+
+def _describe_type(type_: SparkType) -> dict[str, str]:
+    kind = type_.kind
+    described = {"TYPE_NAME": _type_name(kind), "IS_AUTO_INCREMENT": "0", "IS_SEARCHABLE": "1"}
+    size = _SIZES.get(kind)
+    if kind is TypeKind.DECIMAL:
+        described |= {"PRECISION": str(type_.precision), "SCALE": str(type_.scale)}
+    elif size is not None:
+        described["PRECISION"] = str(size)
+    return described
+
+
+def _type_name(kind: TypeKind) -> str:
+    return kind.value.upper()
+
+
+_SIZES = {
+    TypeKind.BOOLEAN: 1,
+    TypeKind.BYTE: 3,
+    TypeKind.SHORT: 5,
+    TypeKind.INTEGER: 10,
+    TypeKind.LONG: 19,
+    TypeKind.FLOAT: 7,
+    TypeKind.DOUBLE: 15,
+    TypeKind.DECIMAL: 38,
+    TypeKind.DATE: 10,
+    TypeKind.TIME: 15,
+    TypeKind.TIMESTAMP: 29,
+    TypeKind.TIMESTAMP_NTZ: 29,
+}
+"""Digits of numbers, and characters of the others."""
+_VARCHAR = 12
+_XDBC_TYPES = {
+    TypeKind.BOOLEAN: -7,
+    TypeKind.BYTE: -6,
+    TypeKind.SHORT: 5,
+    TypeKind.INTEGER: 4,
+    TypeKind.LONG: -5,
+    TypeKind.FLOAT: 7,
+    TypeKind.DOUBLE: 8,
+    TypeKind.DECIMAL: 3,
+    TypeKind.STRING: _VARCHAR,
+    TypeKind.BINARY: -3,
+    TypeKind.DATE: 91,
+    TypeKind.TIME: 92,
+    TypeKind.TIMESTAMP: 93,
+    TypeKind.TIMESTAMP_NTZ: 93,
+}
+"""Types of ODBC and JDBC, by that of Spark. The others are shown as texts."""
+_DATETIME, _DATETIME_CODES = 9, {91: 1, 92: 2, 93: 3}
+_QUOTES = {
+    TypeKind.STRING: ("'", "'"),
+    TypeKind.BINARY: ("X'", "'"),
+    TypeKind.DATE: ("DATE'", "'"),
+    TypeKind.TIME: ("TIME'", "'"),
+    TypeKind.TIMESTAMP: ("TIMESTAMP'", "'"),
+    TypeKind.TIMESTAMP_NTZ: ("TIMESTAMP_NTZ'", "'"),
+}
+_NUMBERS = frozenset(
+    {
+        *(TypeKind.BYTE, TypeKind.SHORT, TypeKind.INTEGER, TypeKind.LONG),
+        *(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL),
+    }
+)
+_NULLABLE, _SEARCHABLE = 1, 3
+
+
+def _describe_types() -> list[tuple[Any, ...]]:
+    """Return the rows of `GetXdbcTypeInfo`, sorted by type as the specification demands."""
+    rows = []
+    for kind in _SIZES.keys() | {TypeKind.STRING, TypeKind.BINARY}:
+        code = _XDBC_TYPES[kind]
+        is_number, prefix = kind in _NUMBERS, _QUOTES.get(kind, (None, None))
+        is_decimal = kind is TypeKind.DECIMAL
+        subcode = _DATETIME_CODES.get(code)
+        rows.append(
+            (
+                *(_type_name(kind), code, _SIZES.get(kind), *prefix),
+                ["precision", "scale"] if is_decimal else None,
+                *(_NULLABLE, kind is TypeKind.STRING, _SEARCHABLE),
+                *(False if is_number else None, False, False, _type_name(kind)),
+                *((0, 38) if is_decimal else (0, 0) if is_number else (None, None)),
+                _DATETIME if subcode is not None else code,
+                *(subcode, 10 if is_number else None, None),
+            )
+        )
+    return sorted(rows, key=lambda row: (row[1], row[0]))

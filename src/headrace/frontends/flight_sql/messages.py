@@ -1,17 +1,27 @@
-"""Messages of Flight SQL, as bytes: commands read, results written.
+"""Messages of Flight and Flight SQL, as bytes: commands read, results written.
 
-They have a handful of fields, of three kinds. Source of the format: Arrow's `FlightSql.proto` and
-the specification "Encoding" of Protocol Buffers.
+They have a handful of fields, of three kinds, and rows must not be copied often. Source of the
+format: Arrow's `Flight.proto` and `FlightSql.proto`, and the specification "Encoding" of Protocol
+Buffers.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from headrace.errors import InvalidRequest
 
 _PREFIX = "type.googleapis.com/arrow.flight.protocol.sql."
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_COMMAND = 2
+"""Type of a descriptor with a command."""
+_DATA_BODY = 1000
+_IPC_START = struct.Struct("<ii")
 _MAX_VARINT = 10
 """Longest number in bytes."""
 
@@ -132,3 +142,96 @@ def _write_varint(value: int) -> bytes:
         value >>= 7
     written.append(value)
     return bytes(written)
+
+
+class FlightInfo(NamedTuple):
+    """What a client learns about rows, in a message of Flight."""
+
+    schema: pa.Schema | None
+    """None: not known yet."""
+    descriptor: bytes
+    """Command by which the client gets this message again."""
+    ticket: bytes | None
+    """None: there are no rows yet."""
+    rows: int = -1
+    """Number of rows; -1: not known."""
+
+    def write(self) -> bytes:
+        """Return the message. Its endpoint has no location: rows come from where it was sent."""
+        content = write_field(2, write_descriptor(self.descriptor))
+        if self.schema is not None:
+            content = write_field(1, write_schema(self.schema)) + content
+        if self.ticket is not None:
+            content += write_field(3, write_field(1, write_field(1, self.ticket)))
+        return content + write_field(4, self.rows) + write_field(5, -1) + write_field(6, 1)
+
+
+def write_descriptor(command: bytes) -> bytes:
+    """Return a `FlightDescriptor` with a command."""
+    return write_field(1, _COMMAND) + write_field(2, command)
+
+
+def write_schema(schema: pa.Schema) -> bytes:
+    """Return a schema as Flight writes it outside of streams: as a message of Arrow IPC."""
+    content: bytes = schema.serialize().to_pybytes()
+    return content
+
+
+def write_data(message: pa.Buffer) -> bytes:
+    """Return a message of Arrow IPC as the `FlightData` of a stream of rows."""
+    view = memoryview(message)
+    start = _IPC_START.size
+    _continuation, size = _IPC_START.unpack_from(view)
+    header, body = view[start : start + size], view[start + size :]
+    return b"".join(
+        (
+            *(_write_key(2), _write_varint(len(header)), header),
+            *(_write_key(_DATA_BODY), _write_varint(len(body)), body),
+        )
+    )
+
+
+def has_columns(message: bytes) -> bool:
+    """Return whether the first message of a stream of `FlightData` has a schema with columns."""
+    content = _read_ipc(message)
+    if not content:
+        return False
+    with _convert_errors():
+        return len(pa.ipc.read_schema(pa.py_buffer(content))) > 0
+
+
+def read_data(messages: Iterable[bytes]) -> pa.Table:
+    """Return the rows of a stream of `FlightData`. Raise InvalidFlightMessage if it is none."""
+    stream = b"".join(map(_read_ipc, messages))
+    with _convert_errors():
+        table = pa.ipc.open_stream(stream).read_all()
+        table.validate(full=True)
+    return table
+
+
+def _read_ipc(message: bytes) -> bytes:
+    """Return a message of Arrow IPC; empty if a `FlightData` has none."""
+    data = FlightCommand("FlightData", read_fields(message))
+    header = data.data(2)
+    if not header:
+        return b""
+    padding = b"\0" * (-len(header) % 8)
+    start = _IPC_START.pack(-1, len(header) + len(padding))
+    return b"".join((start, header, padding, data.data(_DATA_BODY) or b""))
+
+
+@contextmanager
+def _convert_errors() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidFlightMessage(f"The rows cannot be read: {str(error)[:200]}") from None
+
+
+def _write_key(number: int) -> bytes:
+    return _write_varint(number << 3 | _BYTES)
+
+
+def write_double(number: int, value: float) -> bytes:
+    """Return a field with a floating-point number."""
+    return _write_varint(number << 3 | _FIXED64) + struct.pack("<d", value)

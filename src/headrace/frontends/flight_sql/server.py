@@ -1,348 +1,341 @@
-"""The server of Flight SQL: gRPC by pyarrow, in threads of its own.
+"""The server of Flight SQL: the calls of gRPC, on the event loop of the node.
 
-A ticket names a statement, and a prepared handle holds its text: the server keeps nothing, so that
-any node answers any call.
+pyarrow's own server has no PollFlightInfo and takes 8 KB of headers, so that grpcio serves them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.flight as fl
+import grpc
+from grpc import aio
 
-from headrace.control.identity.credentials import BearerToken
+from headrace.config.sections import TlsSettings
 from headrace.control.node import Node
-from headrace.control.policy import Caller
-from headrace.errors import AlreadyEnded, HeadraceError, Unauthorized
-from headrace.frontends.flight_sql.listings import LISTINGS, list_objects
-from headrace.frontends.flight_sql.messages import (
-    FlightCommand,
-    InvalidFlightMessage,
-    read_command,
-    read_fields,
-    write_command,
-    write_field,
-)
+from headrace.errors import HeadraceError
+from headrace.frontends.flight_sql.calls import FlightCall, FlightCalls, UnsuccessfulStatement
+from headrace.frontends.flight_sql.messages import FlightCommand, read_fields, write_field
+from headrace.frontends.flight_sql.sign_in import SignIns
 from headrace.frontends.servers import Server
-from headrace.grammar.parse import parse
-from headrace.model.failure import Failure
-from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.statement import Statement, StatementSpec
-from headrace.results.batches import apply_schema, split_batch
-from headrace.results.layout import build_client_schema
-from headrace.results.schema import parse_schema
+from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
 
-_MIDDLEWARE = "headrace"
-_MAX_BATCH = 8 * 1024 * 1024
-"""Largest size of the batch of a message: clients refuse messages above 16 MiB."""
-_MAX_ERROR = 600
-"""Largest error in bytes. It is twice in the headers of a response, of which gRPC takes few KB."""
-_WAIT_SECONDS = 1.0
-"""Time after which a call looks whether its client is still there."""
-_AFFECTED = "num_affected_rows"
-_CANCELLED, _NOT_CANCELLABLE = 1, 3
+_LOG = logging.getLogger("headrace.node")
+_SERVICE = "arrow.flight.protocol.FlightService"
+_MAX_HEADERS = 64 * 1024
+_MAX_RECEIVED = 16 * 1024 * 1024
+_MAX_ERROR = 900
+"""Largest error in bytes of the header that it is sent in. Clients take few KB of headers."""
+_STOP_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
+"""Time after which the credentials of a call that lasts are checked again."""
+_OPTIONS = [
+    ("grpc.max_metadata_size", _MAX_HEADERS),
+    ("grpc.absolute_max_metadata_size", 2 * _MAX_HEADERS),
+    ("grpc.max_receive_message_length", _MAX_RECEIVED),
+    ("grpc.max_send_message_length", -1),  # a single row can be that large
+    ("grpc.so_reuseport", 0),
+    # The end of a client whose host is gone is noticed.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Clients may send pings while a statement runs.
+    ("grpc.http2.max_ping_strikes", 0),
+]
+_STATUS = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    406: grpc.StatusCode.INVALID_ARGUMENT,
+    409: grpc.StatusCode.FAILED_PRECONDITION,
+    410: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.INVALID_ARGUMENT,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    501: grpc.StatusCode.UNIMPLEMENTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+"""Status of gRPC, by that of HTTP; INTERNAL for the others."""
+_FAILURES = {
+    SYNTAX_ERROR: grpc.StatusCode.INVALID_ARGUMENT,
+    ANALYSIS_ERROR: grpc.StatusCode.INVALID_ARGUMENT,
+    EXECUTION_ERROR: grpc.StatusCode.UNKNOWN,
+    "unauthorized": grpc.StatusCode.UNAUTHENTICATED,
+    "cancelled": grpc.StatusCode.CANCELLED,
+    "timeout": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "result_not_ready": grpc.StatusCode.FAILED_PRECONDITION,
+    "result_gone": grpc.StatusCode.NOT_FOUND,
+    "node_stopping": grpc.StatusCode.UNAVAILABLE,
+}
+"""Status of gRPC, by the code of the failure of a statement; INTERNAL for the others."""
+
+Context = Any
+"""`grpc.aio.ServicerContext` of bytes."""
 
 
-class _CallMiddleware(fl.ServerMiddleware):  # type: ignore[misc]
-    """The caller of one call, and the token that a sign-in is answered with."""
-
-    def __init__(self, caller: Caller, token: str | None) -> None:
-        self.caller = caller
-        self._token = token
-
-    def sending_headers(self) -> dict[str, str]:
-        return {} if self._token is None else {"authorization": f"Bearer {self._token}"}
-
-
-class _SignIn(fl.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Finds the caller of each call by its header `authorization`."""
+class _FlightService:
+    """The calls of Flight, as gRPC sees them: bytes in, bytes out."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self._sign_ins = SignIns(node)
+        self._calls = FlightCalls(node)
 
-    def start_call(self, info: Any, headers: dict[str, list[Any]]) -> _CallMiddleware:
-        with _errors():
-            value = next(iter(headers.get("authorization", [])), None)
-            token = None if value is None else _read_token(str(value))
-            credentials = None if token is None else BearerToken(token)
-            caller = self._node.authenticator.identify(credentials)
-        # Some clients take a new token from any reply; only a sign-in gets one.
-        is_sign_in = info.method == fl.FlightMethod.HANDSHAKE
-        return _CallMiddleware(caller, token if is_sign_in else None)
-
-
-class _Handshake(fl.ServerAuthHandler):  # type: ignore[misc]
-    """Lets the handshake succeed: the headers have signed the caller in."""
-
-    def authenticate(self, outgoing: Any, incoming: Any) -> None:
-        pass
-
-    def is_valid(self, token: bytes) -> bytes:
-        del token
-        return b""
-
-
-def _read_token(header: str) -> str:
-    """Return the token in a header: that of `Bearer`, or the password of `Basic`."""
-    scheme, _, value = header.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
-    if scheme.lower() != "basic":
-        raise Unauthorized("The header authorization needs Basic or Bearer.")
-    try:
-        # ADBC leaves the padding out; what is too much is ignored.
-        user, _, password = (
-            base64.b64decode(value.strip() + "==", validate=False).decode().partition(":")
+    @property
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """The handlers of all methods."""
+        unary = grpc.unary_unary_rpc_method_handler
+        streams = grpc.unary_stream_rpc_method_handler
+        exchanges = grpc.stream_stream_rpc_method_handler
+        descriptions = {
+            "GetFlightInfo": unary(partial(self._describe, self._calls.get_info)),
+            "PollFlightInfo": unary(partial(self._describe, self._calls.poll_info)),
+            "GetSchema": unary(partial(self._describe, self._calls.get_schema)),
+        }
+        return grpc.method_handlers_generic_handler(
+            _SERVICE,
+            {
+                **descriptions,
+                "Handshake": exchanges(self._handshake),
+                "DoGet": streams(self._get),
+                "DoPut": exchanges(self._put),
+                "DoAction": streams(self._act),
+                "ListActions": streams(self._list_actions),
+                "ListFlights": streams(self._list_flights),
+            },
         )
-    except (binascii.Error, UnicodeDecodeError):
-        raise Unauthorized("The header authorization cannot be read.") from None
-    if user != "token":
-        raise Unauthorized("Flight SQL needs a token: the user is token, and it is the password.")
-    return password
 
-
-@contextmanager
-def _errors(statement_id: str | None = None) -> Iterator[None]:
-    """Translate errors of Headrace to those of Flight."""
-    try:
-        yield
-    except Unauthorized as error:
-        raise fl.FlightUnauthenticatedError(_error_text(Failure.with_hint(error))) from None
-    except HeadraceError as error:
-        raise _flight_error(Failure.with_hint(error), statement_id) from None
-
-
-def _flight_error(failure: Failure, statement_id: str | None) -> Exception:
-    text = _error_text(failure, statement_id)
-    # Of an error of another class, pyarrow sends the stack trace.
-    kind = fl.FlightServerError if failure.code != "cancelled" else fl.FlightCancelledError
-    return kind(text)  # type: ignore[no-any-return]
-
-
-def _error_text(failure: Failure, statement_id: str | None = None) -> str:
-    end = "" if statement_id is None else f" (statement {statement_id})"
-    text = f"[{failure.code}] {failure.describe()}"
-    cut = text.encode()[: _MAX_ERROR - len(end)].decode("utf-8", "ignore")
-    return cut + end
-
-
-class _FlightService(fl.FlightServerBase):  # type: ignore[misc]
-    """The calls of Flight. Each runs in a thread of gRPC."""
-
-    def __init__(
+    async def _describe(
         self,
-        node: Node,
-        location: str,
-        certificates: Sequence[tuple[bytes, bytes]],
-        client_ca: bytes | None,
-    ) -> None:
-        super().__init__(
-            location,
-            auth_handler=_Handshake(),
-            middleware={_MIDDLEWARE: _SignIn(node)},
-            tls_certificates=list(certificates),
-            verify_client=client_ca is not None,
-            root_certificates=client_ca,
-        )
-        self._node = node
+        answer: Callable[[FlightCall, bytes], Awaitable[bytes]],
+        request: bytes,
+        context: Context,
+    ) -> bytes:
+        """Answer a call that sends a `FlightDescriptor`."""
 
-    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        with _errors():
-            command = read_command(descriptor.command or b"")
-            if command.name in LISTINGS:
-                schema = LISTINGS[command.name](command)
-                return _flight_info(schema, descriptor, descriptor.command, -1)
-            if command.name not in {"CommandStatementQuery", "CommandPreparedStatementQuery"}:
-                raise InvalidFlightMessage(f"{command.name} is not supported.")
-        statement = self._run(context, StatementSpec(text=command.text(1) or ""))
-        assert statement.result is not None
-        ticket = write_command("TicketStatementQuery", write_field(1, statement.id))
-        count = statement.result.row_count
-        return _flight_info(_schema_of(statement), descriptor, ticket, count)
+        async def work(call: FlightCall) -> bytes:
+            return await answer(call, _read(request).data(2) or b"")
 
-    def get_schema(self, context: Any, descriptor: Any) -> Any:
-        with _errors():
-            command = read_command(descriptor.command or b"")
-            if command.name not in LISTINGS:
-                raise InvalidFlightMessage(f"{command.name} has no schema before it runs.")
-            del context
-            return fl.SchemaResult(LISTINGS[command.name](command))
+        answered: bytes = await self._answer(context, work)
+        return answered
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        with _errors():
-            command = read_command(ticket.ticket)
-            if command.name in LISTINGS:
+    async def _handshake(
+        self, _requests: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[bytes]:
+        async def work(_call: FlightCall) -> None:
+            return None
 
-                def run(text: str) -> list[dict[str, Any]]:
-                    return self._read_all(context, text)
+        await self._answer(context, work)
+        for message in list[bytes]():  # the reply has none
+            yield message
 
-                return fl.RecordBatchStream(list_objects(command, run))
-            if command.name != "TicketStatementQuery":
-                raise InvalidFlightMessage(f"{command.name} is no ticket.")
-            caller, statement_id = _caller_of(context), command.text(1) or ""
-            statement = self._node.statements.get(caller, statement_id)
-            with _errors(statement.id):
-                rows = self._node.statements.open_result(caller, statement)
-            schema = _schema_of(statement)
-            return fl.GeneratorStream(schema, _stream(rows.batches(), schema, statement.id))
-
-    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        with _errors():
-            command = read_command(descriptor.command or b"")
-            if command.name not in {"CommandStatementUpdate", "CommandPreparedStatementUpdate"}:
-                raise InvalidFlightMessage(
-                    f"{command.name} is not supported: parameters cannot be bound."
-                )
-            if command.name.startswith("CommandPrepared") and any(
-                chunk.data is not None and chunk.data.num_columns for chunk in reader
-            ):
-                raise InvalidFlightMessage("Parameters cannot be bound by Flight SQL.")
-        statement = self._run(context, StatementSpec(text=command.text(1) or ""))
-        writer.write(write_field(1, self._count_changed(context, statement)))
-
-    def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        del context
-        return [
-            ("CreatePreparedStatement", "Prepares a statement; it does not run."),
-            ("ClosePreparedStatement", "Closes a prepared statement."),
-            ("CancelFlightInfo", "Cancels a statement."),
-        ]
-
-    def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
-        with _errors():
-            body = action.body.to_pybytes()
-            match action.type:
-                case "CreatePreparedStatement":
-                    text = read_command(body).text(1) or ""
-                    # Nothing is analysed: Spark runs commands while it plans them.
-                    parsed = parse(text, reserved=self._node.settings.reserved_statements)
-                    result = write_field(1, text) + write_field(4, int(not parsed.is_query))
-                    name = "ActionCreatePreparedStatementResult"
-                    return iter([write_command(name, result)])
-                case "ClosePreparedStatement":
-                    return iter([])
-                case "CancelFlightInfo":
-                    return iter([write_field(1, self._cancel(context, body))])
-                case _:
-                    raise InvalidFlightMessage(f"The action {action.type} is not supported.")
-
-    def _cancel(self, context: Any, body: bytes) -> int:
-        """Cancel the statement of a `CancelFlightInfoRequest`; return the status."""
-        info = fl.FlightInfo.deserialize(FlightCommand("", read_fields(body)).data(1) or b"")
-        command = read_command(info.endpoints[0].ticket.ticket)
+    async def _get(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
         try:
-            self._node.statements.cancel(_caller_of(context), command.text(1) or "")
-        except AlreadyEnded:
-            return _NOT_CANCELLABLE
-        return _CANCELLED
+            call = await self._sign_in(context)
+            async for message in self._calls.get(call, _read(request).data(1) or b""):
+                yield message
+        except Exception as error:  # noqa: BLE001 - the client gets every error
+            await _refuse(context, error)
 
-    def _run(self, context: Any, spec: StatementSpec) -> Statement:
-        """Run a statement to its end. It is cancelled if its client is gone."""
-        caller = _caller_of(context)
-        statements = self._node.statements
-        with _errors():
-            statement = statements.submit(caller, spec, awaited=True)
-        with _errors(statement.id):
-            while statement.state not in STATEMENT.terminal:
-                if context.is_cancelled():
-                    with suppress(AlreadyEnded):
-                        statements.cancel(caller, statement.id)
-                    raise fl.FlightCancelledError(f"Statement {statement.id} is cancelled.")
-                statement = statements.wait(caller, statement.id, _WAIT_SECONDS)
-        if statement.state is not StatementState.SUCCESS:
-            failure = statement.failure or Failure(
-                code=str(statement.state), message=f"The statement is {statement.state}."
-            )
-            raise _flight_error(failure, statement.id)
-        return statement
+    async def _put(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        async def work(call: FlightCall) -> list[bytes]:
+            first = await anext(requests, b"")
+            return await self._calls.put(call, first, requests)
 
-    def _read_all(self, context: Any, text: str) -> list[dict[str, Any]]:
-        statement = self._run(context, StatementSpec(text=text))
-        with _errors(statement.id):
-            rows = self._node.statements.open_result(_caller_of(context), statement)
-            names = rows.schema.names
-            return [
-                dict(zip(names, row.values(), strict=True))
-                for batch in rows.batches()
-                for row in batch.to_pylist()
-            ]
+        for result in await self._answer(context, work):
+            yield result
 
-    def _count_changed(self, context: Any, statement: Statement) -> int:
-        """Return the number of rows that a statement has changed; -1: Spark does not say."""
-        if _schema_of(statement).names[:1] != [_AFFECTED]:
-            return -1
-        rows = self._node.statements.open_result(_caller_of(context), statement)
-        return int(next(rows.batches()).column(0)[0].as_py())
+    async def _act(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        async def work(call: FlightCall) -> list[bytes]:
+            action = _read(request)
+            return await self._calls.act(call, action.text(1) or "", action.data(2) or b"")
+
+        for body in await self._answer(context, work):
+            yield write_field(1, body)
+
+    async def _list_actions(self, _request: bytes, context: Context) -> AsyncIterator[bytes]:
+        async def work(_call: FlightCall) -> dict[str, str]:
+            return self._calls.actions
+
+        for name, text in (await self._answer(context, work)).items():
+            yield write_field(1, name) + write_field(2, text)
+
+    async def _list_flights(self, _request: bytes, context: Context) -> AsyncIterator[bytes]:
+        async def work(_call: FlightCall) -> None:
+            return None
+
+        await self._answer(context, work)
+        for message in list[bytes]():  # the reply has none
+            yield message
+
+    async def _answer(self, context: Context, work: Callable[[FlightCall], Awaitable[Any]]) -> Any:
+        """Return what a call answers, or end the call with an error."""
+        try:
+            return await self._work(await self._sign_in(context), work)
+        except Exception as error:  # noqa: BLE001 - the client gets every error
+            await _refuse(context, error)
+
+    async def _work(self, call: FlightCall, work: Callable[[FlightCall], Awaitable[Any]]) -> Any:
+        """Do the work of a call. Its token must not expire while it lasts."""
+        renewing = asyncio.ensure_future(self._keep_signed_in(call))
+        try:
+            return await work(call)
+        finally:
+            renewing.cancel()
+
+    async def _keep_signed_in(self, call: FlightCall) -> None:
+        while call.caller.token_id is not None:
+            await asyncio.sleep(self._sign_ins.renew_seconds)
+            await self._sign_ins.renew(call.caller)
+
+    async def _sign_in(self, context: Context) -> FlightCall:
+        headers, address = context.invocation_metadata(), _address_of(context)
+        sender = await self._sign_ins.identify(headers, address)
+        if sender.headers:
+            await context.send_initial_metadata(sender.headers)
+        loop = asyncio.get_running_loop()
+        checked_at = loop.time()
+
+        async def check() -> None:
+            nonlocal checked_at
+            if loop.time() - checked_at > _CHECK_SECONDS:
+                checked_at = loop.time()
+                await self._sign_ins.check(headers, address)
+
+        return FlightCall(sender, check)
 
 
-def _caller_of(context: Any) -> Caller:
-    caller: Caller = context.get_middleware(_MIDDLEWARE).caller
-    return caller
+def _read(request: bytes) -> FlightCommand:
+    return FlightCommand("the request", read_fields(request))
 
 
-def _flight_info(schema: pa.Schema, descriptor: Any, ticket: bytes, rows: int) -> Any:
-    # Without a location: the client reads from where it has asked.
-    return fl.FlightInfo(schema, descriptor, [fl.FlightEndpoint(ticket, [])], rows, -1)
+def _address_of(context: Context) -> str:
+    """Return the IP address of a client. gRPC writes `ipv4:1.2.3.4:5` or `ipv6:[::1]:5`."""
+    _family, _, rest = unquote(context.peer()).partition(":")
+    return rest.rpartition(":")[0].strip("[]") or "unknown"
 
 
-def _schema_of(statement: Statement) -> pa.Schema:
-    assert statement.result is not None
-    spark = statement.result.spark_schema
-    return build_client_schema(parse_schema(spark), json.dumps(spark))
+async def _refuse(context: Context, error: Exception) -> None:
+    """End a call with an error."""
+    statement_id = None
+    match error:
+        case aio.AbortError():
+            raise error
+        case UnsuccessfulStatement():
+            failure, statement_id = error.failure, error.statement_id
+            status = _FAILURES.get(failure.code, grpc.StatusCode.INTERNAL)
+        case HeadraceError():
+            failure = Failure.with_hint(error)
+            status = _STATUS.get(error.status, grpc.StatusCode.INTERNAL)
+        case _:
+            _LOG.error("a call of Flight SQL failed", exc_info=error)
+            failure = Failure.of(HeadraceError())
+            status = grpc.StatusCode.INTERNAL
+    trailers = [("headrace-code", failure.code)]
+    if statement_id is not None:
+        trailers.append(("headrace-statement", statement_id))
+    await context.abort(status, write_error(failure, statement_id), tuple(trailers))
 
 
-def _stream(batches: Any, schema: pa.Schema, statement_id: str) -> Iterator[pa.RecordBatch]:
-    with _errors(statement_id):
-        for batch in batches:
-            for part in split_batch(batch, _MAX_BATCH):
-                yield apply_schema(part, schema)
+def write_error(failure: Failure, statement_id: str | None = None) -> str:
+    """Return the text of an error: its code, its message as far as it fits, and the statement."""
+    place = ""
+    if failure.line is not None and failure.column is not None:
+        place = f" (line {failure.line}, column {failure.column})"
+    end = place + ("" if statement_id is None else f" (statement {statement_id})")
+    text = f"[{failure.code}] {failure.text}"
+    room = _MAX_ERROR - _header_bytes(end)
+    if _header_bytes(text) <= room:
+        return text + end
+    kept, size = [], len("…".encode()) * 3
+    for character in text:
+        size += _header_bytes(character)
+        if size > room:
+            break
+        kept.append(character)
+    return "".join(kept) + "…" + end
+
+
+def _header_bytes(text: str) -> int:
+    """Return the size of a text in a header of gRPC, which escapes what is not ASCII."""
+    return sum(1 if 32 <= byte < 127 and byte != 37 else 3 for byte in text.encode())
 
 
 class FlightSqlServer(Server):
     """Serves Flight SQL at a port."""
 
-    def __init__(
-        self,
-        node: Node,
-        host: str,
-        port: int,
-        certificate: tuple[bytes, bytes] | None = None,
-        client_ca: bytes | None = None,
-    ) -> None:
+    def __init__(self, node: Node, host: str, port: int, tls: TlsSettings | None = None) -> None:
         """Create it; nothing listens yet.
 
         Args:
-            certificate: The certificate and its key, in PEM; None: without TLS.
-            client_ca: CAs of clients, which must then present a certificate.
+            tls: Files of the certificate; None: without TLS.
         """
-        self._create: Callable[[], _FlightService] = lambda: _FlightService(
-            node,
-            f"{'grpc' if certificate is None else 'grpc+tls'}://"
-            f"{f'[{host}]' if ':' in host else host}:{port}",
-            [] if certificate is None else [certificate],
-            client_ca,
-        )
-        self._service: _FlightService | None = None
-
-    @property
-    def port(self) -> int:
+        self._node = node
+        self._address = f"{f'[{host}]' if ':' in host else host}:{port}"
+        self._tls = None if tls is None or tls.cert is None else tls
+        self._server: Any = None
+        self.port = port
         """Port at which the server listens."""
-        assert self._service is not None
-        port: int = self._service.port
-        return port
 
     async def start(self) -> None:
         """Listen."""
-        self._service = await asyncio.to_thread(self._create)
+        server = aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_FlightService(self._node).handlers,))
+        if self._tls is None:
+            self.port = server.add_insecure_port(self._address)
+        else:
+            credentials = _Certificate(self._tls).make_credentials()
+            self.port = server.add_secure_port(self._address, credentials)
+        await server.start()
+        self._server = server
 
     async def stop(self) -> None:
-        """Wait for the open calls, and accept no more."""
-        assert self._service is not None
-        await asyncio.to_thread(self._service.shutdown)
+        """Accept no more calls, and give those that wait some seconds to end."""
+        if self._server is not None:
+            await self._server.stop(_STOP_SECONDS)
+
+
+class _Certificate:
+    """The certificate of the node, which is read again when its files change."""
+
+    def __init__(self, tls: TlsSettings) -> None:
+        self._tls = tls
+        self._content = self._read()
+
+    def make_credentials(self) -> grpc.ServerCredentials:
+        return grpc.dynamic_ssl_server_credentials(
+            self._configure(self._content),
+            self._fetch,
+            require_client_authentication=self._tls.client_ca is not None,
+        )
+
+    def _read(self) -> tuple[bytes, bytes, bytes | None]:
+        cert, key, authorities = self._tls.cert, self._tls.key, self._tls.client_ca
+        assert isinstance(cert, Path)
+        assert isinstance(key, Path)
+        return (
+            key.read_bytes(),
+            cert.read_bytes(),
+            None if authorities is None else authorities.read_bytes(),
+        )
+
+    @staticmethod
+    def _configure(content: tuple[bytes, bytes, bytes | None]) -> Any:
+        key, cert, authorities = content
+        return grpc.ssl_server_certificate_configuration([(key, cert)], authorities)
+
+    def _fetch(self) -> Any:
+        """Return the files if they have changed since the last handshake, else None."""
+        try:
+            content = self._read()
+        except OSError as error:
+            _LOG.error("the last certificate stays in use: %s", error)
+            return None
+        if content == self._content:
+            return None
+        self._content = content
+        return self._configure(content)

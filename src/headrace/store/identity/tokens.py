@@ -103,6 +103,13 @@ def record_use(tx: Tx, token_id: str) -> None:
     tx.execute(use.values(last_used_at=clock()))
 
 
+def extend(tx: Tx, token_id: str, seconds: float, *, prefix: str) -> None:
+    """Let a token expire some seconds from now, if its name begins with a prefix."""
+    is_signed_in = table.c.name.startswith(prefix, autoescape=True)
+    change = update(table).where(table.c.id == token_id, _LIVE, is_signed_in)
+    tx.execute(change.values(expires_at=clock(seconds)))
+
+
 def page(
     tx: Tx, *, owners: Collection[str] | None, before: str | None, limit: int
 ) -> list[ApiToken]:

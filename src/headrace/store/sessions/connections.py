@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sqlalchemy import ColumnElement, RowMapping, delete, exists, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from headrace.model.connection import Connection, ConnectionSpec, ConnectionState
 from headrace.model.ids import new_id
@@ -16,11 +19,21 @@ _OPEN = table.c.ended_at.is_(None)
 _SELECT = select(*(column for column in table.c if column.name != "snapshot"))
 
 
-def insert_connection(tx: Tx, owner: str, protocol: str, spec: ConnectionSpec) -> Connection:
-    """Insert a connection, and return it."""
-    connection_id = new_id("cn")
+def insert_connection(
+    tx: Tx, owner: str, protocol: str, spec: ConnectionSpec, *, connection_id: str | None = None
+) -> Connection:
+    """Insert a connection, and return it.
+
+    Args:
+        connection_id: Id that its client has. If there is a connection with it, that is returned.
+    """
+    connection_id = connection_id or new_id("cn")
     row = {"id": connection_id, "owner": owner, "protocol": protocol, "spec": spec}
-    tx.execute(insert(table).values(created_at=clock(), last_used_at=clock(), **row))
+    new = insert(table).values(created_at=clock(), last_used_at=clock(), **row)
+    # Two calls of a client can be its first ones, at two nodes. After an error, PostgreSQL
+    # continues a transaction from a savepoint only.
+    with suppress(IntegrityError), tx.connection.begin_nested():
+        tx.execute(new)
     connection = get(tx, connection_id)
     assert connection is not None
     return connection
