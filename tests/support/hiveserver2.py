@@ -6,7 +6,7 @@ import base64
 import itertools
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from headrace.control.identity.authenticator import make_token
 from headrace.frontends.hiveserver2.binary import HiveServer2Server
 from headrace.frontends.hiveserver2.wire import load_protocol
 from headrace.model.identity import Scope
+from headrace.model.result import ResultReport
 from headrace.store.identity import tokens, users
 
 THRIFT = load_protocol()
@@ -38,6 +39,7 @@ class HiveClient:
 
     def __init__(self) -> None:
         self.session: Any = None
+        self.operations: list[Any] = []
         self._numbers = itertools.count(1)
 
     def exchange(self, message: bytes) -> bytes:
@@ -73,13 +75,22 @@ class HiveClient:
 
     def execute(self, text: str, *, run_async: bool = True, **fields: Any) -> Any:
         """Submit a statement, and return the response."""
-        return self.call(
+        response = self.call(
             "ExecuteStatement",
             sessionHandle=self.session,
             statement=text,
             runAsync=run_async,
             **fields,
         )
+        if response.operationHandle is not None:
+            self.operations.append(response.operationHandle)
+        return response
+
+    def close_operations(self) -> None:
+        """Close what this client has submitted, which cancels what waits."""
+        for operation in self.operations:
+            assert self.call("CloseOperation", operationHandle=operation).status.statusCode == 0
+        self.operations.clear()
 
     def status(self, operation: Any) -> Any:
         """Return the state of an operation."""
@@ -97,6 +108,12 @@ class HiveClient:
             **options,
         )
 
+    def fetch_log(self, operation: Any, **options: Any) -> list[str]:
+        """Return the next lines of the log of an operation."""
+        response = self.fetch(operation, fetchType=1, **options)
+        assert response.status.statusCode == 0, response.status
+        return [line for (line,) in rows_of(response)]
+
     def fetch_all(self, operation: Any, rows: int = 1000) -> list[tuple[Any, ...]]:
         """Return all rows that follow."""
         found: list[tuple[Any, ...]] = []
@@ -108,6 +125,10 @@ class HiveClient:
                 assert not response.hasMoreRows
                 return found
             found += part
+
+
+Connect = Callable[..., HiveClient]
+"""Connects as a user, and opens a session with a version of the protocol and a configuration."""
 
 
 def write_call(name: str, number: int, **fields: Any) -> bytes:
@@ -227,6 +248,12 @@ class HiveNode:
 
     def over_socket(self, who: str = "ada") -> SocketClient:
         return SocketClient(self.binary.port, self.tokens[who])
+
+    def run(self, operation: Any, result: ResultReport | None = None, **fields: Any) -> None:
+        """Let the driver claim an operation and report its success."""
+        driver = self.driver_of(operation)
+        driver.claim()
+        driver.succeed(id_of(operation), result, **fields)
 
     def driver_of(self, operation: Any) -> ScriptedDriver:
         """Return the driver of the session in which an operation runs."""

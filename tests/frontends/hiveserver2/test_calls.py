@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.hiveserver2 import (
     THRIFT,
-    HiveClient,
+    Connect,
     HiveNode,
     HttpClient,
     SocketClient,
@@ -26,23 +25,6 @@ from headrace.model.lifecycle import StatementState
 
 STATES = THRIFT.TOperationState
 COLUMNS = [("n", "long"), ("s", "string")]
-Connect = Callable[..., HiveClient]
-
-
-@pytest.fixture(params=["http", "socket"])
-def connect(server: HiveNode, request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Yield a function that connects as a user, by each transport, and opens a session."""
-    opened: list[HiveClient] = []
-
-    def connect_as(who: str = "ada") -> HiveClient:
-        client = server.over_http(who) if request.param == "http" else server.over_socket(who)
-        opened.append(client)
-        assert client.open().status.statusCode == 0
-        return client
-
-    yield connect_as
-    for client in opened:
-        client.close()
 
 
 def test_a_statement_is_submitted_awaited_and_read(server: HiveNode, connect: Connect) -> None:

@@ -21,5 +21,5 @@ async def answer_call(request: Request, caller: Authenticated) -> Response:
     if not hasattr(state, "hiveserver2"):
         state.hiveserver2 = HiveServer2Calls(node_of(request))
     message = await request.body()
-    content = await state.hiveserver2.answer(caller, read_call(message))
+    content = await state.hiveserver2.answer(caller, read_call(message), may_repeat=True)
     return Response(content, media_type=MEDIA_TYPE)
