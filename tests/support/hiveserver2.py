@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import func, select
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver
 from thriftpy2.protocol import TCyBinaryProtocol
@@ -21,10 +22,15 @@ from thriftpy2.transport import TCyMemoryBuffer
 
 from headrace.control.identity.authenticator import make_token
 from headrace.frontends.hiveserver2.binary import HiveServer2Server
+from headrace.frontends.hiveserver2.handles import Handle, operation_handle
 from headrace.frontends.hiveserver2.wire import load_protocol
+from headrace.model.failure import Failure
 from headrace.model.identity import Scope
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import Assignment
 from headrace.model.result import ResultReport
 from headrace.store.identity import tokens, users
+from headrace.store.tables import connections
 
 THRIFT = load_protocol()
 _TYPES = ("boolVal", "byteVal", "i16Val", "i32Val", "i64Val", "doubleVal", "stringVal", "binaryVal")
@@ -228,6 +234,7 @@ class HiveNode:
         self.binary = binary
         self.tokens = {}
         self._drivers: dict[str, ScriptedDriver] = {}
+        self._claimed: list[Any] = []
         with node.database.write("test") as tx:
             for name in names:
                 user = users.sign_in(tx, "corp", name, name=name, groups=())
@@ -251,9 +258,50 @@ class HiveNode:
 
     def run(self, operation: Any, result: ResultReport | None = None, **fields: Any) -> None:
         """Let the driver claim an operation and report its success."""
+        self.claim(operation)
+        self.driver_of(operation).succeed(id_of(operation), result, **fields)
+
+    def fail(self, operation: Any, failure: Failure) -> None:
+        """Let the driver claim an operation and report its failure."""
+        self.claim(operation)
+        self.driver_of(operation).report_end(
+            id_of(operation), StatementState.FAILED, failure=failure
+        )
+
+    def claim(self, operation: Any) -> Assignment:
+        """Let the driver claim an operation. It cancels what other tests have left."""
         driver = self.driver_of(operation)
-        driver.claim()
-        driver.succeed(id_of(operation), result, **fields)
+        while (assignment := driver.claim()).statement_id != id_of(operation):
+            driver.report_end(assignment.statement_id, StatementState.CANCELLED)
+        self._claimed.append(operation)
+        return assignment
+
+    def end_claimed(self) -> None:
+        """End what the drivers have claimed: a driver runs a few statements at once."""
+        for operation in self._claimed:
+            driver = self.driver_of(operation)
+            driver.report_end(id_of(operation), StatementState.CANCELLED)
+        self._claimed.clear()
+
+    def find_waiting(self, text: str) -> Any:
+        """Return the handle of the statement with this text that waits; None if there is none."""
+        page = self.node.node.statements.page(
+            self.node.node.authenticator.local_caller,
+            session=None,
+            states={StatementState.WAITING},
+            before=None,
+            id_prefix=None,
+            limit=100,
+            all_owners=True,
+        )
+        found = [each.id for each in page.items if each.spec.text == text]
+        return operation_handle(Handle(found[0], 9), 0, has_rows=True) if found else None
+
+    def count_open_sessions(self) -> int:
+        """Return the number of open sessions of clients."""
+        query = select(func.count()).where(connections.c.ended_at.is_(None))
+        with self.node.database.read() as tx:
+            return int(tx.execute(query).scalar_one())
 
     def driver_of(self, operation: Any) -> ScriptedDriver:
         """Return the driver of the session in which an operation runs."""
@@ -272,7 +320,8 @@ def serve_hive(
     home: Path, *, users: Sequence[str] = ("ada", "bob"), **changes: Any
 ) -> Iterator[HiveNode]:
     """Serve a node with both transports, and sign these users in."""
-    settings = make_settings(home, token="of-the-node", **changes)
+    lease = {"duration": "10m", "cancel_grace": "10m", "sweep": "500ms"}
+    settings = make_settings(home, **{"token": "of-the-node", "lease": lease, **changes})
     started: list[HiveServer2Server] = []
 
     def more_servers(node: Any) -> list[HiveServer2Server]:

@@ -27,6 +27,7 @@ def connect(server: HiveNode, request: pytest.FixtureRequest) -> Iterator[Connec
         return client
 
     yield connect_as
+    server.end_claimed()
     for client in opened:
         # No test gets the statements of another one.
         client.close_operations()

@@ -40,7 +40,7 @@ def test_the_bar_counts_stages_and_tasks_until_the_end(server: HiveNode, connect
     bar = read_bar(client, operation)
     assert (bar.status, bar.progressedPercentage) == (IN_PROGRESS, 0.0)
     driver = server.driver_of(operation)
-    driver.claim()
+    server.claim(operation)
     driver.report_start(id_of(operation))
     progress = make_progress(
         jobs=1, stages_done=1, stages_total=3, tasks_done=5, tasks_total=20, tasks_active=2
@@ -74,7 +74,7 @@ def test_the_log_says_what_is_new_and_then_nothing(
     assert begin[0].startswith(f"INFO  : Statement {id_of(operation)}")
     assert any("waits" in line for line in begin)
     driver = server.driver_of(operation)
-    driver.claim()
+    server.claim(operation)
     driver.report_start(id_of(operation))
     for done in (1, 2):
         driver.report_progress(
@@ -96,7 +96,7 @@ def test_the_log_of_a_failure_has_its_text(server: HiveNode, connect: Connect) -
     client = connect()
     operation = client.execute("SELECT nope").operationHandle
     driver = server.driver_of(operation)
-    driver.claim()
+    server.claim(operation)
     failure = Failure(code="analysis_error", message="No column.", condition="UNRESOLVED_COLUMN")
     driver.report_end(id_of(operation), StatementState.FAILED, failure=failure)
     assert drain(client, operation)[-1] == "ERROR : [UNRESOLVED_COLUMN] No column."
@@ -107,7 +107,7 @@ def test_the_log_waits_for_nothing(server: HiveNode, connect: Connect) -> None:
     client = connect()
     operation = client.execute("SELECT 1").operationHandle
     driver = server.driver_of(operation)
-    driver.claim()
+    server.claim(operation)
     driver.report_start(id_of(operation))
     begin = time.monotonic()
     for _number in range(5):

@@ -168,7 +168,9 @@ class HiveServer2Calls:
 
     def has_ended(self, caller: Caller, request: Any) -> bool:
         """Return whether the statement of a call is known to have ended, without a read."""
-        return self._fetches.find(caller, read_operation(request.operationHandle)) is not None
+        with suppress(UnknownHandle):
+            return self._fetches.find(caller, read_operation(request.operationHandle)) is not None
+        return False
 
     def _refuse(self, name: str, error: HeadraceError) -> Any:
         """Return the response of a call that fails."""
