@@ -46,7 +46,7 @@ class HiveClient:
     def __init__(self) -> None:
         self.session: Any = None
         self.operations: list[Any] = []
-        self._numbers = itertools.count(1)
+        self.numbers = itertools.count(1)
 
     def exchange(self, message: bytes) -> bytes:
         """Send a message, and return the answer."""
@@ -57,7 +57,7 @@ class HiveClient:
 
     def call(self, name: str, *, number: int | None = None, **fields: Any) -> Any:
         """Make a call. `number` repeats that of an earlier call."""
-        number = next(self._numbers) if number is None else number
+        number = next(self.numbers) if number is None else number
         answer = self.exchange(write_call(name, number, **fields))
         protocol = TCyBinaryProtocol(TCyMemoryBuffer(answer))
         answered, kind, sequence = protocol.read_message_begin()

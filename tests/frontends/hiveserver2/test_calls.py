@@ -598,3 +598,14 @@ def test_a_client_that_goes_away_ends_no_statement(server: HiveNode) -> None:
     again.operations = [operation, *again.operations, *client.operations]
     again.execute("SELECT 2")
     again.close_operations()
+
+
+@pytest.mark.parametrize("name", ["GetTableTypes", "GetTypeInfo", "GetPrimaryKeys"])
+def test_a_listing_without_a_statement_ends(server: HiveNode, connect: Connect, name: str) -> None:
+    del server
+    client = connect()
+    fields = {"tableName": "t"} if name == "GetPrimaryKeys" else {}
+    for _number in range(2):
+        response = client.call(name, sessionHandle=client.session, **fields)
+        rows = client.fetch_all(response.operationHandle, 3)
+        assert len(rows) == len(set(rows)) == {"GetTableTypes": 2, "GetTypeInfo": 16}.get(name, 0)

@@ -29,10 +29,10 @@ from headrace.errors import (
 from headrace.frontends.hiveserver2 import info
 from headrace.frontends.hiveserver2.fetches import Fetches, write_lines
 from headrace.frontends.hiveserver2.handles import (
-    NO_STATEMENT,
     Handle,
     Option,
     UnknownHandle,
+    make_id_without_statement,
     operation_handle,
     read_operation,
     read_session,
@@ -325,7 +325,7 @@ class HiveServer2Calls:
         """Answer a call for metadata, when its statement has ended."""
         session = await self._find_session(caller, request)
         text = statement_for(listing, request)
-        statement_id = NO_STATEMENT
+        statement_id = make_id_without_statement()
         if text is not None:
             statement = await self._run(caller, session.id, text)
             if statement.state is not StatementState.SUCCESS:

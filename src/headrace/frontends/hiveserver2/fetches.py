@@ -151,8 +151,7 @@ class Fetches:
         reading.cursor = Cursor(start, start + rows.num_rows, number)
         if statement is not None and rows.num_rows:
             self._node.cursors.save(caller, statement, reading.cursor)
-        if handle.has_statement:
-            self._keep(caller, handle, reading)
+        self._keep(caller, handle, reading)
         result = None if statement is None else statement.result
         zone = (None if result is None else result.time_zone) or _UTC
         types = [column.type for column in reading.schema.columns]
@@ -172,10 +171,12 @@ class Fetches:
         """Return what follows the position of a client. No other call has it meanwhile."""
         with self._lock:
             known = self._readings.pop((caller, handle), None)
-        if known is None and statement is not None:
+        cursor = _BEGIN if known is None else known.cursor
+        if statement is not None and (known is None or self._node.database.is_shared):
+            # The client may have read on at another node.
             cursor = self._node.cursors.find(caller, statement)
-        else:
-            cursor = _BEGIN if known is None else known.cursor
+            if known is not None and known.cursor.end != cursor.end:
+                known = None
         is_repeated = number > 0 and number == cursor.sequence
         if known is not None and not is_repeated and not from_first:
             return known

@@ -5,6 +5,7 @@ A handle is no secret: each call has the credentials of its caller, who must own
 
 from __future__ import annotations
 
+import secrets
 from enum import IntFlag
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ _NUMBERS = 4
 """Numbers in a handle, besides the id: see `Handle`."""
 _MARK = b"headrace"
 _SESSION, _STATEMENT = "cn_", "st_"
-NO_STATEMENT = _STATEMENT + "0" * (2 * _GUID_BYTES)
-"""Id in the handle of a call that needs no statement."""
+_NO_STATEMENT = _STATEMENT + "0" * _GUID_BYTES
+"""Begin of the ids in the handles of calls that need no statement."""
 
 
 class UnknownHandle(NotFound):
@@ -53,7 +54,15 @@ class Handle(NamedTuple):
     @property
     def has_statement(self) -> bool:
         """Whether a statement stands behind it."""
-        return self.id != NO_STATEMENT
+        return not self.id.startswith(_NO_STATEMENT)
+
+
+def make_id_without_statement() -> str:
+    """Return an id for the handle of a call that needs no statement.
+
+    Each call has its own: the node that has answered it keeps the position of its client.
+    """
+    return _NO_STATEMENT + secrets.token_hex(_GUID_BYTES // 2)
 
 
 def session_handle(handle: Handle) -> Any:
