@@ -609,3 +609,17 @@ def test_a_listing_without_a_statement_ends(server: HiveNode, connect: Connect, 
         response = client.call(name, sessionHandle=client.session, **fields)
         rows = client.fetch_all(response.operationHandle, 3)
         assert len(rows) == len(set(rows)) == {"GetTableTypes": 2, "GetTypeInfo": 16}.get(name, 0)
+
+
+def test_a_missing_table_has_the_words_that_pyhive_looks_for(
+    server: HiveNode, connect: Connect
+) -> None:
+    client = connect()
+    failure = Failure(code="analysis_error", message="No.", condition="TABLE_OR_VIEW_NOT_FOUND")
+    for text, has_words in [("DESCRIBE `d`.`t`", True), ("SELECT * FROM t", False)]:
+        operation = client.execute(text).operationHandle
+        server.fail(operation, failure)
+        status = client.fetch(operation).status
+        assert status.errorMessage == "[TABLE_OR_VIEW_NOT_FOUND] No."
+        words = ["SemanticException Table not found `d`.`t`"] if has_words else None
+        assert status.infoMessages == words

@@ -29,8 +29,8 @@ from headrace.errors import (
 from headrace.frontends.hiveserver2 import info
 from headrace.frontends.hiveserver2.fetches import Fetches, write_lines
 from headrace.frontends.hiveserver2.handles import (
+    ClientOption,
     Handle,
-    Option,
     UnknownHandle,
     make_id_without_statement,
     operation_handle,
@@ -266,7 +266,7 @@ class HiveServer2Calls:
         seconds = 0.0 if request.runAsync else _WAIT_SECONDS
         statements = self._node.async_statements
         running = None
-        if session.options & Option.JOIN:
+        if session.options & ClientOption.JOIN:
             find = partial(self._find_running, caller, session.id, spec.text)
             running = await to_thread.run_sync(find)
         if running is not None:
@@ -289,7 +289,7 @@ class HiveServer2Calls:
         status = self._ok()
         if not request.runAsync and statement.state is not StatementState.SUCCESS:
             status = self._error(_failure_of(statement))
-        listing = find_hive_show(spec.text) if session.options & Option.HIVE_SHOW else None
+        listing = find_hive_show(spec.text) if session.options & ClientOption.HIVE_SHOW else None
         handle = Handle(statement.id, session.version, listing or 0, options=session.options)
         return self._protocol.TOperationResp(
             status,
@@ -398,7 +398,7 @@ class HiveServer2Calls:
                 return self._protocol.TGetResultSetMetadataResp(self._error(_failure_of(statement)))
             schema = parse_schema(statement.result.spark_schema)
         status = self._ok()
-        if handle.options & Option.ARROW:
+        if handle.options & ClientOption.ARROW:
             status.infoMessages = list(_ARROW_HINTS)
         described = describe_schema(schema, handle.version)
         return self._protocol.TGetResultSetMetadataResp(status, described)
@@ -482,6 +482,9 @@ _CATALOG_HINT = (
     " connect, for example configuration={'use:catalog': 'c'} in PyHive.)"
 )
 """PyHive puts the whole name of a database into one pair of backquotes."""
+_DESCRIBE = re.compile(r"\s*DESCRIBE\s+(?P<table>\S+)\s*$", re.IGNORECASE)
+_TABLE_NOT_FOUND = "SemanticException Table not found"
+"""Hive's words, by which PyHive's dialect of SQLAlchemy knows that a table does not exist."""
 
 
 def _failure_of(statement: Statement) -> Failure:
@@ -490,6 +493,10 @@ def _failure_of(statement: Statement) -> Failure:
     if failure is not None:
         if _USE_WITH_DOT.match(statement.spec.text):
             return failure.model_copy(update={"message": f"{failure.message} {_CATALOG_HINT}"})
+        described = _DESCRIBE.match(statement.spec.text)
+        if described is not None and failure.condition == "TABLE_OR_VIEW_NOT_FOUND":
+            trace = f"{_TABLE_NOT_FOUND} {described['table']}\n{failure.trace or ''}"
+            return failure.model_copy(update={"trace": trace})
         return failure
     return Failure(
         code=str(statement.state), message=f"Statement {statement.id} is {statement.state}."

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import InvalidRequest
-from headrace.frontends.hiveserver2.handles import Handle, Option
+from headrace.frontends.hiveserver2.handles import ClientOption, Handle
 from headrace.frontends.hiveserver2.listings import MetadataCall, read_rows, schema_of
 from headrace.frontends.hiveserver2.rows import write_arrow, write_columns, write_rows
 from headrace.frontends.hiveserver2.wire import load_protocol
@@ -98,7 +98,7 @@ def _write(handle: Handle) -> Callable[..., bytes]:
     """Return the function that writes rows as a client reads them."""
     if handle.version < _FIRST_WITH_COLUMNS:
         return write_rows
-    return write_arrow if handle.options & Option.ARROW else write_columns
+    return write_arrow if handle.options & ClientOption.ARROW else write_columns
 
 
 def write_lines(lines: Sequence[str], version: int) -> bytes:

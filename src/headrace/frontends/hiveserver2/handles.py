@@ -27,7 +27,7 @@ class UnknownHandle(NotFound):
     code = "unknown_handle"
 
 
-class Option(IntFlag):
+class ClientOption(IntFlag):
     """What a client has asked for when it opened its session. Handles have them as numbers."""
 
     NONE = 0
@@ -49,7 +49,7 @@ class Handle(NamedTuple):
     """Number of the call for metadata; 0: a statement of the client."""
     types: int = 0
     """Types of tables that such a call asks for."""
-    options: int = Option.NONE
+    options: int = ClientOption.NONE
 
     @property
     def has_statement(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headrace.frontends.hiveserver2.handles import Option
+from headrace.frontends.hiveserver2.handles import ClientOption
 from headrace.model.connection import ConnectionSpec
 
 _PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:system:")
@@ -13,19 +13,19 @@ _FOREIGN = ("hive.", "kyuubi.", "mapred.", "mapreduce.", "tez.", "use:", "set:")
 """Beginnings of the keys of other servers, which clients and tools send without being asked."""
 _DEFAULT = "default"
 _OPTIONS = {
-    ("headrace.join_running", "true"): Option.JOIN,
-    ("headrace.hive_show", "true"): Option.HIVE_SHOW,
-    ("kyuubi.operation.result.format", "arrow"): Option.ARROW,
+    ("headrace.join_running", "true"): ClientOption.JOIN,
+    ("headrace.hive_show", "true"): ClientOption.HIVE_SHOW,
+    ("kyuubi.operation.result.format", "arrow"): ClientOption.ARROW,
 }
 """Settings of a session that this front end reads itself, with the value that turns them on."""
 _OWN = frozenset(key for key, _value in _OPTIONS)
 
 
-def read_configuration(configuration: Mapping[str, str]) -> tuple[ConnectionSpec, Option]:
+def read_configuration(configuration: Mapping[str, str]) -> tuple[ConnectionSpec, ClientOption]:
     """Return what a client wants of its connection. Keys of other servers have no effect."""
-    options = Option.NONE
+    options = ClientOption.NONE
     for name, value in _list_settings(configuration):
-        options |= _OPTIONS.get((name, value.lower()), Option.NONE)
+        options |= _OPTIONS.get((name, value.lower()), ClientOption.NONE)
     database = configuration.get(_DATABASE)
     spec = ConnectionSpec(
         catalog=configuration.get(_CATALOG) or None,
