@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,11 @@ from headrace.errors import (
     MultipleStatements,
     Position,
     StatementTooComplex,
+    StatementTooLarge,
 )
+from headrace.grammar.lexer import Token, skip_all_but, tokenize
 from headrace.grammar.parse import CancelStatement, parse
-from headrace.grammar.text import MAX_NESTING
+from headrace.grammar.text import MAX_NESTING, MAX_OWN
 
 OWN = {
     "CREATE STREAM s AS SELECT 1": "CREATE STREAM",
@@ -202,3 +206,123 @@ def test_a_text_that_is_nested_too_deeply_for_sparks_parser_is_refused_at_once(n
 )
 def test_a_long_text_that_is_not_deep_is_accepted(text: str) -> None:
     assert parse(text).command is None
+
+
+CORPUS = [
+    text
+    for file in sorted((Path(__file__).parent / "corpus").glob("*.sql"))
+    for text in file.read_bytes().decode().removesuffix("\n").split("\n%%\n")
+]
+ATOMS = [
+    *(
+        "SELECT",
+        "INSERT",
+        "update",
+        "CASE",
+        "END",
+        "r",
+        "R'a\\'",
+        "'a\\'b'",
+        "'a''b'",
+        '"',
+        "'",
+        "`;`",
+    ),
+    *(
+        "1e-5",
+        "1e-",
+        "1e--x\n",
+        "-",
+        "--;\n",
+        "/*",
+        "*/",
+        "/*+ a */",
+        "file://--;",
+        "a1://;",
+        ":",
+        "//",
+    ),
+    *(
+        "(",
+        ")",
+        "((1,'x'),",
+        "))",
+        ";",
+        "; ",
+        ".",
+        ".delete",
+        ",",
+        " ",
+        "\n",
+        "é",
+        "1",
+        "<",
+        "ARRAY<",
+    ),
+]
+PADDING = " " * MAX_OWN
+
+
+def describe(text: str) -> object:
+    """Return what the parse of a text decides, or the class of its error."""
+    try:
+        parsed = parse(text, reserved=False)
+    except InvalidRequest as error:
+        return type(error)
+    return parsed.is_query, parsed.position
+
+
+def semicolons(tokens: Iterable[Token]) -> list[int]:
+    return [token.start for token in tokens if token.word == ";"]
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_a_long_text_is_parsed_as_a_short_one(text: str) -> None:
+    skipped = skip_all_but(["INSERT"])
+    assert semicolons(tokenize(text, 0, skipped)) == semicolons(tokenize(text))
+    if "BEGIN" not in text.upper():
+        assert describe(text + PADDING) == describe(text)
+
+
+@given(st.lists(st.sampled_from(ATOMS), max_size=20).map("".join))
+def test_no_end_of_a_statement_is_skipped(text: str) -> None:
+    skipped = skip_all_but(["INSERT", "UPDATE", "CASE"])
+    assert semicolons(tokenize(text, 0, skipped)) == semicolons(tokenize(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_query"),
+    [
+        ("WITH a AS (SELECT {}) SELECT * FROM a", True),
+        ("WITH a AS (SELECT {}) INSERT INTO t SELECT * FROM a", False),
+        ("WITH a AS (SELECT {}) /* INSERT */ SELECT 'insert' FROM a", True),
+        ("INSERT INTO t VALUES {}", False),
+        ("-- {{\nVALUES {}", True),
+    ],
+)
+def test_a_text_of_some_mebibytes_is_a_query_by_its_words(text: str, is_query: bool) -> None:
+    rows = ", ".join(["(-1, 'it''s \\' ;', cast('2024-01-01' AS date), 1.5e-3)"] * 60_000)
+    long_one = text.format(rows)
+    assert len(long_one) > 3 * MAX_OWN
+    assert parse(long_one).is_query is is_query
+    with pytest.raises(MultipleStatements) as caught:
+        parse(f"{long_one};\nSELECT 1")
+    assert caught.value.position == Position(text.count("\n") + 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SAVE STREAM s TO TABLE t" + PADDING, "SAVE STREAM has at most 1 MiB"),
+        ("BEGIN SELECT 1; END" + PADDING, "scripting block has at most"),
+    ],
+)
+def test_own_statements_and_blocks_have_a_lower_limit(text: str, reason: str) -> None:
+    with pytest.raises(StatementTooLarge, match=reason):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["SELECT " + "(" * 2_000_000, "SELECT 0" + "+(((1)))" * 300_000])
+def test_a_long_text_with_too_many_brackets_is_refused(text: str) -> None:
+    with pytest.raises(StatementTooComplex):
+        parse(text)

@@ -6,12 +6,13 @@ import base64
 import itertools
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import func, select
 from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver
@@ -20,7 +21,13 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TCyMemoryBuffer
 
 from headrace.frontends.hiveserver2.binary import HiveServer2Server
+from headrace.frontends.hiveserver2.handles import Handle, operation_handle
 from headrace.frontends.hiveserver2.wire import load_protocol
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import Assignment
+from headrace.model.result import ResultReport
+from headrace.store.tables import connections
 
 THRIFT = load_protocol()
 _TYPES = ("boolVal", "byteVal", "i16Val", "i32Val", "i64Val", "doubleVal", "stringVal", "binaryVal")
@@ -35,7 +42,8 @@ class HiveClient:
 
     def __init__(self) -> None:
         self.session: Any = None
-        self._numbers = itertools.count(1)
+        self.operations: list[Any] = []
+        self.numbers = itertools.count(1)
 
     def exchange(self, message: bytes) -> bytes:
         """Send a message, and return the answer."""
@@ -46,7 +54,7 @@ class HiveClient:
 
     def call(self, name: str, *, number: int | None = None, **fields: Any) -> Any:
         """Make a call. `number` repeats that of an earlier call."""
-        number = next(self._numbers) if number is None else number
+        number = next(self.numbers) if number is None else number
         answer = self.exchange(write_call(name, number, **fields))
         protocol = TCyBinaryProtocol(TCyMemoryBuffer(answer))
         answered, kind, sequence = protocol.read_message_begin()
@@ -70,13 +78,22 @@ class HiveClient:
 
     def execute(self, text: str, *, run_async: bool = True, **fields: Any) -> Any:
         """Submit a statement, and return the response."""
-        return self.call(
+        response = self.call(
             "ExecuteStatement",
             sessionHandle=self.session,
             statement=text,
             runAsync=run_async,
             **fields,
         )
+        if response.operationHandle is not None:
+            self.operations.append(response.operationHandle)
+        return response
+
+    def close_operations(self) -> None:
+        """Close what this client has submitted, which cancels what waits."""
+        for operation in self.operations:
+            assert self.call("CloseOperation", operationHandle=operation).status.statusCode == 0
+        self.operations.clear()
 
     def status(self, operation: Any) -> Any:
         """Return the state of an operation."""
@@ -94,6 +111,12 @@ class HiveClient:
             **options,
         )
 
+    def fetch_log(self, operation: Any, **options: Any) -> list[str]:
+        """Return the next lines of the log of an operation."""
+        response = self.fetch(operation, fetchType=1, **options)
+        assert response.status.statusCode == 0, response.status
+        return [line for (line,) in rows_of(response)]
+
     def fetch_all(self, operation: Any, rows: int = 1000) -> list[tuple[Any, ...]]:
         """Return all rows that follow."""
         found: list[tuple[Any, ...]] = []
@@ -105,6 +128,10 @@ class HiveClient:
                 assert not response.hasMoreRows
                 return found
             found += part
+
+
+Connect = Callable[..., HiveClient]
+"""Connects as a user, and opens a session with a version of the protocol and a configuration."""
 
 
 def write_call(name: str, number: int, **fields: Any) -> bytes:
@@ -204,12 +231,60 @@ class HiveNode:
         self.binary = binary
         self.tokens = create_tokens(node.database, names)
         self._drivers: dict[str, ScriptedDriver] = {}
+        self._claimed: list[Any] = []
 
     def over_http(self, who: str = "ada") -> HttpClient:
         return HttpClient(self.node.http, self.tokens[who])
 
     def over_socket(self, who: str = "ada") -> SocketClient:
         return SocketClient(self.binary.port, self.tokens[who])
+
+    def run(self, operation: Any, result: ResultReport | None = None, **fields: Any) -> None:
+        """Let the driver claim an operation and report its success."""
+        self.claim(operation)
+        self.driver_of(operation).succeed(id_of(operation), result, **fields)
+
+    def fail(self, operation: Any, failure: Failure) -> None:
+        """Let the driver claim an operation and report its failure."""
+        self.claim(operation)
+        self.driver_of(operation).report_end(
+            id_of(operation), StatementState.FAILED, failure=failure
+        )
+
+    def claim(self, operation: Any) -> Assignment:
+        """Let the driver claim an operation. It cancels what other tests have left."""
+        driver = self.driver_of(operation)
+        while (assignment := driver.claim()).statement_id != id_of(operation):
+            driver.report_end(assignment.statement_id, StatementState.CANCELLED)
+        self._claimed.append(operation)
+        return assignment
+
+    def end_claimed(self) -> None:
+        """End what the drivers have claimed: a driver runs a few statements at once."""
+        for operation in self._claimed:
+            driver = self.driver_of(operation)
+            driver.report_end(id_of(operation), StatementState.CANCELLED)
+        self._claimed.clear()
+
+    def find_waiting(self, text: str) -> Any:
+        """Return the handle of the statement with this text that waits; None if there is none."""
+        page = self.node.node.statements.page(
+            self.node.node.authenticator.local_caller,
+            session=None,
+            states={StatementState.WAITING},
+            before=None,
+            id_prefix=None,
+            limit=100,
+            all_owners=True,
+        )
+        found = [each.id for each in page.items if each.spec.text == text]
+        return operation_handle(Handle(found[0], 9), 0, has_rows=True) if found else None
+
+    def count_open_sessions(self) -> int:
+        """Return the number of open sessions of clients."""
+        query = select(func.count()).where(connections.c.ended_at.is_(None))
+        with self.node.database.read() as tx:
+            return int(tx.execute(query).scalar_one())
 
     def driver_of(self, operation: Any) -> ScriptedDriver:
         """Return the driver of the session in which an operation runs."""
@@ -228,7 +303,8 @@ def serve_hive(
     home: Path, *, users: Sequence[str] = ("ada", "bob"), **changes: Any
 ) -> Iterator[HiveNode]:
     """Serve a node with both transports, and sign these users in."""
-    settings = make_settings(home, token="of-the-node", **changes)
+    lease = {"duration": "10m", "cancel_grace": "10m", "sweep": "500ms"}
+    settings = make_settings(home, **{"token": "of-the-node", "lease": lease, **changes})
     started: list[HiveServer2Server] = []
 
     def more_servers(node: Any) -> list[HiveServer2Server]:

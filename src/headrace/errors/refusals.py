@@ -69,7 +69,7 @@ class EmptyStatement(InvalidRequest):
 
 
 class StatementTooLarge(InvalidRequest):
-    """The statement is larger than 1 MiB."""
+    """The statement is larger than 10 MiB, or one of Headrace's own larger than 1 MiB."""
 
     code = "statement_too_large"
     status = 413

@@ -185,6 +185,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
+    app.router.routes.append(hiveserver2_http.ROUTE)
     for _, routers in _RESOURCES.values():
         for router in routers:
             app.include_router(router, prefix=API_PREFIX)
@@ -192,7 +193,6 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(async_query.info_router)
     app.include_router(livy_sessions.router)
     app.include_router(livy_batches.router)
-    app.include_router(hiveserver2_http.router)
     app.include_router(health.router)
     app.include_router(docs.router)
     app.include_router(docs.openapi_router)

@@ -8,7 +8,7 @@ sqlglot's tokenizer was not used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -18,22 +18,24 @@ WHITESPACE = " \t\n\f\r\v\u00a0\u1680\u2028\u202f\u205f\u3000" + "".join(
 """White space in Spark SQL; the set is smaller than Python's."""
 
 _LETTER = r"[^\W\d_]"
+_NUMBER = r"[0-9]+[eE][+-][0-9]+(?:[fFdD]|[bB][dD])?"
+_STRING = r"""[rR]'[^']*+' | [rR]"[^"]*+" | '(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+" """
+_NAME = r"`(?:[^`]++|``)*+`"
 _TOKEN = re.compile(
     rf"""
       (?P<SPACE>   [{WHITESPACE}]++ )
     | (?P<COMMENT> --(?:\\\n|[^\r\n])*+ )                   # a `\` at the end continues the comment
     | (?P<OPEN>    /\*(?!\+) )                              # `/*+` begins a hint, not a comment
-    | (?P<NUMBER>  [0-9]+[eE][+-][0-9]+(?:[fFdD]|[bB][dD])? )
-    | (?P<STRING>  [rR]'[^']*+'     | [rR]"[^"]*+"
-                 | '(?:[^'\\]|\\.|'')*+'
-                 | "(?:[^"\\]|\\.|"")*+" )
-    | (?P<NAME>    `(?:[^`]|``)*+` )
+    | (?P<NUMBER>  {_NUMBER} )
+    | (?P<STRING>  {_STRING} )
+    | (?P<NAME>    {_NAME} )
     | (?P<PATH>    {_LETTER}++://(?:{_LETTER}|[0-9_/.?=&\#%-])++ )   # may hold `--` and `/*`
     | (?P<WORD>    (?:[^\W\d]|[0-9])++ )
     | (?P<SYMBOL>  \*/ | . )                                 # `*/` ends a hint
     """,
     re.DOTALL | re.VERBOSE,
 )
+_SKIPPED_AT_ONCE = 1000
 _BRACKET = re.compile(r"/\*(?!\+)|\*/")
 
 
@@ -65,11 +67,15 @@ class Token(NamedTuple):
 _QUOTED = frozenset({"STRING", "NAME", "PATH", "NUMBER"})
 
 
-def tokenize(text: str) -> Iterator[Token]:
-    """Yield the tokens of a text in order, with comments, without white space. Never raise."""
-    at = 0
-    while match := _TOKEN.match(text, at):
-        group, end = match.lastgroup, match.end()
+def tokenize(text: str, at: int = 0, skipped: re.Pattern[str] | None = None) -> Iterator[Token]:
+    """Yield the tokens of a text in order, with comments, without white space. Never raise.
+
+    Args:
+        at: Offset of the first token.
+        skipped: If given, a pattern of `skip_all_but`: text before a token that is not yielded.
+    """
+    while match := _match_token(text, at, skipped):
+        group, (at, end) = match.lastgroup, match.span()
         if group == "WORD":
             yield Token(TokenKind.WORD, at, end, match[0].upper())
         elif group in _QUOTED:
@@ -87,6 +93,32 @@ def tokenize(text: str) -> Iterator[Token]:
             end = len(text) if comment_end is None else comment_end
             yield Token(kind, at, end, "")
         at = end
+
+
+def _match_token(text: str, at: int, skipped: re.Pattern[str] | None) -> re.Match[str] | None:
+    if skipped is not None and (skip := skipped.match(text, at)):
+        at = skip.end()
+    return _TOKEN.match(text, at)
+
+
+def skip_all_but(words: Collection[str]) -> re.Pattern[str]:
+    """Return a pattern for text between tokens that matter: `;`, brackets and these words.
+
+    It also skips a pair of brackets, and a pair in it, in which nothing matters, for example a row
+    of literals. A text of some MiB has millions of tokens, and each takes more time and memory than
+    a hundred characters of a match.
+    """
+    # A word is skipped as a whole token: not the `r` of a raw string, nor the begin of a path.
+    word = r"(?!(?:[rR]['\"]|[0-9]+[eE][+-]))\w++(?!://)"
+    flat = rf"""
+        [^\w;()\[\]{{}}<>'"`/*.-]++ | {_NUMBER} | \.(?:{word})?+ | -(?!-) | /(?!\*) | \*(?!/)
+      | (?!(?i:{"|".join(sorted(words))})(?!\w)){word} | {_STRING} | {_NAME}
+    """
+    row = flat
+    for _level in range(2):
+        row = rf"{flat} | \((?:{row})*+\)"
+    # The limit lets other threads run between two matches.
+    return re.compile(rf"(?:{row}){{0,{_SKIPPED_AT_ONCE}}}+", re.DOTALL | re.VERBOSE)
 
 
 def code_tokens(text: str) -> Iterator[Token]:

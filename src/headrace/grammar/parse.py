@@ -6,8 +6,9 @@ are Spark's and pass through unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 from headrace.errors import (
@@ -17,8 +18,11 @@ from headrace.errors import (
     InvalidStatement,
     MultipleStatements,
     Position,
+    StatementTooComplex,
+    StatementTooLarge,
 )
-from headrace.grammar.lexer import Token, TokenKind, code_tokens
+from headrace.grammar.blocks import block_end
+from headrace.grammar.lexer import Token, TokenKind, code_tokens, skip_all_but, tokenize
 from headrace.grammar.materialized_views import (
     MaterializedViewCommand,
     parse_create_materialized_view,
@@ -36,7 +40,7 @@ from headrace.grammar.stream_statements import (
     parse_save_stream,
     parse_show_definitions,
 )
-from headrace.grammar.text import check_nesting, check_text, position_at
+from headrace.grammar.text import LEVEL_WORDS, MAX_OWN, check_nesting, check_text, position_at
 
 _SYNTAX = "write CANCEL STATEMENT 'st_…'"
 
@@ -125,6 +129,11 @@ _DOUBTFUL_WORDS = {
     "SHOW": frozenset({"CATALOGS"}),
 }
 """First words of pure queries, each with the words that make it doubtful that it is one."""
+_FIRST_TOKENS = 64
+"""Tokens at the begin of a statement that are all read: they show what statement it is."""
+_MAX_TOKENS = 500_000
+"""Tokens of a long text that are kept in memory: some 100 MB."""
+_LONG_TEXT = skip_all_but(frozenset().union(*_DOUBTFUL_WORDS.values(), LEVEL_WORDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +159,8 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
         reserved: Whether Headrace's own statements are recognised. If not, all texts are Spark's.
 
     Raises:
-        StatementTooLarge: If the text is larger than 1 MiB.
+        StatementTooLarge: If the text is larger than 10 MiB, or than 1 MiB for a statement of
+            Headrace's own and for a scripting block.
         InvalidText: If the text contains a NUL or an unpaired surrogate.
         EmptyStatement: If the text contains only white space, comments and `;`.
         MultipleStatements: With the position of the second statement, if there is one.
@@ -158,7 +168,7 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
         InvalidStatement: With the position, for a syntax error in a statement of Headrace's own.
     """
     check_text(text)
-    tokens = list(code_tokens(text))
+    tokens = _list_tokens(text)
     words = [token for token in tokens if token.word != ";"]
     if not words:
         raise EmptyStatement
@@ -166,6 +176,8 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
     check_nesting(text, tokens)
     position = position_at(text, words[0].start)
     keyword = reserved_keyword(words) if reserved else None
+    if keyword is not None and len(text.encode()) > MAX_OWN:
+        raise StatementTooLarge(f"{keyword} has at most 1 MiB ({MAX_OWN} bytes in UTF-8).")
     command = None if keyword is None else _PARSERS[keyword](text, words)
     return ParsedStatement(
         kind="interactive" if command is None else command.kind,
@@ -184,6 +196,45 @@ def reserved_keyword(words: Sequence[Token]) -> str | None:
     first = tuple(token.word for token in words[:_LONGEST_KEYWORD])
     lengths = range(2, len(first) + 1)
     return next((_BY_WORDS[first[:n]] for n in lengths if first[:n] in _BY_WORDS), None)
+
+
+def _list_tokens(text: str) -> list[Token]:
+    """Return the tokens of a text without its comments; of a long text only those that matter.
+
+    Raise StatementTooComplex, and StatementTooLarge for a scripting block that is too long.
+    """
+    if len(text) <= MAX_OWN:
+        return list(code_tokens(text))
+    code = (each for each in _read_long(text) if each.kind is not TokenKind.COMMENT)
+    tokens = list(islice(code, _MAX_TOKENS + 1))
+    if len(tokens) > _MAX_TOKENS:
+        raise StatementTooComplex(
+            f"The statement has more than {_MAX_TOKENS} brackets, CASE and END.",
+            hint="Divide the statement into several less complex ones.",
+        )
+    if tokens and block_end(tokens, 0):
+        raise StatementTooLarge(f"A scripting block has at most {MAX_OWN} characters.")
+    return tokens
+
+
+def _read_long(text: str) -> Iterator[Token]:
+    """Yield the first tokens of each statement of a text, and of the others those that matter."""
+    at = 0
+    while True:
+        begin = list(islice(tokenize(text, at), _FIRST_TOKENS))
+        yield from begin
+        if len(begin) < _FIRST_TOKENS:
+            return
+        at = begin[-1].end
+        if begin[-1].word == ";":
+            continue
+        for token in tokenize(text, at, _LONG_TEXT):
+            yield token
+            at = token.end
+            if token.word == ";":
+                break
+        else:
+            return
 
 
 def _check_single(text: str, tokens: Sequence[Token]) -> None:

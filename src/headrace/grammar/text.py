@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from headrace.errors import InvalidText, Position, StatementTooComplex, StatementTooLarge
 from headrace.grammar.lexer import Token, code_tokens
 
-MAX_BYTES = 1024 * 1024
-"""Largest text, in bytes of UTF-8."""
+MAX_BYTES = 10 * 1024 * 1024
+"""Largest text, in bytes of UTF-8. Tools that load data by `INSERT … VALUES` send some MiB."""
+MAX_OWN = 1024 * 1024
+"""Largest text of a statement of Headrace's own, in bytes, and of a block, in characters."""
 MAX_NESTING = 1000
 """Largest depth of brackets, CASE expressions and types inside each other.
 
@@ -18,13 +20,15 @@ The time of Spark's parser grows with the square of the depth: 1,000 nested type
 _LEVELS = {")": "(", "]": "[", "}": "{", "END": "CASE", ">": "<"}
 """The word that begins a level, by the word that ends it."""
 _NESTED_TYPES = frozenset({"ARRAY", "MAP", "STRUCT"})
+LEVEL_WORDS = _NESTED_TYPES | {"CASE", "END"}
+"""Words by which `check_nesting` counts levels."""
 
 
 def check_text(text: str) -> None:
     """Raise an error for a text that no node stores and no driver runs.
 
     Raises:
-        StatementTooLarge: If the text is larger than 1 MiB in UTF-8.
+        StatementTooLarge: If the text is larger than 10 MiB in UTF-8.
         InvalidText: If the text contains a NUL or an unpaired surrogate.
     """
     size = len(text)
@@ -38,7 +42,10 @@ def check_text(text: str) -> None:
                 position=position_at(text, error.start),
             ) from None
     if size > MAX_BYTES:
-        raise StatementTooLarge(f"The statement is larger than 1 MiB ({MAX_BYTES} bytes in UTF-8).")
+        raise StatementTooLarge(
+            f"The statement is larger than 10 MiB ({MAX_BYTES} bytes in UTF-8).",
+            hint="Load data from files instead of literals.",
+        )
     nul = text.find("\0")
     if nul >= 0:
         raise InvalidText("The text contains a NUL character.", position=position_at(text, nul))

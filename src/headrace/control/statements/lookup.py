@@ -64,7 +64,7 @@ def _not_found(statement_id: str) -> StatementNotFound:
 
 
 _MAX_IDS = 32
-"""Largest number of records in one read. The text of a statement may have 1 MiB."""
+"""Largest number of records in one read. The text of a statement may have 10 MiB, but few have."""
 _MAX_READS = 2
 """Largest number of reads at once. A third one would make the batches smaller."""
 

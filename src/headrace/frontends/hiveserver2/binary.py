@@ -17,7 +17,13 @@ from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import HeadraceError, TooManyFailures, Unauthorized
 from headrace.frontends.hiveserver2.calls import HiveServer2Calls
-from headrace.frontends.hiveserver2.wire import InvalidMessage, measure_message, read_call
+from headrace.frontends.hiveserver2.wire import (
+    Call,
+    InvalidMessage,
+    measure_message,
+    read_call,
+    write_refusal,
+)
 from headrace.frontends.http.auth import SIGN_IN_THREADS
 from headrace.frontends.http.refusals import AuthenticationFailures
 from headrace.frontends.servers import Server
@@ -26,6 +32,8 @@ from headrace.model.audit import AuditAction
 _LOG = logging.getLogger("headrace.hiveserver2")
 _MAX_FRAME = 16 * 1024 * 1024
 """Largest message of a client in bytes: a statement of 10 MB is allowed."""
+_MAX_DISCARDED = 256 * 1024 * 1024
+"""Largest message that is read and refused; a larger one ends its connection at once."""
 _MAX_SASL = 64 * 1024
 _SIGN_IN_SECONDS = 30.0
 _READ_BYTES = 64 * 1024
@@ -36,6 +44,15 @@ _STATUS_BYTES = 8 + len(_STATUS)
 """Length of what stands before the number of such a call: version and name."""
 _REPEATED_SECONDS = 1.0
 """Time for which an answer is repeated without a check of the credentials."""
+_HTTP_STARTS = frozenset(method[:1].encode() for method in ("GET", "POST", "OPTIONS", "HEAD"))
+_HTTP_TEXT = (
+    b"[invalid_message] This port serves connections without HTTP: leave transportMode=http out, or"
+    b" connect to the port of the API with httpPath=cliservice.\n"
+)
+_HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (
+    len(_HTTP_TEXT),
+    _HTTP_TEXT,
+)
 _SASL = struct.Struct("!BI")
 _FRAME = struct.Struct("!I")
 
@@ -82,12 +99,15 @@ class HiveServer2Server(Server):
         self._connections.add(task)
         try:
             first = await reader.readexactly(1)
-            if first[0] == _START:
+            if first in _HTTP_STARTS:
+                writer.write(_HTTP_ANSWER)
+                await writer.drain()
+            elif first[0] == _START:
                 credentials = await self._sign_in(first, reader, writer)
                 await self._serve_frames(credentials, reader, writer)
             else:
                 await self._serve_messages(first, reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ssl.SSLError):
             pass  # the client is gone
         except HeadraceError as error:
             self._record_refusal(error, _address_of(writer))
@@ -166,10 +186,18 @@ class HiveServer2Server(Server):
     ) -> None:
         received, repeated = bytearray(), _RepeatedCall()
         while True:
-            frame = await _read_frame(received, reader)
+            size, frame = await _read_frame(received, reader)
             answer = repeated.find(frame)
             if answer is None:
-                call = read_call(frame)
+                try:
+                    call = _read_framed(size, frame)
+                except InvalidMessage as error:
+                    refusal = write_refusal(frame, error)
+                    writer.write(_FRAME.pack(len(refusal)) + refusal)
+                    await writer.drain()
+                    if size > _MAX_FRAME:
+                        continue
+                    raise
                 # A connection may last for days: a token that is revoked ends it.
                 caller = replace(await self._identify(credentials), address=_address_of(writer))
                 answer = await self._calls.answer(caller, call)
@@ -198,22 +226,42 @@ class HiveServer2Server(Server):
             await writer.drain()
 
 
-async def _read_frame(received: bytearray, reader: asyncio.StreamReader) -> bytes:
-    """Return the next message, and leave what follows it in `received`."""
+async def _read_frame(received: bytearray, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Return the size of the next frame, and the frame; leave what follows it in `received`.
+
+    A frame that is too large is read to its end, so that its client gets an answer. Its begin is
+    returned.
+    """
+    while len(received) < _FRAME.size:
+        await _receive(received, reader)
+    (size,) = _FRAME.unpack_from(received)
+    if size > _MAX_DISCARDED:
+        raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
+    del received[: _FRAME.size]
+    missing, kept = size, bytearray()
     while True:
-        if len(received) >= _FRAME.size:
-            (size,) = _FRAME.unpack_from(received)
-            if size > _MAX_FRAME:
-                raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
-            end = _FRAME.size + size
-            if len(received) >= end:
-                frame = bytes(received[_FRAME.size : end])
-                del received[:end]
-                return frame
-        part = await reader.read(_READ_BYTES)
-        if not part:
-            raise asyncio.IncompleteReadError(bytes(received), None)
-        received += part
+        part = received[:missing]
+        del received[:missing]
+        missing -= len(part)
+        if size <= _MAX_FRAME or not kept:
+            kept += part
+        if not missing:
+            return size, bytes(kept)
+        await _receive(received, reader)
+
+
+async def _receive(received: bytearray, reader: asyncio.StreamReader) -> None:
+    part = await reader.read(_READ_BYTES)
+    if not part:
+        raise asyncio.IncompleteReadError(bytes(received), None)
+    received += part
+
+
+def _read_framed(size: int, frame: bytes) -> Call:
+    """Return the call in a frame. Raise InvalidMessage."""
+    if size > _MAX_FRAME:
+        raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
+    return read_call(frame)
 
 
 class _RepeatedCall:

@@ -6,6 +6,8 @@ names its session or its statement by a handle, so that any node answers it.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -15,18 +17,22 @@ from anyio import to_thread
 
 from headrace.control.node import Node
 from headrace.control.policy import Caller
+from headrace.control.statements.service import RepeatableRequest
 from headrace.errors import (
     AlreadyEnded,
     ConnectionNotFound,
     HeadraceError,
+    IdempotencyConflict,
     InvalidRequest,
     StatementNotFound,
 )
 from headrace.frontends.hiveserver2 import info
-from headrace.frontends.hiveserver2.fetches import Fetches
+from headrace.frontends.hiveserver2.fetches import Fetches, write_lines
 from headrace.frontends.hiveserver2.handles import (
-    NO_STATEMENT,
+    ClientOption,
     Handle,
+    UnknownHandle,
+    make_id_without_statement,
     operation_handle,
     read_operation,
     read_session,
@@ -35,10 +41,12 @@ from headrace.frontends.hiveserver2.handles import (
 from headrace.frontends.hiveserver2.listings import (
     MetadataCall,
     encode_types,
+    find_hive_show,
     schema_of,
     statement_for,
 )
-from headrace.frontends.hiveserver2.options import read_configuration
+from headrace.frontends.hiveserver2.options import read_conf, read_configuration
+from headrace.frontends.hiveserver2.progress import OperationLogs, describe_progress
 from headrace.frontends.hiveserver2.types import describe_schema
 from headrace.frontends.hiveserver2.wire import (
     STOP,
@@ -49,6 +57,7 @@ from headrace.frontends.hiveserver2.wire import (
     write_struct,
     write_unknown_method,
 )
+from headrace.grammar.script import describe_verb
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement, StatementSpec
@@ -62,6 +71,14 @@ _HOLD_SECONDS = 2.0
 ask again at once."""
 _HOLD_WITH_PROGRESS = 0.5
 _WAIT_SECONDS = 3600.0
+_NOT_COUNTED = -1
+_MAX_RUNNING = 1000
+"""Unfinished statements among which a repeated one is looked for."""
+_ARROW_HINTS = (
+    "__kyuubi_operation_result_format__=arrow",
+    "__kyuubi_operation_result_arrow_timestampAsString__=true",
+)
+"""Messages by which Kyuubi's JDBC driver knows how rows travel."""
 _SQLSTATE = "HY000"
 _STATES = {
     StatementState.WAITING: "PENDING_STATE",
@@ -97,6 +114,9 @@ _OPERATION_TYPES = {
 _RESULTS_FIELD = 3
 _STRUCT = 12
 
+_NUMBERED = frozenset({"ExecuteStatement", "FetchResults"})
+"""Calls whose answer depends on their number."""
+
 Answer = Callable[[Caller, Any], Awaitable[Any]]
 
 
@@ -107,12 +127,12 @@ class HiveServer2Calls:
         self._node = node
         self._protocol = load_protocol()
         self._fetches = Fetches(node)
+        self._logs = OperationLogs()
         self._answers: dict[str, Answer] = {
             "OpenSession": self._open_session,
             "CloseSession": self._close_session,
             "SetClientInfo": self._set_client_info,
             "GetInfo": self._get_info,
-            "ExecuteStatement": self._execute,
             "GetOperationStatus": self._get_status,
             "CancelOperation": self._cancel,
             "CloseOperation": self._close_operation,
@@ -121,15 +141,23 @@ class HiveServer2Calls:
             **{name: partial(self._list, listing) for name, listing in _LISTINGS.items()},
         }
 
-    async def answer(self, caller: Caller, call: Call) -> bytes:
-        """Return the message that answers a call. Errors are part of it."""
-        is_known = call.name in self._answers or call.name == "FetchResults"
+    async def answer(self, caller: Caller, call: Call, *, may_repeat: bool = False) -> bytes:
+        """Return the message that answers a call. Errors are part of it.
+
+        Args:
+            may_repeat: Whether the client sends a call again, with its number, when it gets no
+                answer.
+        """
+        is_known = call.name in self._answers or call.name in _NUMBERED
         if call.request is None or not is_known:
             return write_unknown_method(call)
         response: Any
         try:
             if call.name == "FetchResults":
                 response = await self._fetch(caller, call.request, call.sequence)
+            elif call.name == "ExecuteStatement":
+                number = call.sequence if may_repeat else 0
+                response = await self._execute(caller, call.request, number)
             else:
                 response = await self._answers[call.name](caller, call.request)
         except HeadraceError as error:
@@ -140,7 +168,9 @@ class HiveServer2Calls:
 
     def has_ended(self, caller: Caller, request: Any) -> bool:
         """Return whether the statement of a call is known to have ended, without a read."""
-        return self._fetches.find(caller, read_operation(request.operationHandle)) is not None
+        with suppress(UnknownHandle):
+            return self._fetches.find(caller, read_operation(request.operationHandle)) is not None
+        return False
 
     def _refuse(self, name: str, error: HeadraceError) -> Any:
         """Return the response of a call that fails."""
@@ -163,12 +193,13 @@ class HiveServer2Calls:
             sqlState=failure.sqlstate or _SQLSTATE,
             errorCode=0,
             errorMessage=text if failure.condition else f"[{failure.code}] {text}",
-            infoMessages=[failure.trace] if failure.trace else [],
+            # Hive's JDBC fails to read an empty list.
+            infoMessages=failure.trace.splitlines() if failure.trace else None,
         )
 
     async def _open_session(self, caller: Caller, request: Any) -> Any:
         version = min(request.client_protocol, _NEWEST_VERSION)
-        spec = read_configuration(request.configuration or {})
+        spec, options = read_configuration(request.configuration or {})
         connections = self._node.connections
         open_ = partial(connections.open, caller, spec, protocol=_PROTOCOL)
         session = await to_thread.run_sync(open_)
@@ -179,7 +210,7 @@ class HiveServer2Calls:
         return self._protocol.TOpenSessionResp(
             status=self._ok(),
             serverProtocolVersion=version,
-            sessionHandle=session_handle(session.id, version),
+            sessionHandle=session_handle(Handle(session.id, version, options=options)),
             configuration={},
         )
 
@@ -203,9 +234,10 @@ class HiveServer2Calls:
         )
 
     async def _close_session(self, caller: Caller, request: Any) -> Any:
-        session = read_session(request.sessionHandle)
-        # A client that closes twice has lost the first answer.
-        with suppress(ConnectionNotFound):
+        # A client that closes twice has lost the first answer. After an error of a close, some
+        # clients fail the query before it, or use the connection no more.
+        with suppress(ConnectionNotFound, UnknownHandle):
+            session = read_session(request.sessionHandle)
             await to_thread.run_sync(self._node.connections.close, caller, session.id)
         return self._protocol.TCloseSessionResp(self._ok())
 
@@ -222,33 +254,78 @@ class HiveServer2Calls:
         await to_thread.run_sync(self._node.connections.get, caller, handle.id)
         return handle
 
-    async def _execute(self, caller: Caller, request: Any) -> Any:
+    async def _execute(self, caller: Caller, request: Any, number: int) -> Any:
+        """Answer ExecuteStatement. A call with the number of an earlier one is the same call."""
         session = read_session(request.sessionHandle)
         timeout = request.queryTimeout
         spec = StatementSpec(
-            text=request.statement, timeout_seconds=float(timeout) if timeout else None
+            text=request.statement,
+            conf=read_conf(request.confOverlay or {}),
+            timeout_seconds=float(timeout) if timeout else None,
         )
+        seconds = 0.0 if request.runAsync else _WAIT_SECONDS
         statements = self._node.async_statements
-        statement = await statements.submit_and_wait(
-            caller,
-            spec,
-            lambda statement, _rows: statement,
-            seconds=0.0 if request.runAsync else _WAIT_SECONDS,
-            connection=session.id,
-        )
+        running = None
+        if session.options & ClientOption.JOIN:
+            find = partial(self._find_running, caller, session.id, spec.text)
+            running = await to_thread.run_sync(find)
+        if running is not None:
+            statement = await statements.wait(caller, running, seconds)
+        else:
+            submit = partial(
+                statements.submit_and_wait,
+                caller,
+                spec,
+                lambda statement, _rows: statement,
+                seconds=seconds,
+                connection=session.id,
+                repeatable=_make_repeatable(session.id, number, spec) if number > 0 else None,
+            )
+            try:
+                statement = await submit()
+            except IdempotencyConflict:
+                # The first call was being stored, perhaps by another node.
+                statement = await submit()
         status = self._ok()
         if not request.runAsync and statement.state is not StatementState.SUCCESS:
             status = self._error(_failure_of(statement))
-        kind = self._protocol.TOperationType.EXECUTE_STATEMENT
-        operation = Handle(statement.id, session.version)
-        handle = operation_handle(operation, kind, has_rows=_has_rows(statement))
-        return self._protocol.TOperationResp(status, handle)
+        listing = find_hive_show(spec.text) if session.options & ClientOption.HIVE_SHOW else None
+        handle = Handle(statement.id, session.version, listing or 0, options=session.options)
+        return self._protocol.TOperationResp(
+            status,
+            operation_handle(
+                handle,
+                self._protocol.TOperationType.EXECUTE_STATEMENT,
+                has_rows=_has_rows(statement),
+                modified_rows=statement.rows_written,
+            ),
+        )
+
+    def _find_running(self, caller: Caller, connection: str, text: str) -> str | None:
+        """Return the first unfinished statement with this text in another connection, or None."""
+        page = self._node.statements.page(
+            caller,
+            session=None,
+            states=STATEMENT.live,
+            before=None,
+            id_prefix=None,
+            limit=_MAX_RUNNING,
+        )
+        found = [
+            each.id
+            for each in page.items
+            if each.spec.text == text
+            and each.owner == caller.owner
+            and each.connection_id not in {None, connection}
+            and each.cancel_requested_at is None
+        ]
+        return found[-1] if found else None
 
     async def _list(self, listing: MetadataCall, caller: Caller, request: Any) -> Any:
         """Answer a call for metadata, when its statement has ended."""
         session = await self._find_session(caller, request)
         text = statement_for(listing, request)
-        statement_id = NO_STATEMENT
+        statement_id = make_id_without_statement()
         if text is not None:
             statement = await self._run(caller, session.id, text)
             if statement.state is not StatementState.SUCCESS:
@@ -263,20 +340,26 @@ class HiveServer2Calls:
 
     async def _get_status(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
-        if handle.listing:
+        if not handle.has_statement:
             finished = self._protocol.TOperationState.FINISHED_STATE
             return self._protocol.TGetOperationStatusResp(
                 status=self._ok(), operationState=finished, hasResultSet=True
             )
         seconds = _HOLD_WITH_PROGRESS if request.getProgressUpdate else _HOLD_SECONDS
-        statement = await self._node.async_statements.wait(caller, handle.id, seconds)
+        # Hive's JDBC 2.3 asks for each row that it reads. A statement whose rows are read has
+        # ended for good, also for other nodes.
+        ended = self._fetches.find(caller, handle)
+        statement = ended or await self._node.async_statements.wait(caller, handle.id, seconds)
         fields: dict[str, Any] = {"hasResultSet": _has_rows(statement)}
+        if request.getProgressUpdate:
+            fields["progressUpdateResponse"] = describe_progress(statement)
         if statement.state in STATEMENT.terminal and statement.state is not StatementState.SUCCESS:
             error = self._error(_failure_of(statement))
             fields["sqlState"], fields["errorCode"] = error.sqlState, error.errorCode
             fields["errorMessage"] = error.errorMessage
-        if statement.state is StatementState.SUCCESS and not fields["hasResultSet"]:
-            fields["numModifiedRows"] = -1
+        if statement.state is StatementState.SUCCESS:
+            written = statement.rows_written
+            fields["numModifiedRows"] = _NOT_COUNTED if written is None else written
         if statement.started_at is not None:
             fields["operationStarted"] = int(statement.started_at.timestamp() * 1000)
         if statement.ended_at is not None:
@@ -295,10 +378,11 @@ class HiveServer2Calls:
         return self._protocol.TCancelOperationResp(self._ok())
 
     async def _close_operation(self, caller: Caller, request: Any) -> Any:
-        handle = read_operation(request.operationHandle)
-        self._fetches.forget(caller, handle)
         # As for a session; and a call for metadata has no statement, or one that has ended.
-        with suppress(StatementNotFound, AlreadyEnded):
+        with suppress(StatementNotFound, AlreadyEnded, UnknownHandle):
+            handle = read_operation(request.operationHandle)
+            self._fetches.forget(caller, handle)
+            self._logs.forget(caller, handle)
             statement = await self._node.async_statements.get(caller, handle.id)
             if statement.state not in STATEMENT.terminal:
                 await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
@@ -307,18 +391,22 @@ class HiveServer2Calls:
     async def _describe_result(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
         if handle.listing:
-            schema = describe_schema(schema_of(MetadataCall(handle.listing)), handle.version)
-            return self._protocol.TGetResultSetMetadataResp(self._ok(), schema)
-        statement = await self._wait(caller, handle.id)
-        if statement.state is not StatementState.SUCCESS or statement.result is None:
-            return self._protocol.TGetResultSetMetadataResp(self._error(_failure_of(statement)))
-        schema = describe_schema(parse_schema(statement.result.spark_schema), handle.version)
-        return self._protocol.TGetResultSetMetadataResp(self._ok(), schema)
+            schema = schema_of(MetadataCall(handle.listing))
+        else:
+            statement = await self._wait(caller, handle.id)
+            if statement.state is not StatementState.SUCCESS or statement.result is None:
+                return self._protocol.TGetResultSetMetadataResp(self._error(_failure_of(statement)))
+            schema = parse_schema(statement.result.spark_schema)
+        status = self._ok()
+        if handle.options & ClientOption.ARROW:
+            status.infoMessages = list(_ARROW_HINTS)
+        described = describe_schema(schema, handle.version)
+        return self._protocol.TGetResultSetMetadataResp(status, described)
 
     async def _fetch(self, caller: Caller, request: Any, number: int) -> bytes:
         handle = read_operation(request.operationHandle)
         if request.fetchType:
-            more, rows = False, self._fetches.read_log()
+            more, rows = False, await self._read_log(caller, handle, request)
         elif not handle.has_statement:
             more, rows = self._fetches.read(caller, handle, None, request, number)
         else:
@@ -334,6 +422,22 @@ class HiveServer2Calls:
             )
         response = write_struct(self._protocol.TFetchResultsResp(self._ok(), more))
         return response.removesuffix(STOP) + write_field(_STRUCT, _RESULTS_FIELD) + rows + STOP
+
+    async def _read_log(self, caller: Caller, handle: Handle, request: Any) -> bytes:
+        """Return the new lines of the log of an operation, without waiting for any."""
+        lines: list[str] = []
+        if handle.has_statement:
+            statement = await self._node.async_statements.get(caller, handle.id)
+            reason = None
+            if statement.state is StatementState.WAITING:
+                reasons = partial(self._node.statements.find_wait_reasons, caller, [statement])
+                _position, waits = (await to_thread.run_sync(reasons)).get(handle.id, (None, None))
+                reason = None if waits is None else waits.text
+            first = self._protocol.TFetchOrientation.FETCH_FIRST
+            lines = self._logs.read(
+                caller, handle, statement, reason, from_first=request.orientation == first
+            )
+        return write_lines(lines, handle.version)
 
     async def _get_query_id(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
@@ -351,13 +455,49 @@ def _has_rows(statement: Statement) -> bool:
     """Return whether a statement has rows, as far as it is known."""
     if statement.state is StatementState.SUCCESS and statement.result is not None:
         return bool(statement.result.spark_schema.get("fields"))
-    return statement.is_query
+    return statement.is_query or describe_verb(statement.spec.text).split(" ")[0] not in _NO_ROWS
+
+
+_NO_ROWS = frozenset(
+    {
+        *("ALTER", "ANALYZE", "CACHE", "CLEAR", "COMMENT", "CREATE", "DELETE", "DROP", "GRANT"),
+        *("INSERT", "LOAD", "MERGE", "MSCK", "REFRESH", "RESET", "REVOKE", "TRUNCATE", "UNCACHE"),
+        *("UPDATE", "USE"),
+    }
+)
+"""First words of statements without rows. Some catalogs return rows for a few of them: the state of
+the statement says so when it has ended."""
+
+
+def _make_repeatable(session: str, number: int, spec: StatementSpec) -> RepeatableRequest:
+    """Return the key of a call: a client numbers its calls, and repeats a call with its number."""
+    body = repr((spec.text, sorted(spec.conf.items()), spec.timeout_seconds))
+    digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+    return RepeatableRequest(f"{_PROTOCOL} {session} {number} {digest}", digest)
+
+
+_USE_WITH_DOT = re.compile(r"\s*USE\s+`[^`]*\.[^`]*`\s*$", re.IGNORECASE)
+_CATALOG_HINT = (
+    "(The name is that of one schema, with a dot. To choose a catalog, set use:catalog when you"
+    " connect, for example configuration={'use:catalog': 'c'} in PyHive.)"
+)
+"""PyHive puts the whole name of a database into one pair of backquotes."""
+_DESCRIBE = re.compile(r"\s*DESCRIBE\s+(?P<table>\S+)\s*$", re.IGNORECASE)
+_TABLE_NOT_FOUND = "SemanticException Table not found"
+"""Hive's words, by which PyHive's dialect of SQLAlchemy knows that a table does not exist."""
 
 
 def _failure_of(statement: Statement) -> Failure:
     """Return why a statement that has ended has no rows."""
-    if statement.failure is not None:
-        return statement.failure
+    failure = statement.failure
+    if failure is not None:
+        if _USE_WITH_DOT.match(statement.spec.text):
+            return failure.model_copy(update={"message": f"{failure.message} {_CATALOG_HINT}"})
+        described = _DESCRIBE.match(statement.spec.text)
+        if described is not None and failure.condition == "TABLE_OR_VIEW_NOT_FOUND":
+            trace = f"{_TABLE_NOT_FOUND} {described['table']}\n{failure.trace or ''}"
+            return failure.model_copy(update={"trace": trace})
+        return failure
     return Failure(
         code=str(statement.state), message=f"Statement {statement.id} is {statement.state}."
     )

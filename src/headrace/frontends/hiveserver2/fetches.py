@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import InvalidRequest
-from headrace.frontends.hiveserver2.handles import Handle
+from headrace.frontends.hiveserver2.handles import ClientOption, Handle
 from headrace.frontends.hiveserver2.listings import MetadataCall, read_rows, schema_of
-from headrace.frontends.hiveserver2.rows import write_columns, write_rows
+from headrace.frontends.hiveserver2.rows import write_arrow, write_columns, write_rows
 from headrace.frontends.hiveserver2.wire import load_protocol
 from headrace.model.connection import Cursor
 from headrace.model.statement import Statement
@@ -31,6 +31,8 @@ from headrace.results.schema import Schema, SparkType, TypeKind
 
 _MAX_BYTES = 8 * 1024 * 1024
 """Largest size of the rows of one answer: some clients refuse messages above 16 MB."""
+_MAX_WHOLE_BYTES = 32 * 1024 * 1024
+"""Largest size of a whole result in one answer."""
 _MAX_ROWS = 100_000
 """Largest number of rows of one answer."""
 _FIRST_WITH_COLUMNS = 5
@@ -65,10 +67,44 @@ class _Reading:
         self.rest = self.rest.slice(taken.num_rows)
         return taken
 
+    def take_all(self) -> pa.RecordBatch:
+        """Return all rows that follow. Raise AnswerTooLarge if they are too large for an answer."""
+        parts, size = list[pa.RecordBatch](), 0
+        while (part := self.take(_MAX_ROWS)).num_rows:
+            parts.append(part)
+            size += part.nbytes
+            if size > _MAX_WHOLE_BYTES:
+                raise AnswerTooLarge(
+                    f"The rows have more than {_MAX_WHOLE_BYTES} bytes. A client of the first"
+                    " version of HiveServer2's protocol reads them in one answer.",
+                    hint="Select fewer rows, or connect with another driver.",
+                )
+        whole = pa.Table.from_batches([*parts, part]).combine_chunks().to_batches()
+        return whole[0] if whole else part
+
+
+class AnswerTooLarge(InvalidRequest):
+    """The rows are too large for the client's version of the protocol."""
+
+    code = "answer_too_large"
+
 
 def _empty(schema: Schema) -> pa.RecordBatch:
     stored = build_stored_schema(schema)
     return pa.record_batch([pa.array([], field.type) for field in stored], schema=stored)
+
+
+def _write(handle: Handle) -> Callable[..., bytes]:
+    """Return the function that writes rows as a client reads them."""
+    if handle.version < _FIRST_WITH_COLUMNS:
+        return write_rows
+    return write_arrow if handle.options & ClientOption.ARROW else write_columns
+
+
+def write_lines(lines: Sequence[str], version: int) -> bytes:
+    """Return the lines of a log as a `TRowSet`."""
+    batch = pa.record_batch([pa.array(lines, pa.string())], ["_0"])
+    return _write(Handle("", version))(batch, [_LINE], start=0, zone=_UTC)
 
 
 class Fetches:
@@ -106,24 +142,22 @@ class Fetches:
             raise InvalidRequest("Only FETCH_NEXT and FETCH_FIRST are supported.")
         from_first = request.orientation == orientation.FETCH_FIRST
         reading = self._take(caller, handle, statement, number, from_first=from_first)
-        limit = min(request.maxRows, _MAX_ROWS) if request.maxRows > 0 else _MAX_ROWS
         start = reading.cursor.end
-        rows = reading.take(limit)
+        # A client of the first version (ADBC's for Spark) asks for the first rows again and again,
+        # as long as there are more.
+        takes_all = from_first and handle.version == 0
+        limit = min(request.maxRows, _MAX_ROWS) if request.maxRows > 0 else _MAX_ROWS
+        rows = reading.take_all() if takes_all else reading.take(limit)
         reading.cursor = Cursor(start, start + rows.num_rows, number)
         if statement is not None and rows.num_rows:
             self._node.cursors.save(caller, statement, reading.cursor)
-        if handle.has_statement:
-            self._keep(caller, handle, reading)
+        self._keep(caller, handle, reading)
         result = None if statement is None else statement.result
         zone = (None if result is None else result.time_zone) or _UTC
         types = [column.type for column in reading.schema.columns]
-        write = write_columns if handle.version >= _FIRST_WITH_COLUMNS else write_rows
-        return rows.num_rows > 0, write(rows, types, start=start, zone=zone)
-
-    def read_log(self) -> bytes:
-        """Return the next lines of the log of an operation: it has none."""
-        lines = pa.record_batch([pa.array([], pa.string())], ["_0"])
-        return write_columns(lines, [_LINE], start=0, zone=_UTC)
+        return rows.num_rows > 0 and not takes_all, _write(handle)(
+            rows, types, start=start, zone=zone
+        )
 
     def _take(
         self,
@@ -137,10 +171,12 @@ class Fetches:
         """Return what follows the position of a client. No other call has it meanwhile."""
         with self._lock:
             known = self._readings.pop((caller, handle), None)
-        if known is None and statement is not None:
+        cursor = _BEGIN if known is None else known.cursor
+        if statement is not None and (known is None or self._node.database.is_shared):
+            # The client may have read on at another node.
             cursor = self._node.cursors.find(caller, statement)
-        else:
-            cursor = _BEGIN if known is None else known.cursor
+            if known is not None and known.cursor.end != cursor.end:
+                known = None
         is_repeated = number > 0 and number == cursor.sequence
         if known is not None and not is_repeated and not from_first:
             return known

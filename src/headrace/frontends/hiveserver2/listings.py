@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.grammar.lexer import code_tokens
 from headrace.grammar.metadata import ListedObjects, ListObjects, pattern_to_regex
 from headrace.grammar.parse import parse
 from headrace.results.layout import build_stored_schema
@@ -41,6 +43,10 @@ class MetadataCall(IntEnum):
     TYPES = 7
     PRIMARY_KEYS = 8
     CROSS_REFERENCE = 9
+    # No calls: statements whose rows have Hive's columns, for clients that have asked for them.
+    HIVE_SHOW_SCHEMAS = 10
+    HIVE_SHOW_TABLES = 11
+    HIVE_SHOW_COLUMNS = 12
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,12 @@ def encode_types(names: Sequence[str] | None) -> int:
     wanted = {name.upper() for name in names}
     bits = sum(1 << bit for bit, name in enumerate(_TABLE_TYPES) if name in wanted)
     return bits or _NO_TYPE
+
+
+def find_hive_show(text: str) -> MetadataCall | None:
+    """Return the listing with Hive's columns that stands for a statement; None if there is none."""
+    words = tuple(token.word for token in islice(code_tokens(text), 2))
+    return _HIVE_SHOWS.get(words)
 
 
 def statement_for(listing: MetadataCall, request: Any) -> str | None:
@@ -127,7 +139,7 @@ def read_rows(listing: MetadataCall, found: Rows | None, text: str, types: int) 
     return pa.record_batch(arrays, schema=stored)
 
 
-def _catalogs(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
+def _first_column(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
     return [list(row.values())[:1] for row in rows]
 
 
@@ -167,6 +179,10 @@ def _functions(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
     for row in sorted(rows, key=lambda row: (row["schema"], row["name"])):
         about = f"Usage: {row['name']}"
         yield row["catalog"], row["schema"], row["name"], about, _FUNCTION_NO_TABLE, row["class"]
+
+
+def _second_column(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
+    return [list(row.values())[1:2] for row in rows]
 
 
 def _table_types(_rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
@@ -263,8 +279,19 @@ def _types(_rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
         )
 
 
+_HIVE_SHOWS: dict[tuple[str, ...], MetadataCall] = {
+    ("SHOW", "SCHEMAS"): MetadataCall.HIVE_SHOW_SCHEMAS,
+    ("SHOW", "DATABASES"): MetadataCall.HIVE_SHOW_SCHEMAS,
+    ("SHOW", "TABLES"): MetadataCall.HIVE_SHOW_TABLES,
+    ("SHOW", "VIEWS"): MetadataCall.HIVE_SHOW_TABLES,
+    ("SHOW", "COLUMNS"): MetadataCall.HIVE_SHOW_COLUMNS,
+}
 _SHAPES = {
-    MetadataCall.CATALOGS: _Shape("TABLE_CAT string", _catalogs),
+    MetadataCall.HIVE_SHOW_SCHEMAS: _Shape("database_name string", _first_column),
+    # Spark's first column is the schema.
+    MetadataCall.HIVE_SHOW_TABLES: _Shape("tab_name string", _second_column),
+    MetadataCall.HIVE_SHOW_COLUMNS: _Shape("field string", _first_column),
+    MetadataCall.CATALOGS: _Shape("TABLE_CAT string", _first_column),
     MetadataCall.SCHEMAS: _Shape("TABLE_SCHEM string,TABLE_CATALOG string", _schemas),
     MetadataCall.TABLES: _Shape(
         "TABLE_CAT string,TABLE_SCHEM string,TABLE_NAME string,TABLE_TYPE string,REMARKS string,"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from headrace.frontends.hiveserver2.handles import ClientOption
 from headrace.model.connection import ConnectionSpec
 
 _PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:system:")
@@ -11,20 +12,42 @@ _DATABASE, _CATALOG = "use:database", "use:catalog"
 _FOREIGN = ("hive.", "kyuubi.", "mapred.", "mapreduce.", "tez.", "use:", "set:")
 """Beginnings of the keys of other servers, which clients and tools send without being asked."""
 _DEFAULT = "default"
+_OPTIONS = {
+    ("headrace.join_running", "true"): ClientOption.JOIN,
+    ("headrace.hive_show", "true"): ClientOption.HIVE_SHOW,
+    ("kyuubi.operation.result.format", "arrow"): ClientOption.ARROW,
+}
+"""Settings of a session that this front end reads itself, with the value that turns them on."""
+_OWN = frozenset(key for key, _value in _OPTIONS)
 
 
-def read_configuration(configuration: Mapping[str, str]) -> ConnectionSpec:
+def read_configuration(configuration: Mapping[str, str]) -> tuple[ConnectionSpec, ClientOption]:
     """Return what a client wants of its connection. Keys of other servers have no effect."""
-    conf = {}
+    options = ClientOption.NONE
+    for name, value in _list_settings(configuration):
+        options |= _OPTIONS.get((name, value.lower()), ClientOption.NONE)
+    database = configuration.get(_DATABASE)
+    spec = ConnectionSpec(
+        catalog=configuration.get(_CATALOG) or None,
+        database=None if database in {None, "", _DEFAULT} else database,
+        conf=read_conf(configuration),
+    )
+    return spec, options
+
+
+def read_conf(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration of Spark that a client has sent."""
+    return {
+        name: value
+        for name, value in _list_settings(configuration)
+        if name and name not in _OWN and not name.startswith(_FOREIGN)
+    }
+
+
+def _list_settings(configuration: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the keys without their prefixes, and the values."""
     for key, value in configuration.items():
         name = key
         for prefix in _PREFIXES:
             name = name.removeprefix(prefix)
-        if name and not name.startswith(_FOREIGN):
-            conf[name] = value
-    database = configuration.get(_DATABASE)
-    return ConnectionSpec(
-        catalog=configuration.get(_CATALOG) or None,
-        database=None if database in {None, "", _DEFAULT} else database,
-        conf=conf,
-    )
+        yield name, value

@@ -47,6 +47,16 @@ _FORMS = {
     TypeKind.BINARY: _Form(8, _STRING, None),
 }
 
+_BYTES = SparkType(TypeKind.BINARY, "binary")
+_ARROW_KINDS = frozenset(
+    {
+        *(TypeKind.VOID, TypeKind.BOOLEAN, TypeKind.BYTE, TypeKind.SHORT, TypeKind.INTEGER),
+        *(TypeKind.LONG, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL, TypeKind.BINARY),
+        *(TypeKind.STRING, TypeKind.DATE, TypeKind.YEAR_MONTH, TypeKind.DAY_TIME),
+    }
+)
+"""Types whose values Kyuubi's JDBC driver reads as they are stored."""
+
 
 def write_columns(
     batch: pa.RecordBatch, types: Sequence[SparkType], *, start: int, zone: str
@@ -70,6 +80,24 @@ def write_columns(
             STOP,
         ]
     )
+
+
+def write_arrow(
+    batch: pa.RecordBatch, types: Sequence[SparkType], *, start: int, zone: str
+) -> bytes:
+    """Return a `TRowSet` for Kyuubi's JDBC driver: one value, which is a record batch of Arrow.
+
+    The driver derives the types from those of HiveServer2: what they do not have travels as text.
+    """
+    if not batch.num_rows:
+        return write_columns(pa.record_batch([], []), [], start=start, zone=zone)
+    arrays = [
+        array if spark_type.kind in _ARROW_KINDS else encode_hive_text(array, spark_type, zone)
+        for array, spark_type in zip(batch.columns, types, strict=True)
+    ]
+    message = pa.record_batch(arrays, batch.schema.names).serialize().to_pybytes()
+    values = pa.record_batch([pa.array([message], pa.binary())], ["_0"])
+    return write_columns(values, [_BYTES], start=start, zone=zone)
 
 
 def _write_column(array: pa.Array, spark_type: SparkType, zone: str) -> bytes:

@@ -6,6 +6,7 @@ Source of the format: the specification "Thrift Binary protocol encoding" of Apa
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TException, TMessageType
 from thriftpy2.transport import TCyMemoryBuffer
 
-from headrace.errors import InvalidRequest
+from headrace.errors import HeadraceError, InvalidRequest
 
 _VERSION = 0x80010000
 _VERSION_MASK = 0xFFFF0000
@@ -156,10 +157,30 @@ def write_reply(call: Call, response: bytes) -> bytes:
 
 def write_unknown_method(call: Call) -> bytes:
     """Return the message for a call that does not exist: clients probe for calls."""
-    error = TApplicationException(
-        TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{call.name}'"
-    )
-    return _begin(call, TMessageType.EXCEPTION) + write_struct(error)
+    text = f"Invalid method name: '{call.name}'"
+    return _write_exception(call, TApplicationException.UNKNOWN_METHOD, text)
+
+
+def write_refusal(message: bytes, error: HeadraceError) -> bytes:
+    """Return the message that refuses one that could not be read.
+
+    Args:
+        message: The begin of the client's message, which has the name and the number of its call.
+    """
+    call = Call("", 0, None)
+    with suppress(struct.error, UnicodeDecodeError):
+        version, length = _HEADER.unpack_from(message)
+        if version & _VERSION_MASK == _VERSION and length <= _MAX_NAME:
+            end = _HEADER.size + length
+            call = Call(
+                message[_HEADER.size : end].decode(), _INT.unpack_from(message, end)[0], None
+            )
+    text = f"[{error.code}] {error.message}"
+    return _write_exception(call, TApplicationException.PROTOCOL_ERROR, text)
+
+
+def _write_exception(call: Call, kind: int, text: str) -> bytes:
+    return _begin(call, TMessageType.EXCEPTION) + write_struct(TApplicationException(kind, text))
 
 
 def write_field(kind: int, number: int) -> bytes:

@@ -12,7 +12,7 @@ from headrace.frontends.http.errors import ErrorRenderers
 from headrace.model.messages import LINK_PREFIX
 
 BODY_LIMIT = 16 * 1024 * 1024
-"""Bytes; enough for a statement of 1 MiB in its longest JSON form, and for an inline result."""
+"""Bytes; enough for a statement of 10 MiB whose JSON has few escapes, and for an inline result."""
 
 
 class BodyLimit:
