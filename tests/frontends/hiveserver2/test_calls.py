@@ -200,3 +200,41 @@ def test_another_node_continues_when_the_first_one_has_gone(
         assert [row[0] for row in again.fetch_all(operation, 7)] == [*range(10, 30)]
         assert again.status(operation).operationState == STATES.FINISHED_STATE
         assert again.execute("SELECT 2").status.statusCode == 0
+
+
+@pytest.mark.postgres
+def test_nodes_that_take_turns_send_each_row_once(postgres_url: str, tmp_path: Path) -> None:
+    changes = {"store": {"url": postgres_url}, "results": {"location": str(tmp_path / "results")}}
+    with ExitStack() as nodes:
+        one = nodes.enter_context(serve_hive(tmp_path / "one", **changes))
+        client = one.over_http()
+        client.open()
+        operation = client.execute("SELECT n, s FROM t").operationHandle
+        driver = one.driver_of(operation)
+        location = driver.claim().result_location
+        assert location is not None
+        rows = [[number, "x"] for number in range(30)]
+        driver.succeed(
+            id_of(operation), stored_result(Path(location), COLUMNS, [rows], chunk_limit=1)
+        )
+        two = nodes.enter_context(serve_hive(tmp_path / "two", users=(), **changes))
+        two.tokens = one.tokens
+        clients = [client, two.over_http()]
+        clients[1].session = client.session
+
+        def fetch(client: HiveClient, number: int, **options: object) -> list[int]:
+            found = rows_of(client.fetch(operation, 4, number=number, **options))
+            return [row[0] for row in found]
+
+        # Clients that number their calls, and those that do not.
+        for numbers in (range(50, 60), [0] * 10):
+            first = THRIFT.TFetchOrientation.FETCH_FIRST
+            seen = fetch(clients[0], numbers[0], orientation=first)
+            for turn, number in enumerate(numbers[1:], start=1):
+                seen += fetch(clients[turn % 2], number)
+            assert seen == [*range(30)]
+        # The answer of one node is lost, and the other one is sent the call again.
+        fetch(clients[0], 70, orientation=first)
+        assert fetch(clients[1], 71) == [4, 5, 6, 7]
+        assert fetch(clients[0], 71) == [4, 5, 6, 7]
+        assert fetch(clients[1], 72) == [8, 9, 10, 11]
