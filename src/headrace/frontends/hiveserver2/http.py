@@ -15,6 +15,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.post(PATH)
+@router.post(f"{PATH}/", name="answer_call_of_pyhive")
 async def answer_call(request: Request, caller: Authenticated) -> Response:
     """Answer a call."""
     state = request.app.state
