@@ -34,7 +34,9 @@ def run(url: str, values: dict[str, Any], *texts: str) -> tuple[int, list[str], 
     sign_in = (url.format_map(values), values["user"], values["password"])
     with running_beeline(*sign_in, *options) as process:
         printed, messages = process.communicate(timeout=200)
-    return process.returncode, printed.splitlines(), messages
+    # Beeline writes its prompt before the first row of a statement.
+    lines = [line.rpartition(". > ")[2] for line in printed.splitlines()]
+    return process.returncode, lines, messages
 
 
 def test_a_password_and_a_token_sign_in(transport: str, server: ClientNode) -> None:

@@ -1,4 +1,4 @@
-"""Hive's drivers of JDBC: 2.3 from Spark's distribution, and 4.0, as DBeaver and Tableau use them."""
+"""Hive's drivers of JDBC: 2.3 from Spark's distribution, and 4.0."""
 
 from __future__ import annotations
 
