@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.support.client_environments import ClientNode
+from tests.support.client_environments import ClientNode, running_thrift_server
 from tests.support.directory import Directory, running_directory
 
 
@@ -21,3 +22,10 @@ def server(directory: Directory, tmp_path_factory: pytest.TempPathFactory) -> It
     node = ClientNode(tmp_path_factory.mktemp("server") / "home", directory)
     yield node
     node.close()
+
+
+@pytest.fixture(scope="package")
+def thrift_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Yield the variables of a program that connects to Spark's Thrift Server."""
+    with running_thrift_server(tmp_path_factory.mktemp("peer")) as values:
+        yield values

@@ -8,18 +8,50 @@ from __future__ import annotations
 import json
 import subprocess
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.support.directory import PASSWORD, Directory, ldap_settings
+from benchmarks.peers.processes import is_listening, spark_home, spark_server, wait_for
+from tests.support.directory import PEOPLE, Directory, ldap_settings
 from tests.support.lakes import lake_extensions, lake_jars
 from tests.support.node import NodeProcess
-from tests.support.ports import free_ports
+from tests.support.ports import free_port, free_ports
 from tests.support.waiting import wait_until
 
+from headrace.control.host.java import find_java
+
 ROOT = Path(__file__).parents[2]
+SPARK_HOME = spark_home()
+THRIFT_SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+REFUSED = 3
+"""Exit status of `JdbcProgram.java` after an error of the driver."""
+VALUES = """SELECT
+  CAST(NULL AS STRING) AS nothing,
+  CAST('12345678901234567890.123456789012345678' AS DECIMAL(38,18)) AS exact,
+  CAST(0.5 AS DECIMAL(38,18)) AS half,
+  timestamp'2026-01-15T12:00:00.123456Z' AS winter,
+  timestamp'2026-07-15T12:00:00Z' AS summer,
+  timestamp_ntz'2026-03-08 02:30:00' AS skipped_hour,
+  date'2026-01-15' AS day,
+  X'00FF41' AS bytes,
+  named_struct('a', 1, 'b', 'x', 'c', array(1.5D, NULL)) AS record,
+  map('k', 1, 'n', NULL) AS pairs,
+  array('x', NULL, 'y') AS list,
+  INTERVAL '1-2' YEAR TO MONTH AS months,
+  INTERVAL '-1 02:03:04.5' DAY TO SECOND AS seconds,
+  true AS flag, 1Y AS tiny, 2S AS small, 3 AS usual, 4L AS large,
+  CAST(1.1 AS FLOAT) AS single, 2.5D AS twofold, 'caf\u00e9' AS text"""
+"""One row with a value of each type."""
+MILLION = "SELECT id FROM range(1000000)"
+MILLION_SUM = 999_999 * 1_000_000 // 2
+SLOW = "SELECT count(*) FROM range(300) WHERE reflect('java.lang.Thread', 'sleep', 200L) IS NULL"
+WRONG = "SELECT 1,\n  nope FROM range(1)"
+"""A query with an error in its second line."""
 DELTA = ("delta", "unitycatalog")
 """Parts of the names of Delta's jars."""
 
@@ -65,6 +97,105 @@ class PythonClient:
         return json.loads(completed.stdout.splitlines()[-1])
 
 
+class JdbcClient:
+    """A driver of JDBC, for which `tests/clients/JdbcProgram.java` acts."""
+
+    def __init__(self, jars: str, url: str) -> None:
+        """Create it.
+
+        Args:
+            jars: Class path of the driver.
+            url: URL with the parts in braces of `ClientNode.values`.
+        """
+        self._jars = jars
+        self._url = url
+
+    def run(self, values: dict[str, Any], *action: str, timeout: float = 240) -> list[Any]:
+        """Return what an action has printed. Fails the test unless the action succeeds."""
+        process = self.start(values, *action)
+        printed, errors = process.communicate(timeout=timeout)
+        assert process.returncode == 0, printed + errors
+        return [json.loads(line) for line in printed.splitlines()]
+
+    def fail(self, values: dict[str, Any], *action: str) -> tuple[str, str]:
+        """Return message and SQLSTATE of an action that must fail."""
+        process = self.start(values, *action)
+        printed, errors = process.communicate(timeout=240)
+        assert process.returncode == REFUSED, printed + errors
+        message, state = (json.loads(line) for line in printed.splitlines())
+        return message, state
+
+    def start(self, values: dict[str, Any], *action: str) -> subprocess.Popen[str]:
+        """Start an action."""
+        source = ROOT / "tests" / "clients" / "JdbcProgram.java"
+        janino = [str(jar) for name in ("janino", "commons-compiler") for jar in _spark_jars(name)]
+        sign_in = (self._url.format_map(values), values["user"], values["password"])
+        # Janino compiles the program and calls its main method: no JDK is needed.
+        compiler = ("org.codehaus.janino.SimpleCompiler", str(source), source.stem)
+        return subprocess.Popen(
+            [_java(), "-cp", ":".join([self._jars, *janino]), *compiler, *sign_in, *action],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def spark_class_path() -> str:
+    """Return the class path of PySpark's jars, which have beeline and Hive's driver 2.3.10."""
+    return str(SPARK_HOME / "jars" / "*")
+
+
+def jdbc_jar(name: str) -> str:
+    """Return the jar of a driver, by the start of its name."""
+    jars = list((ROOT / ".tools" / "jdbc").glob(f"{name}*.jar"))
+    assert jars, "The drivers of JDBC are missing. Run scripts/setup-jars jdbc."
+    return str(jars[0])
+
+
+@contextmanager
+def running_beeline(
+    url: str, user: str, password: str, *options: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Run beeline for the block, with its output in CSV."""
+    process = subprocess.Popen(
+        [
+            # Without a file of settings, log4j writes errors between the rows.
+            *(_java(), "-Dorg.apache.logging.log4j.level=OFF", "-cp", spark_class_path()),
+            "org.apache.hive.beeline.BeeLine",
+            *("-u", url, "-n", user, "-p", password, "--outputformat=csv2", *options),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _java() -> str:
+    return str(find_java().path / "bin" / "java")
+
+
+def _spark_jars(name: str) -> list[Path]:
+    return sorted((SPARK_HOME / "jars").glob(f"{name}-[0-9]*.jar"))
+
+
+@contextmanager
+def running_thrift_server(folder: Path) -> Iterator[dict[str, Any]]:
+    """Run Spark's Thrift Server for the block. Yield the variables of a program that connects."""
+    port = free_port()
+    settings = {"bind.host": "127.0.0.1", "port": port}
+    hiveconf = [("--hiveconf", f"hive.server2.thrift.{k}={v}") for k, v in settings.items()]
+    with spark_server(THRIFT_SERVER, {}, [*chain(*hiveconf)], folder / "thrift") as process:
+        wait_for(lambda: is_listening(port), process, "the Spark Thrift Server")
+        yield {"host": "127.0.0.1", "hive_port": port, "user": "ada", "password": "any"}
+
+
 class ClientNode:
     """A node with all protocols, and a user who signs in by password or by token.
 
@@ -72,9 +203,10 @@ class ClientNode:
     """
 
     user = "ada"
-    password = PASSWORD
+    password = "correct-horse"  # beeline cannot send a space
 
     def __init__(self, home: Path, directory: Directory, **settings: str) -> None:
+        directory.modify(f"uid={self.user},{PEOPLE}", "userPassword", self.password)
         self.hive_port, self.flight_port = free_ports(2)
         jars = lake_jars(*DELTA)
         assert jars, "The jars of Delta are missing. Run scripts/setup-jars catalogs."

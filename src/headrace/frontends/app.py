@@ -185,7 +185,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    app.router.routes.append(hiveserver2_http.ROUTE)
+    app.router.routes.extend(hiveserver2_http.ROUTES)
     for _, routers in _RESOURCES.values():
         for router in routers:
             app.include_router(router, prefix=API_PREFIX)

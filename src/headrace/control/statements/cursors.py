@@ -16,17 +16,22 @@ class Cursors:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
 
-    def find(self, caller: Caller, statement: Statement) -> Cursor:
-        """Return the position in the rows of a statement; the begin if nothing has been read.
+    def find(self, caller: Caller, statement: Statement) -> Cursor | None:
+        """Return the position in the rows of a statement; None if nothing has been read.
 
         Raise StatementNotFound and NotPermitted as `Statements.open_result`.
         """
         check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
         with self._database.read() as tx:
-            return cursors.find(tx, statement.id) or Cursor(0, 0, 0)
+            return cursors.find(tx, statement.id)
 
-    def save(self, caller: Caller, statement: Statement, cursor: Cursor) -> None:
-        """Store a position. Raise as `find`."""
+    def save(
+        self, caller: Caller, statement: Statement, cursor: Cursor, *, previous: Cursor | None
+    ) -> bool:
+        """Store a position, and return True, if `previous` is what `find` still returns.
+
+        Raise as `find`.
+        """
         check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
         with self._database.write("statement.read") as tx:
-            cursors.save(tx, statement.id, cursor)
+            return cursors.save(tx, statement.id, cursor, previous=previous)

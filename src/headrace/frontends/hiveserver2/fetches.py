@@ -1,8 +1,9 @@
 """The rows of operations, a part per call. Clients keep no position of their own.
 
 The store has the position of a client, so that another node continues: it is written before the
-rows are sent. A client that numbers its calls may send a call again when it gets no answer, also to
-another node: it then gets the same rows.
+rows are sent. A node also keeps the next rows in memory; another node may have sent them meanwhile,
+which the write then notices. A client that numbers its calls may send a call again when it gets no
+answer, also to another node: it then gets the same rows.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class _Reading:
     batches: Iterator[pa.RecordBatch]
     statement: Statement | None
     """The statement; None if the handle has none."""
+    stored: Cursor | None = None
+    """What the store has as the position of the client; None if it has none."""
     rest: pa.RecordBatch | None = None
     """Rows that have been read, and not sent."""
 
@@ -141,16 +144,21 @@ class Fetches:
         if request.orientation not in {orientation.FETCH_NEXT, orientation.FETCH_FIRST}:
             raise InvalidRequest("Only FETCH_NEXT and FETCH_FIRST are supported.")
         from_first = request.orientation == orientation.FETCH_FIRST
-        reading = self._take(caller, handle, statement, number, from_first=from_first)
-        start = reading.cursor.end
         # A client of the first version (ADBC's for Spark) asks for the first rows again and again,
         # as long as there are more.
         takes_all = from_first and handle.version == 0
         limit = min(request.maxRows, _MAX_ROWS) if request.maxRows > 0 else _MAX_ROWS
-        rows = reading.take_all() if takes_all else reading.take(limit)
-        reading.cursor = Cursor(start, start + rows.num_rows, number)
-        if statement is not None and rows.num_rows:
-            self._node.cursors.save(caller, statement, reading.cursor)
+        with self._lock:
+            known = self._readings.pop((caller, handle), None)
+        while True:
+            reading = self._seek(caller, handle, statement, known, number, from_first=from_first)
+            start = reading.cursor.end
+            rows = reading.take_all() if takes_all else reading.take(limit)
+            reading.cursor = Cursor(start, start + rows.num_rows, number)
+            if statement is None or self._confirm(caller, statement, reading):
+                break
+            # Another node has sent rows of this result.
+            known = None
         self._keep(caller, handle, reading)
         result = None if statement is None else statement.result
         zone = (None if result is None else result.time_zone) or _UTC
@@ -159,29 +167,40 @@ class Fetches:
             rows, types, start=start, zone=zone
         )
 
-    def _take(
+    def _seek(
         self,
         caller: Caller,
         handle: Handle,
         statement: Statement | None,
+        known: _Reading | None,
         number: int,
         *,
         from_first: bool,
     ) -> _Reading:
-        """Return what follows the position of a client. No other call has it meanwhile."""
-        with self._lock:
-            known = self._readings.pop((caller, handle), None)
-        cursor = _BEGIN if known is None else known.cursor
-        if statement is not None and (known is None or self._node.database.is_shared):
-            # The client may have read on at another node.
-            cursor = self._node.cursors.find(caller, statement)
-            if known is not None and known.cursor.end != cursor.end:
-                known = None
+        """Return what follows the position of a client, which `known` or the store has."""
+        if known is None:
+            stored = None if statement is None else self._node.cursors.find(caller, statement)
+            cursor = stored or _BEGIN
+        else:
+            stored, cursor = known.stored, known.cursor
         is_repeated = number > 0 and number == cursor.sequence
         if known is not None and not is_repeated and not from_first:
             return known
         position = cursor.start if is_repeated else cursor.end
-        return self._open(caller, handle, statement, 0 if from_first else position)
+        reading = self._open(caller, handle, statement, 0 if from_first else position)
+        reading.stored = stored
+        return reading
+
+    def _confirm(self, caller: Caller, statement: Statement, reading: _Reading) -> bool:
+        """Store the position after rows were taken; return whether it was where the store says."""
+        cursor, cursors = reading.cursor, self._node.cursors
+        if cursor.start == cursor.end:
+            # Nothing to store at the end: a client that asks again gets no rows again.
+            return cursors.find(caller, statement) == reading.stored
+        if not cursors.save(caller, statement, cursor, previous=reading.stored):
+            return False
+        reading.stored = cursor
+        return True
 
     def _keep(self, caller: Caller, handle: Handle, reading: _Reading) -> None:
         with self._lock:

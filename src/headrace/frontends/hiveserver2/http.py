@@ -25,5 +25,5 @@ async def answer_call(request: Request) -> Response:
 
 
 # A plain route of Starlette: Hive's JDBC 2.3 makes a call for each row, and FastAPI's own machinery
-# would take as long as the answer.
-ROUTE = Route(PATH, answer_call, methods=["POST"])
+# would take as long as the answer. PyHive's path ends with a slash.
+ROUTES = [Route(path, answer_call, methods=["POST"]) for path in (PATH, f"{PATH}/")]

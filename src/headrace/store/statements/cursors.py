@@ -16,9 +16,23 @@ def find(tx: Tx, statement_id: str) -> Cursor | None:
     return None if row is None else Cursor(row.start, row.end, row.sequence)
 
 
-def save(tx: Tx, statement_id: str, cursor: Cursor) -> None:
-    """Store the cursor of a statement."""
+def save(tx: Tx, statement_id: str, cursor: Cursor, *, previous: Cursor | None) -> bool:
+    """Store the cursor of a statement, unless another node has stored one meanwhile.
+
+    Args:
+        previous: The stored cursor; None: none is stored.
+
+    Returns:
+        Whether `previous` was the stored cursor.
+    """
     values = cursor._asdict()
-    change = update(table).where(table.c.statement_id == statement_id).values(values)
-    if not tx.execute(change).rowcount:
+    if previous is None:
+        if find(tx, statement_id) is not None:
+            return False
         tx.execute(insert(table).values(statement_id=statement_id, **values))
+        return True
+    stored = (table.c.start, table.c.end, table.c.sequence)
+    change = update(table).where(table.c.statement_id == statement_id)
+    for column, value in zip(stored, previous, strict=True):
+        change = change.where(column == value)
+    return tx.execute(change.values(values)).rowcount == 1

@@ -1,0 +1,119 @@
+"""Beeline 2.3.10, which every distribution of Spark has, over both transports."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.client_environments import (
+    SLOW,
+    VALUES,
+    WRONG,
+    ClientNode,
+    running_beeline,
+)
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.clients, pytest.mark.spark]
+
+BINARY = "jdbc:hive2://{host}:{hive_port}/"
+HTTP = "jdbc:hive2://{host}:{http_port}/;transportMode=http;httpPath=cliservice"
+
+
+@pytest.fixture(params=[BINARY, HTTP], ids=["binary", "http"])
+def transport(request: pytest.FixtureRequest) -> str:
+    url: str = request.param
+    return url
+
+
+def run(url: str, values: dict[str, Any], *texts: str) -> tuple[int, list[str], str]:
+    """Return the exit status, the lines and the messages of beeline."""
+    options = [word for text in texts for word in ("-e", text)]
+    sign_in = (url.format_map(values), values["user"], values["password"])
+    with running_beeline(*sign_in, *options) as process:
+        printed, messages = process.communicate(timeout=200)
+    # Beeline writes its prompt before the first row of a statement.
+    lines = [line.rpartition(". > ")[2] for line in printed.splitlines()]
+    return process.returncode, lines, messages
+
+
+def test_a_password_and_a_token_sign_in(transport: str, server: ClientNode) -> None:
+    by_token = server.values | {"user": "token", "password": server.token}
+    for values in (server.values, by_token):
+        status, lines, messages = run(transport, values, "SELECT 1 AS x")
+        assert (status, lines) == (0, ["x", "1"]), messages
+
+
+def test_a_wrong_password_is_refused(transport: str, server: ClientNode) -> None:
+    wrong = server.values | {"password": "wrong"}
+    status, lines, messages = run(transport, wrong, "SELECT 1 AS x")
+    assert (status != 0, lines) == (True, []), messages
+    assert "unauthorized" in messages or "401" in messages
+
+
+def test_tables_are_listed(transport: str, server: ClientNode) -> None:
+    status, lines, messages = run(
+        transport,
+        server.values,
+        "CREATE DATABASE IF NOT EXISTS beeline_db",
+        "CREATE TABLE IF NOT EXISTS beeline_db.t (a INT) USING parquet",
+        "USE beeline_db",
+        "SHOW TABLES",
+    )
+    assert (status, lines[-1]) == (0, "beeline_db,t,false"), messages
+
+
+def test_an_error_has_its_line_and_column(transport: str, server: ClientNode) -> None:
+    status, _lines, messages = run(transport, server.values, WRONG)
+    assert status != 0
+    assert "[UNRESOLVED_COLUMN" in messages
+    assert "line 2" in messages
+
+
+def test_ctrl_c_cancels(transport: str, server: ClientNode) -> None:
+    known = {statement["id"] for statement in server.statements("-- beeline")}
+    url = transport.format_map(server.values)
+    text = f"{SLOW} -- beeline"
+    with running_beeline(url, server.user, server.password, "-e", text) as process:
+
+        def running() -> list[str]:
+            new = (each for each in server.statements("-- beeline") if each["id"] not in known)
+            return [each["id"] for each in new if each["state"] == "running"]
+
+        [statement] = wait_until(running, seconds=60, what="the statement runs")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+    def is_cancelled() -> bool:
+        path = f"/api/v1/statements/{statement}"
+        return bool(server.http.get(path).json()["state"] == "cancelled")
+
+    wait_until(is_cancelled, seconds=30, what="the statement is cancelled")
+
+
+def test_a_statement_goes_on_when_its_client_is_killed(server: ClientNode) -> None:
+    known = {statement["id"] for statement in server.statements("-- killed")}
+    text = "SELECT count(*) FROM range(10) WHERE reflect('java.lang.Thread', 'sleep', 300L) IS NULL"
+    url = HTTP.format_map(server.values)
+    text += " -- killed"
+    with running_beeline(url, server.user, server.password, "-e", text) as process:
+
+        def started() -> list[str]:
+            new = (each for each in server.statements("-- killed") if each["id"] not in known)
+            return [each["id"] for each in new if each["state"] == "running"]
+
+        [statement] = wait_until(started, seconds=60, what="the statement runs")
+        process.kill()
+    found = server.http.get(f"/api/v1/statements/{statement}", params={"wait_timeout": "60s"})
+    assert found.json()["state"] == "success"
+
+
+def test_values_are_those_of_the_thrift_server(
+    server: ClientNode, thrift_server: dict[str, Any], tmp_path: Path
+) -> None:
+    zone = "SET TIME ZONE 'America/New_York'"
+    _, ours, messages = run(BINARY, server.values, zone, VALUES)
+    _, theirs, _ = run(BINARY, thrift_server, zone, VALUES)
+    assert ours == theirs, messages
