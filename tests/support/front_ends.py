@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pyarrow.flight as fl
 from tests.support.auto_reply import AutoReplyLauncher
 from tests.support.hiveserver2 import THRIFT, HiveClient, HttpClient, SocketClient, id_of, rows_of
@@ -407,7 +408,7 @@ class FlightClient(FrontEndClient):
 def _flight_errors() -> Iterator[None]:
     try:
         yield
-    except (fl.FlightError, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise Refused(str(error)) from error
 
 
