@@ -6,6 +6,7 @@ import os
 import pwd
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,15 @@ echo "HOME=$HOME USER=$USER XDG=$XDG_CACHE_HOME HADOOP=$HADOOP_USER_NAME"
 echo "bootstrap=$(wc -c < "$4")"
 touch "$TMPDIR/mine" && echo "writes in $TMPDIR"
 sleep 600
+"""
+
+FIND_FROM_OUTSIDE = """\
+import os, subprocess, sys
+from headrace.control.launchers import process_group
+
+command = ["sh", "-c", "read line", sys.argv[1]]
+with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    print(os.getsid(process.pid), process_group.find({sys.argv[1]}))
 """
 
 
@@ -164,6 +174,18 @@ def test_no_other_process_with_the_argument_of_a_driver_is_taken_for_the_driver(
     finally:
         launcher.kill(handle)
         wait_until(launcher.exits, what="the driver has ended")
+
+
+def test_a_process_whose_session_began_outside_the_pid_namespace_is_no_driver(
+    tmp_path: Path,
+) -> None:
+    """A node in a container, beside a program that `docker exec` has started."""
+    isolated = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*isolated, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this host permits no PID namespace")
+    command = [*isolated, sys.executable, "-c", FIND_FROM_OUTSIDE, str(tmp_path / "driver.json")]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert found.stdout.split() == ["0", "None"]
 
 
 def test_the_node_follows_no_link_in_the_folder_of_a_driver(

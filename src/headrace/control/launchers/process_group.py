@@ -168,12 +168,15 @@ def find(arguments: set[str]) -> ProcessGroup | None:
 
     Other users of the host can start processes with the same arguments. The process must therefore
     belong to this user or to the owner of the folder of its file, and so must the leader of its
-    group, unless the leader has ended.
+    group, unless the leader has ended. The kernel calls a leader outside of the PID namespace 0: a
+    node and its drivers have none.
     """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             leader = os.getsid(process.pid)
-            if _was_started_with(process, arguments) and (
+            if not leader or not _was_started_with(process, arguments):
+                continue
+            if (
                 leader == process.pid
                 or start_time(leader) is None
                 or _was_started_with(psutil.Process(leader), arguments)
