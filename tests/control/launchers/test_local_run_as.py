@@ -6,6 +6,7 @@ import os
 import pwd
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,22 @@ echo "HOME=$HOME USER=$USER XDG=$XDG_CACHE_HOME HADOOP=$HADOOP_USER_NAME"
 echo "bootstrap=$(wc -c < "$4")"
 touch "$TMPDIR/mine" && echo "writes in $TMPDIR"
 sleep 600
+"""
+
+FIND_FROM_OUTSIDE = """\
+import os, subprocess, sys
+from pathlib import Path
+from headrace.config.home import HomeLayout
+from headrace.control.host.home_processes import find_home_processes
+from headrace.control.launchers import process_group
+
+layout = HomeLayout.at(Path(sys.argv[1]))
+layout.drivers.mkdir(parents=True)
+file = str(layout.drivers / "headrace-se_0123-1.json")
+with subprocess.Popen(["sh", "-c", "read line", file], stdin=subprocess.PIPE) as process:
+    print(os.getsid(process.pid), process_group.find({file}), find_home_processes(layout))
+    process_group.kill(process_group.ProcessGroup.of_leader(0))
+    print(process.poll())
 """
 
 
@@ -164,6 +181,18 @@ def test_no_other_process_with_the_argument_of_a_driver_is_taken_for_the_driver(
     finally:
         launcher.kill(handle)
         wait_until(launcher.exits, what="the driver has ended")
+
+
+def test_a_process_whose_session_began_outside_the_pid_namespace_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    """A node in a container, beside a program that `docker exec` has started."""
+    isolated = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*isolated, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this host permits no PID namespace")
+    command = [*isolated, sys.executable, "-c", FIND_FROM_OUTSIDE, str(tmp_path / "home")]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert found.stdout.splitlines() == ["0 None []", "None"]
 
 
 def test_the_node_follows_no_link_in_the_folder_of_a_driver(

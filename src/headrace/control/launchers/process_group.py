@@ -168,12 +168,15 @@ def find(arguments: set[str]) -> ProcessGroup | None:
 
     Other users of the host can start processes with the same arguments. The process must therefore
     belong to this user or to the owner of the folder of its file, and so must the leader of its
-    group, unless the leader has ended.
+    group, unless the leader has ended. The kernel reports 0 for a leader outside the PID namespace.
+    Drivers have their leader inside.
     """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             leader = os.getsid(process.pid)
-            if _was_started_with(process, arguments) and (
+            if not leader or not _was_started_with(process, arguments):
+                continue
+            if (
                 leader == process.pid
                 or start_time(leader) is None
                 or _was_started_with(psutil.Process(leader), arguments)
@@ -222,10 +225,11 @@ def describe_exit(status: int | None) -> str:
 def _group_members(group: ProcessGroup) -> list[psutil.Process]:
     """Return the processes of a group; an empty list if a later process has the leader's pid.
 
-    The kernel reuses the id of a session only after its last process has ended.
+    The kernel reuses the id of a session only after its last process has ended. It reports the id 0
+    for each process whose session began outside the PID namespace: they are no group.
     """
     created = start_time(group.pid)
-    if created not in {None, group.created}:
+    if not group.pid or created not in {None, group.created}:
         return []
     members = []
     for process in psutil.process_iter():
