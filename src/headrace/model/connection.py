@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.model.session import Snapshot
+from headrace.model.session import SessionSpec, Snapshot
 
 
 class ConnectionSpec(BaseModel):
@@ -33,6 +33,17 @@ class ConnectionState(BaseModel):
     spec: ConnectionSpec
     snapshot: Snapshot | None = None
     """State after its last statement; None: that of the start."""
+
+    def to_session_spec(self) -> SessionSpec:
+        """Return the configuration of a session that starts where the connection is now."""
+        if self.snapshot is None:
+            spec = self.spec
+            return SessionSpec(catalog=spec.catalog, database=spec.database, conf=spec.conf)
+        return SessionSpec(
+            catalog=self.snapshot.catalog,
+            database=".".join(self.snapshot.namespace) or None,
+            conf=self.spec.conf,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,8 +160,10 @@ def save_report(
         mark_committed(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
         )
-    if message.snapshot is not None and locked.connection_id is not None:
-        connections.save_snapshot(tx, locked.connection_id, message.snapshot)
+    if locked.connection_id is not None:
+        connections.use(tx, locked.connection_id)
+        if message.snapshot is not None:
+            connections.save_snapshot(tx, locked.connection_id, message.snapshot)
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(
