@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
 from headrace.control.driver_link.table_journal import make_entry, mark_committed
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
-from headrace.errors import InvalidResult, StatementFailed
+from headrace.errors import InvalidResult, StatementFailed, UpgradeUnfinished
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Poll
@@ -19,7 +19,7 @@ from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.lease_renewals import DriverView
-from headrace.store.statements import results, statement_transitions, statements
+from headrace.store.statements import results, statement_queue, statement_transitions, statements
 from headrace.store.statements.limits import Limit
 from headrace.store.statements.locks import LockedStatement
 from headrace.store.statements.statement_transitions import Claim, claim_next
@@ -38,6 +38,8 @@ def claim_next_assignment(
     tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
 ) -> tuple[Statement, Assignment] | None:
     """Claim the first statement in the queue for a poll; see `claim_next`."""
+    if not message.opens_connections:
+        _fail_of_connections(tx, lease)
     claim = claim_next(
         tx,
         lease,
@@ -51,6 +53,24 @@ def claim_next_assignment(
     if claim.statement.attempts > 1:
         transaction = transactions.adopt(tx, claim.statement.id, lease)
     return claim.statement, make_assignment(tx, claim, transaction)
+
+
+def _fail_of_connections(tx: Tx, lease: DriverLease) -> None:
+    """Fail the statements of connections that wait for a driver that knows no connections."""
+    error = UpgradeUnfinished(
+        f"The driver of session {lease.session_id} was started by an older version, which cannot"
+        " run statements of connections.",
+        hint=f"Close the session, and submit the statement again: headrace session close"
+        f" {lease.session_id}.",
+    )
+    for statement_id in statement_queue.list_of_connections(tx, lease.session_id):
+        statement_transitions.transition(
+            tx,
+            statement_id,
+            StatementState.FAILED,
+            actor=lease.actor,
+            failure=Failure.of(error),
+        )
 
 
 def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> Assignment:
