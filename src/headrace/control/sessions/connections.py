@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 
-from headrace.control.conf import check_session_conf
+from headrace.control.conf import check_connection_conf
 from headrace.control.context import NodeContext
 from headrace.control.policy import Action, Caller, check, require_creator, resolve_owner
 from headrace.errors import ConnectionNotFound, NotPermitted
 from headrace.model.connection import Connection, ConnectionSpec
 from headrace.model.ids import looks_like_id, seconds_of_id
-from headrace.model.session import SessionSpec
 from headrace.store.database import Tx
 from headrace.store.sessions import connections
 
@@ -41,7 +40,7 @@ class ClientConnections:
             InvalidSetting, SettingDenied: For a key in `conf`.
         """
         require_creator(caller, "connections")
-        check_session_conf(SessionSpec(conf=spec.conf), self._settings.conf_policy)
+        check_connection_conf(spec.conf, self._settings.conf_policy)
         owner = resolve_owner(caller, owner)
         with self._database.write("connection.open") as tx:
             return connections.insert_connection(tx, owner, protocol, spec)
