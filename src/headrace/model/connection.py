@@ -24,6 +24,17 @@ class ConnectionSpec(BaseModel):
     """Spark configuration of the connection."""
 
 
+class AssignedConnection(BaseModel):
+    """The connection of a statement that a driver has claimed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    changed_by: str | None = None
+    """The statement that has changed its state last; None: none has. A driver whose Spark session
+    has the state of another statement asks for that of the store."""
+
+
 class ConnectionState(BaseModel):
     """A connection as a driver opens it."""
 
@@ -33,6 +44,13 @@ class ConnectionState(BaseModel):
     spec: ConnectionSpec
     snapshot: Snapshot | None = None
     """State after its last statement; None: that of the start."""
+    changed_by: str | None = None
+    """The statement that has reported the snapshot; None: the state is that of the start."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the store has had a snapshot and keeps it no more."""
+        return self.snapshot is None and self.changed_by is not None
 
     def to_session_spec(self) -> SessionSpec:
         """Return the configuration of a session that starts where the connection is now."""
@@ -58,6 +76,8 @@ class Connection:
     created_at: datetime
     last_used_at: datetime
     ended_at: datetime | None
+    changed_by: str | None
+    """The statement that has changed its state last; None: none has."""
 
 
 class Cursor(NamedTuple):

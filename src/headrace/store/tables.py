@@ -440,6 +440,7 @@ connections = Table(
     Column("protocol", Text, nullable=False),
     Column("spec", Document(ConnectionSpec), nullable=False),
     Column("snapshot", Document(Snapshot)),
+    Column("changed_by", id_type()),
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant, nullable=False),
     Column("ended_at", Instant),

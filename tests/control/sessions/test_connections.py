@@ -62,7 +62,8 @@ def test_a_statement_that_waits_when_its_connection_closes_runs_in_its_state(
     driver.succeed(first["id"], snapshot=STATE)
     assignment = driver.claim()
     assert (assignment.statement_id, assignment.isolated) == (second["id"], False)
-    state = driver.read_connection(connection)
+    state = driver.open_connection(second["id"])
+    assert state is not None
     assert (state.spec.database, state.snapshot) == ("shops", STATE)
     driver.succeed(second["id"])
     refuse(node, 404, "connection_not_found", connection=connection)
@@ -189,8 +190,8 @@ def test_a_driver_of_an_older_version_gets_no_statement_of_a_connection(
     driver.opens_connections = False
     assert driver.poll().assignment is None
     ended = node.statement(statement["id"])
-    assert (ended["state"], ended["failure"]["code"]) == ("failed", "upgrade_unfinished")
-    assert statement["session_id"] in ended["failure"]["message"]
+    assert (ended["state"], ended["error"]["code"]) == ("failed", "upgrade_unfinished")
+    assert statement["session_id"] in ended["error"]["message"]
     other = node.submit()
     assert driver.claim().statement_id == other["id"]
 

@@ -55,7 +55,7 @@ def test_a_connection_keeps_its_state_until_it_is_closed(store: Database) -> Non
     snapshot = Snapshot(catalog="spark_catalog", namespace=["sales"], conf={"spark.b": "2"})
     with store.write("test") as tx:
         assert connections.use(tx, connection)
-        connections.save_snapshot(tx, connection, snapshot)
+        connections.save_snapshot(tx, connection, snapshot, changed_by="st_1")
     with store.read() as tx:
         state = connections.read_state(tx, connection)
     assert state is not None
@@ -63,13 +63,13 @@ def test_a_connection_keeps_its_state_until_it_is_closed(store: Database) -> Non
     with store.write("test") as tx:
         assert connections.close(tx, connection)
         assert not connections.close(tx, connection)
-        connections.save_snapshot(tx, connection, snapshot)
+        connections.save_snapshot(tx, connection, snapshot, changed_by="st_1")
         assert not connections.use(tx, connection)
         closed, state = connections.get(tx, connection), connections.read_state(tx, connection)
     assert closed is not None
     assert closed.ended_at is not None
     assert state is not None
-    assert state.snapshot is None
+    assert state.is_forgotten
 
 
 def test_a_closed_connection_keeps_its_state_for_the_statements_that_still_run_in_it(
@@ -82,14 +82,14 @@ def test_a_closed_connection_keeps_its_state_for_the_statements_that_still_run_i
         Snapshot(catalog="spark_catalog", namespace=[name]) for name in ("sales", "shops")
     )
     with store.write("test") as tx:
-        connections.save_snapshot(tx, connection, before)
+        connections.save_snapshot(tx, connection, before, changed_by="st_1")
         assert connections.close(tx, connection)
         assert connections.read_state(tx, connection) == ConnectionState(
-            id=connection, spec=SPEC, snapshot=before
+            id=connection, spec=SPEC, snapshot=before, changed_by="st_1"
         )
-        connections.save_snapshot(tx, connection, after)
+        connections.save_snapshot(tx, connection, after, changed_by="st_2")
         assert connections.read_state(tx, connection) == ConnectionState(
-            id=connection, spec=SPEC, snapshot=after
+            id=connection, spec=SPEC, snapshot=after, changed_by="st_2"
         )
         tx.execute(update(table).values(ended_at=clock(-100)))
         assert connections.delete_ended(tx, 60, 10) == {"connections": 0}

@@ -6,6 +6,7 @@ from headrace.control.driver_link.streams import find_query_to_start, list_defin
 from headrace.control.driver_link.table_journal import make_entry, mark_committed
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
 from headrace.errors import InvalidResult, StatementFailed, UpgradeUnfinished
+from headrace.model.connection import AssignedConnection
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Poll
@@ -46,6 +47,7 @@ def claim_next_assignment(
         running_limit,
         may_have_effects=not message.announces_effects,
         at_once=message.separates_queries,
+        opens_connections=message.opens_connections,
     )
     if claim is None:
         return None
@@ -81,9 +83,6 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
     """
     entry = None if transaction is None else make_entry(tx, transaction)
     statement, spec = claim.statement, claim.statement.spec
-    connection = None
-    if statement.connection_id is not None:
-        connection = connections.read_state(tx, statement.connection_id)
     return Assignment(
         statement_id=statement.id,
         text=spec.text,
@@ -105,11 +104,21 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
         view=find_view_to_refresh(tx, statement),
         task=jobs.get_task(tx, statement.id) if statement.command in TASKS else None,
-        isolated=claim.in_pool and connection is None,
-        connection=connection,
+        isolated=claim.in_pool and statement.connection_id is None,
+        connection=_assign_connection(tx, statement),
         alone=claim.parallelism == 1,
         ordinal=statement.ordinal,
     )
+
+
+def _assign_connection(tx: Tx, statement: Statement) -> AssignedConnection | None:
+    """Return the connection of a statement; None if it belongs to none."""
+    if statement.connection_id is None:
+        return None
+    connection = connections.get(tx, statement.connection_id)
+    # No driver has a session with this state, so that it asks for the connection that is gone.
+    changed_by = statement.id if connection is None else connection.changed_by
+    return AssignedConnection(id=statement.connection_id, changed_by=changed_by)
 
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
@@ -183,7 +192,9 @@ def save_report(
     if locked.connection_id is not None:
         connections.use(tx, locked.connection_id)
         if message.snapshot is not None:
-            connections.save_snapshot(tx, locked.connection_id, message.snapshot)
+            connections.save_snapshot(
+                tx, locked.connection_id, message.snapshot, changed_by=message.statement_id
+            )
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from headrace.control.conf import check_session_conf
+from headrace.control.conf import check_connection_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_connections, describe_owner
 from headrace.control.policy import (
@@ -24,7 +24,6 @@ from headrace.errors import ConnectionNotFound, NotPermitted, UpgradeUnfinished
 from headrace.model.connection import Connection, ConnectionSpec
 from headrace.model.ids import looks_like_id, seconds_of_id
 from headrace.model.messages import WITH_CONNECTIONS
-from headrace.model.session import SessionSpec
 from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.sessions import connections
@@ -53,7 +52,7 @@ class ClientConnections:
             UpgradeUnfinished: A node of an older version runs.
         """
         require_creator(caller, "connections")
-        check_session_conf(SessionSpec(conf=spec.conf), self._settings.conf_policy)
+        check_connection_conf(spec.conf, self._settings.conf_policy)
         owner = resolve_owner(caller, owner)
         with self._database.write("connection.open") as tx:
             return self._insert(tx, caller, owner, protocol, spec)

@@ -98,20 +98,24 @@ def close(tx: Tx, connection_id: str) -> bool:
 
 def read_state(tx: Tx, connection_id: str) -> ConnectionState | None:
     """Return a connection for a driver, also if it is closed; None if there is none."""
-    query = select(table.c.spec, table.c.snapshot).where(table.c.id == connection_id)
+    columns = (table.c.spec, table.c.snapshot, table.c.changed_by)
+    query = select(*columns).where(table.c.id == connection_id)
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else ConnectionState(id=connection_id, **row)
 
 
-def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot) -> None:
+def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot, *, changed_by: str) -> None:
     """Replace the state of a connection.
+
+    Args:
+        changed_by: The statement that has reported it.
 
     The transaction must have locked a statement of it that the driver owns: this fences the write.
     """
     # A statement that waits still needs the state of a connection that is closed already.
     is_needed = or_(_OPEN, _has_live())
     change = update(table).where(table.c.id == connection_id, is_needed)
-    tx.execute(change.values(snapshot=snapshot))
+    tx.execute(change.values(snapshot=snapshot, changed_by=changed_by))
 
 
 def close_idle(tx: Tx, idle_seconds: float, limit: int) -> int:

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("protocol", sa.Text, nullable=False),
         sa.Column("spec", sa.JSON, nullable=False),
         sa.Column("snapshot", sa.JSON),
+        sa.Column("changed_by", _ID),
         sa.Column("created_at", _INSTANT, nullable=False),
         sa.Column("last_used_at", _INSTANT, nullable=False),
         sa.Column("ended_at", _INSTANT),
