@@ -162,8 +162,13 @@ def _write_project(folder: Path, ports: Mapping[str, int]) -> None:
     """Write a project: a seed, views, tables, incremental models, and ten tests."""
     outputs = {
         _target(name): {
-            **{"type": "spark", "method": "thrift", "user": "ada"},
-            **{"host": "127.0.0.1", "port": port, "schema": "bench", "threads": 4},
+            "type": "spark",
+            "method": "thrift",
+            "user": "ada",
+            "host": "127.0.0.1",
+            "port": port,
+            "schema": "bench",
+            "threads": 4,
         }
         for name, port in ports.items()
     }
