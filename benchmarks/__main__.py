@@ -468,10 +468,11 @@ def _tools(results: Report, folder: Path) -> None:
         tables.append(f"{name}, {rounds} rounds:\n\n{report.in_ms(samples, reference)}")
     results.details.append(
         "## Tools that people have\nEach with its own driver, against a node with SQLite and"
-        " against a server of the same Spark configuration that runs beside it, interleaved. PyHive keeps"
-        " one connection; the other drivers connect in each round, which is not measured. Hive's"
-        f" driver asks for {int(tools.PAGE):,} rows at a time. dbt runs four threads, with"
-        " `--full-refresh`; the time is that of the whole command.\n\n" + "\n\n".join(tables)
+        " against a server of the same Spark configuration that runs beside it, interleaved."
+        " PyHive keeps one connection; the other drivers connect in each round, which is not"
+        f" measured. Hive's driver asks for {int(tools.PAGE):,} rows at a time. dbt runs four"
+        " threads, with `--full-refresh`; the time is that of the whole command.\n\n"
+        + "\n\n".join(tables)
     )
 
 
