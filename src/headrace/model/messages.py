@@ -60,8 +60,10 @@ from headrace.model.text import (
 from headrace.model.transaction import OrphanedWrite, Staged, TableWrite
 
 LINK_PREFIX = "/driver/v1/sessions"
-LINK_VERSION = 1
+LINK_VERSION = 2
 """Version of the messages. A node accepts drivers of this version, of the one before, and newer."""
+WITH_CONNECTIONS = 2
+"""First version whose nodes and drivers run the statements of connections."""
 
 _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
 _MAX_IN_FLIGHT = 1000

@@ -445,6 +445,7 @@ connections = Table(
     Column("last_used_at", Instant, nullable=False),
     Column("ended_at", Instant),
     Index("connections_by_use", "ended_at", "last_used_at"),
+    Index("connections_open_by_owner", "owner", sqlite_where=LIVE, postgresql_where=LIVE),
 )
 
 snapshots = Table(

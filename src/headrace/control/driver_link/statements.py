@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
 from headrace.control.driver_link.table_journal import make_entry, mark_committed
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
-from headrace.errors import InvalidResult, StatementFailed
+from headrace.errors import InvalidResult, StatementFailed, UpgradeUnfinished
 from headrace.model.connection import AssignedConnection
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -38,21 +38,43 @@ def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | No
 def claim_next_assignment(
     tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
 ) -> tuple[Statement, Assignment] | None:
-    """Claim the first statement in the queue for a poll; see `claim_next`."""
+    """Claim the first statement in the queue for a poll; see `claim_next`.
+
+    A statement of a connection fails if the driver cannot run it. Return None then, too.
+    """
     claim = claim_next(
         tx,
         lease,
         running_limit,
         may_have_effects=not message.announces_effects,
         at_once=message.separates_queries,
-        opens_connections=message.opens_connections,
     )
     if claim is None:
+        return None
+    if claim.statement.connection_id is not None and not message.opens_connections:
+        _refuse_older_driver(tx, lease, claim.statement)
         return None
     transaction = None
     if claim.statement.attempts > 1:
         transaction = transactions.adopt(tx, claim.statement.id, lease)
     return claim.statement, make_assignment(tx, claim, transaction)
+
+
+def _refuse_older_driver(tx: Tx, lease: DriverLease, statement: Statement) -> None:
+    """Fail a statement of a connection: its driver would run it in another Spark session."""
+    error = UpgradeUnfinished(
+        f"The driver of session {lease.session_id} has an older version, which does not know"
+        f" connections. Close the session (headrace session close {lease.session_id}), and submit"
+        " the statement again."
+    )
+    statement_transitions.transition(
+        tx,
+        statement.id,
+        StatementState.FAILED,
+        actor=lease.actor,
+        lease=lease,
+        failure=Failure.of(error),
+    )
 
 
 def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> Assignment:
@@ -169,10 +191,12 @@ def save_report(
         mark_committed(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
         )
-    if message.snapshot is not None and locked.connection_id is not None:
-        connections.save_snapshot(
-            tx, locked.connection_id, message.snapshot, changed_by=message.statement_id
-        )
+    if locked.connection_id is not None:
+        connections.use(tx, locked.connection_id)
+        if message.snapshot is not None:
+            connections.save_snapshot(
+                tx, locked.connection_id, message.snapshot, changed_by=message.statement_id
+            )
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(
