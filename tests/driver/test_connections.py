@@ -450,13 +450,14 @@ def test_a_driver_keeps_a_limited_number_of_sessions(
 
 
 def test_a_dropped_session_leaves_the_jvm(driver: Driver, spark: SparkSession) -> None:
+    """A thread of Spark that exchanges rows keeps the session of its start, for a minute."""
     connection = driver.link.connect()
     driver.run_all(
         connection,
-        "CREATE TEMPORARY VIEW v AS SELECT 1 AS n",
-        "CACHE TABLE v",
-        "SELECT n FROM v",
-        "UNCACHE TABLE v",
+        "CREATE TEMPORARY VIEW v AS SELECT id FROM range(9)",
+        "SELECT id FROM v",
+        "DECLARE VARIABLE x INT DEFAULT 3",
+        "CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2",
     )
     jvm = spark._jvm
     session = driver.sessions.take(
