@@ -71,6 +71,24 @@ def test_a_statement_that_waits_when_its_connection_closes_runs_in_its_state(
     refuse(node, 404, "connection_not_found", connection=connection)
 
 
+@pytest.mark.parametrize(
+    ("conf", "code"),
+    [
+        ({"spark.executor.memory": "2g"}, "invalid_setting"),
+        ({"spark.dynamicAllocation.enabled": "true"}, "invalid_setting"),
+        ({"spark.sql.extensions": "a.B"}, "invalid_setting"),
+        ({"headrace.ctas.atomicity": "${secret:pg}"}, "secret_misplaced"),
+        ({"spark.sql.catalog.pg.password": "${secret:}"}, "invalid_secret_reference"),
+    ],
+)
+def test_a_connection_with_a_configuration_that_its_driver_cannot_use_is_refused(
+    node: InProcessNode, conf: dict[str, str], code: str
+) -> None:
+    response = node.http.post(_CONNECTIONS, json={"conf": conf})
+    assert (response.status_code, response.json()["code"]) == (400, code)
+    assert next(iter(conf)) in response.json()["detail"]
+
+
 def test_a_submit_to_a_connection_that_closes_meanwhile_is_refused(
     node: InProcessNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
