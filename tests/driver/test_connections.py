@@ -22,6 +22,7 @@ from headrace.driver import connections as connections_module
 from headrace.driver.connections import ConnectionSession, ConnectionSessions
 from headrace.driver.execute import Execution
 from headrace.driver.secret_values import SecretValues
+from headrace.driver.spark_version.commit_protocol import isolates_appends
 from headrace.driver.spark_version.session_state import RestorableState
 from headrace.errors import SecretDenied
 from headrace.grammar.parse import parse
@@ -387,6 +388,20 @@ def test_the_configuration_of_a_connection_has_secrets_and_is_that_of_reset(
         assert each.read(connection, text) == [{"n": "7", "p": SECRET}]
 
 
+def test_a_reset_in_a_connection_does_not_let_its_appends_collide_with_others(
+    driver: Driver,
+) -> None:
+    connection = driver.link.connect()
+    driver.run_all(connection, "RESET")
+    session = driver.sessions.take(
+        assignment_of(driver.link, connection), SecretValues(driver.link)
+    )
+    assert not isolates_appends(session.spark.session)
+    # As before each statement that may write.
+    session.spark.prepare_changes()
+    assert isolates_appends(session.spark.session)
+
+
 @pytest.mark.parametrize(
     ("conf", "code"),
     [
@@ -450,13 +465,14 @@ def test_a_driver_keeps_a_limited_number_of_sessions(
 
 
 def test_a_dropped_session_leaves_the_jvm(driver: Driver, spark: SparkSession) -> None:
+    """A thread of Spark that exchanges rows keeps the session of its start, for a minute."""
     connection = driver.link.connect()
     driver.run_all(
         connection,
-        "CREATE TEMPORARY VIEW v AS SELECT 1 AS n",
-        "CACHE TABLE v",
-        "SELECT n FROM v",
-        "UNCACHE TABLE v",
+        "CREATE TEMPORARY VIEW v AS SELECT id FROM range(9)",
+        "SELECT id FROM v",
+        "DECLARE VARIABLE x INT DEFAULT 3",
+        "CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2",
     )
     jvm = spark._jvm
     session = driver.sessions.take(

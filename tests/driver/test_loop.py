@@ -143,6 +143,16 @@ def run_in_thread(loop: Loop) -> threading.Thread:
     return thread
 
 
+def test_every_poll_drops_the_unused_sessions_of_connections(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = FakeLink([Orders(), Orders(close=True)])
+    loop = make_loop(link, FakeSpark())
+    monkeypatch.setattr(loop._connections, "drop_unused", lambda: link.calls.append("dropped"))
+    run_in_thread(loop).join(30)
+    assert [call for call in link.calls if call in {"poll", "dropped"}] == ["poll", "dropped"] * 2
+
+
 @pytest.mark.finding("B8")
 def test_the_first_statement_waits_for_no_recovery_without_orphaned_transactions(
     exits: list[int], monkeypatch: pytest.MonkeyPatch

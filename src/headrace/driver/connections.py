@@ -69,10 +69,10 @@ class ConnectionSessions:
     """The Spark sessions of one driver, by connection. Thread-safe."""
 
     def __init__(
-        self, spark: Spark, source: ConnectionSource, *, idle_seconds: float = _IDLE_SECONDS
+        self, spark: Spark, link: ConnectionSource, *, idle_seconds: float = _IDLE_SECONDS
     ) -> None:
         self._spark = spark
-        self._source = source
+        self._link = link
         self._idle_seconds = idle_seconds
         self._kept: OrderedDict[str, ConnectionSession] = OrderedDict()
         """The sessions that no statement uses, the longest unused one first."""
@@ -94,7 +94,7 @@ class ConnectionSessions:
             kept = self._kept.pop(assigned.id, None)
         if kept is not None and kept.changed_by == assigned.changed_by:
             return kept
-        state = self._source.open_connection(assignment.statement_id)
+        state = self._link.open_connection(assignment.statement_id)
         if state is None:
             raise ConnectionNotFound(
                 f"The connection {assigned.id} was closed, and its state is gone. Connect again."

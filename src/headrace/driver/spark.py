@@ -134,7 +134,7 @@ class Spark:
     def prepare_changes(self) -> None:
         """Prepare for a statement that may SET something or write tables, and for its clones."""
         self._setting_rules.activate()
-        self._commit_protocol.activate()
+        self._commit_protocol.activate(self.session)
         install_local_files(self.session)
 
     def prepare_thread(self) -> None:

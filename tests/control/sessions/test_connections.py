@@ -12,6 +12,7 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.store import waits_for_lock
 from tests.support.waiting import wait_until
 
+from headrace.model.connection import AssignedConnection
 from headrace.model.messages import Assignment
 from headrace.model.session import DriverLease, EntryForm, SessionView, Snapshot, SnapshotEntry
 from headrace.model.statement import WaitCode
@@ -62,11 +63,30 @@ def test_a_statement_that_waits_when_its_connection_closes_runs_in_its_state(
     driver.succeed(first["id"], snapshot=STATE)
     assignment = driver.claim()
     assert (assignment.statement_id, assignment.isolated) == (second["id"], False)
+    assert assignment.connection == AssignedConnection(id=connection, changed_by=first["id"])
     state = driver.open_connection(second["id"])
     assert state is not None
     assert (state.spec.database, state.snapshot) == ("shops", STATE)
     driver.succeed(second["id"])
     refuse(node, 404, "connection_not_found", connection=connection)
+
+
+@pytest.mark.parametrize(
+    ("conf", "code"),
+    [
+        ({"spark.executor.memory": "2g"}, "invalid_setting"),
+        ({"spark.dynamicAllocation.enabled": "true"}, "invalid_setting"),
+        ({"spark.sql.extensions": "a.B"}, "invalid_setting"),
+        ({"headrace.ctas.atomicity": "${secret:pg}"}, "secret_misplaced"),
+        ({"spark.sql.catalog.pg.password": "${secret:}"}, "invalid_secret_reference"),
+    ],
+)
+def test_a_connection_with_a_configuration_that_its_driver_cannot_use_is_refused(
+    node: InProcessNode, conf: dict[str, str], code: str
+) -> None:
+    response = node.http.post(_CONNECTIONS, json={"conf": conf})
+    assert (response.status_code, response.json()["code"]) == (400, code)
+    assert next(iter(conf)) in response.json()["detail"]
 
 
 def test_a_submit_to_a_connection_that_closes_meanwhile_is_refused(

@@ -59,7 +59,7 @@ def test_a_connection_keeps_its_state_until_it_is_closed(store: Database) -> Non
     with store.read() as tx:
         state = connections.read_state(tx, connection)
     assert state is not None
-    assert (state.spec, state.snapshot) == (SPEC, snapshot)
+    assert (state.spec, state.snapshot, state.changed_by) == (SPEC, snapshot, "st_1")
     with store.write("test") as tx:
         assert connections.close(tx, connection)
         assert not connections.close(tx, connection)

@@ -20,7 +20,7 @@ from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.lease_renewals import DriverView
-from headrace.store.statements import results, statement_queue, statement_transitions, statements
+from headrace.store.statements import results, statement_transitions, statements
 from headrace.store.statements.limits import Limit
 from headrace.store.statements.locks import LockedStatement
 from headrace.store.statements.statement_transitions import Claim, claim_next
@@ -38,18 +38,21 @@ def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | No
 def claim_next_assignment(
     tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
 ) -> tuple[Statement, Assignment] | None:
-    """Claim the first statement in the queue for a poll; see `claim_next`."""
-    if not message.opens_connections:
-        _fail_of_connections(tx, lease)
+    """Claim the first statement in the queue for a poll; see `claim_next`.
+
+    A statement of a connection fails if the driver cannot run it. Return None then, too.
+    """
     claim = claim_next(
         tx,
         lease,
         running_limit,
         may_have_effects=not message.announces_effects,
         at_once=message.separates_queries,
-        opens_connections=message.opens_connections,
     )
     if claim is None:
+        return None
+    if claim.statement.connection_id is not None and not message.opens_connections:
+        _refuse_older_driver(tx, lease, claim.statement)
         return None
     transaction = None
     if claim.statement.attempts > 1:
@@ -57,22 +60,21 @@ def claim_next_assignment(
     return claim.statement, make_assignment(tx, claim, transaction)
 
 
-def _fail_of_connections(tx: Tx, lease: DriverLease) -> None:
-    """Fail the statements of connections that wait for a driver that knows no connections."""
+def _refuse_older_driver(tx: Tx, lease: DriverLease, statement: Statement) -> None:
+    """Fail a statement of a connection: its driver would run it in another Spark session."""
     error = UpgradeUnfinished(
-        f"The driver of session {lease.session_id} was started by an older version, which cannot"
-        " run statements of connections.",
-        hint=f"Close the session, and submit the statement again: headrace session close"
-        f" {lease.session_id}.",
+        f"The driver of session {lease.session_id} has an older version, which does not know"
+        f" connections. Close the session (headrace session close {lease.session_id}), and submit"
+        " the statement again."
     )
-    for statement_id in statement_queue.list_of_connections(tx, lease.session_id):
-        statement_transitions.transition(
-            tx,
-            statement_id,
-            StatementState.FAILED,
-            actor=lease.actor,
-            failure=Failure.of(error),
-        )
+    statement_transitions.transition(
+        tx,
+        statement.id,
+        StatementState.FAILED,
+        actor=lease.actor,
+        lease=lease,
+        failure=Failure.of(error),
+    )
 
 
 def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> Assignment:

@@ -66,17 +66,21 @@ class CommitProtocol:
         self._lock = threading.Lock()
         self._available: bool | None = None
 
-    def activate(self) -> None:
-        """Select the protocol, unless the configuration names another one.
+    def activate(self, session: SparkSession | None = None) -> None:
+        """Select the protocol in a session, unless its configuration names another one.
 
         Call this before each statement that may write: a RESET removes the selection. If the class
         cannot be loaded, Spark's own protocol stays selected.
+
+        Args:
+            session: A session of the application; None: the first one.
         """
+        session = session or self._session
         with self._lock:
             if self._available is None:
                 self._available = self._load()
-        if self._available and self._session.conf.get(_KEY) == _SPARKS_CLASS:
-            self._session.conf.set(_KEY, _CLASS)
+        if self._available and session.conf.get(_KEY) == _SPARKS_CLASS:
+            session.conf.set(_KEY, _CLASS)
 
     def _load(self) -> bool:
         if not load_shipped_classes(self._session):

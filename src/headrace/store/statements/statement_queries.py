@@ -163,12 +163,6 @@ def claim_first() -> ReturningUpdate[Any]:
     first = (
         select(statements.c.id)
         .where(*in_session, statements.c.state == StatementState.WAITING, is_ready)
-        .where(
-            or_(
-                bindparam("opens_connections", type_=Boolean()),
-                statements.c.connection_id.is_(None),
-            )
-        )
         .order_by(*queue_order(statements))
         .limit(1)
     )
