@@ -12,6 +12,7 @@ from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark import Spark
 from headrace.driver.spark_version.session_state import restore_namespace
 from headrace.errors import InvalidSetting
+from headrace.grammar.metadata import split_namespace
 from headrace.model.connection import ConnectionState
 
 _LOG = logging.getLogger("headrace.driver")
@@ -61,10 +62,11 @@ def _apply(spark: Spark, connection: ConnectionState) -> None:
     """Set what the client has said when it connected."""
     spec = connection.spec
     try:
-        for key, value in spec.conf.items():
+        # Spark looks for a variable among the settings.
+        for key, value in {**spec.variables, **spec.conf}.items():
             spark.session.conf.set(key, value)
         if spec.catalog is not None or spec.database is not None:
-            namespace = [] if spec.database is None else spec.database.split(".")
+            namespace = [] if spec.database is None else split_namespace(spec.database)
             restore_namespace(spark.session, spec.catalog or _CATALOG, namespace)
     except PySparkException as error:
         raise InvalidSetting(f"Spark refuses the connection: {error}") from None
