@@ -61,9 +61,7 @@ class AsyncStatements:
         self._short_reads = BatchedReads(partial(self._read_all, cut_text=True))
         self._result_reads = ResultReads()
 
-    async def get(
-        self, caller: Caller, statement_id: str, *, cut_text: bool = False
-    ) -> Statement:
+    async def get(self, caller: Caller, statement_id: str, *, cut_text: bool = False) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none.
 
         Requests that arrive at the same time share a read of the store.

@@ -20,8 +20,8 @@ _NAMES = {
     ListedObjects.COLUMNS: ("catalog", "schema", "name", "columns"),
     ListedObjects.FUNCTIONS: ("catalog", "schema", "name", "class"),
 }
-"""Columns of the result. `columns` is the schema of a table as Spark's JSON; NULL: Spark cannot read
-the table. With a pattern for columns, the metadata of each has its `headrace.position`."""
+"""Columns of the result. `columns` is the schema of a table as Spark's JSON, or NULL if Spark cannot
+read the table. With a pattern for columns, the metadata of each has its `headrace.position`."""
 
 
 def list_objects(session: SparkSession, command: ListObjects) -> DataFrame:
