@@ -531,8 +531,13 @@ def test_lists_of_the_catalog_are_statements(
     ]
     assert cursor.description is not None
     assert [column[0] for column in cursor.description][3:6] == ["name", "position", "type"]
-    named = connection.cursor().columns("a`b", "s\\_1", "it's", "N")
-    assert [row[3] for row in named] == ["n"]
+    fields[1]["metadata"] = {"headrace.position": 2}
+    some = json.dumps({"type": "struct", "fields": fields[1:]})
+    rows = [["a", "s_1", "t", some], ["a", "s_1", "unreadable", None]]
+    listed = inline_result([(name, "string") for name in names], rows)
+    scripts.replies[f"{text} COLUMN LIKE 'M%'"] = success(listed)
+    named = connection.cursor().columns("a`b", "s\\_1", "it's", "M%")
+    assert [row[2:5] for row in named] == [("t", "m", 2)]
     connection.cursor().tables(schema="s%")
     connection.cursor().schemas()
     connection.cursor().catalogs()

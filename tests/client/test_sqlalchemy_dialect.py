@@ -88,7 +88,7 @@ def test_columns_have_their_collations_and_lengths() -> None:
         {"name": "c", "metadata": {}},
     ]
     fields = [{**field, "type": "string", "nullable": True} for field in fields]
-    rows = describe_columns([("cat", "s", "t", json.dumps({"fields": fields}))], None)
+    rows = describe_columns([("cat", "s", "t", json.dumps({"fields": fields}))])
     kinds = [(row[5], row[7]) for row in rows]
     assert kinds == [("string collate UTF8_LCASE", None), ("varchar(5)", "c"), ("string", None)]
 

@@ -93,6 +93,26 @@ def test_ctrl_c_cancels(transport: str, server: ClientNode) -> None:
     wait_until(is_cancelled, seconds=30, what="the statement is cancelled")
 
 
+def test_what_ends_without_success_is_a_failure_of_beeline(
+    transport: str, server: ClientNode
+) -> None:
+    """A client that takes an end for a success goes on with the next step."""
+    known = {statement["id"] for statement in server.statements("-- ended")}
+    url = transport.format_map(server.values)
+    options = ("-e", f"{SLOW} -- ended", "-e", "SELECT 'next step'")
+    with running_beeline(url, server.user, server.password, *options) as process:
+
+        def running() -> list[str]:
+            new = (each for each in server.statements("-- ended") if each["id"] not in known)
+            return [each["id"] for each in new if each["state"] == "running"]
+
+        [statement] = wait_until(running, seconds=60, what="the statement runs")
+        server.http.post(f"/api/v1/statements/{statement}/cancel").raise_for_status()
+        printed, messages = process.communicate(timeout=60)
+    assert process.returncode != 0, messages
+    assert "next step" not in printed
+
+
 def test_a_statement_goes_on_when_its_client_is_killed(server: ClientNode) -> None:
     known = {statement["id"] for statement in server.statements("-- killed")}
     text = "SELECT count(*) FROM range(10) WHERE reflect('java.lang.Thread', 'sleep', 300L) IS NULL"

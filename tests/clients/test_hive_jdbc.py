@@ -116,3 +116,47 @@ def test_values_are_those_of_the_thrift_server(
     ours = binary.run(server.values, "rows", ZONE, VALUES)[-1]
     theirs = binary.run(thrift_server, "rows", ZONE, VALUES)[-1]
     assert ours == theirs
+
+
+TIMES = """SELECT
+  timestamp'2026-03-08T06:59:59Z' AS before_the_gap,
+  timestamp'2026-03-08T07:00:00Z' AS after_the_gap,
+  timestamp'2026-11-01T05:30:00Z' AS first_of_two,
+  timestamp'2026-11-01T06:30:00Z' AS second_of_two,
+  date'2026-03-08' AS day,
+  timestamp_ntz'2026-07-15 12:00:00.5' AS local"""
+"""Times around the two changes of the clocks in New York."""
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "Europe/London"])
+def test_times_are_those_of_the_zone_of_the_session(
+    binary: JdbcClient, server: ClientNode, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The zone of the client's machine changes nothing. No day is off."""
+    monkeypatch.setenv("TZ", zone)
+    [row] = binary.run(server.values, "rows", ZONE, TIMES)
+    assert [text for _type, text in row] == [
+        "2026-03-08 01:59:59.0",
+        "2026-03-08 03:00:00.0",
+        "2026-11-01 01:30:00.0",
+        "2026-11-01 01:30:00.0",
+        "2026-03-08",
+        "2026-07-15 12:00:00.5",
+    ]
+
+
+def test_settings_and_variables_of_a_url_hold_until_a_later_set(
+    server: ClientNode,
+) -> None:
+    key = "spark.sql.shuffle.partitions"
+    url = f"{BINARY}default?{key}=7#day=2026-01-31"
+    for path in versions().values():
+        rows = JdbcClient(path, url).run(
+            server.values,
+            "rows",
+            *(f"SET {key}", "SELECT '${day}', '${hivevar:day}'"),
+            *(f"SET {key}=5", "SET day=later", f"SET {key}", "SELECT '${day}'"),
+        )
+        texts = [[text for _type, text in row] for row in rows]
+        assert texts[:2] == [[key, "7"], ["2026-01-31", "2026-01-31"]]
+        assert texts[-2:] == [[key, "5"], ["later"]]

@@ -226,3 +226,40 @@ def test_a_null_at_the_end_is_read(pyhive: PythonClient, server: ClientNode, cou
         text=f"SELECT IF(id = {count - 1}, NULL, id) FROM range(0, {count}, 1, 1)",
     )
     assert seen == [*([number] for number in range(count - 1)), [None]]
+
+
+def test_trees_of_superset_and_redash_have_tables_where_a_session_asks_for_hives_columns(
+    pyhive: PythonClient, server: ClientNode
+) -> None:
+    """Superset takes the first column of SHOW, and Redash the names of Hive's columns."""
+    seen = pyhive.run(
+        """
+        connection = connect(configuration={"headrace.hive_show": "true"})
+        run(connection, "CREATE DATABASE IF NOT EXISTS tree")
+        run(connection, "CREATE TABLE IF NOT EXISTS tree.t (a INT, b INT) USING parquet")
+        run(connection, "CREATE OR REPLACE VIEW tree.v AS SELECT 1 AS c")
+
+        def dicts(text):
+            cursor = connection.cursor()
+            cursor.execute(text)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row)) for row in cursor.fetchall()]
+
+        superset = [
+            sorted(row[0] for row in run(connection, "SHOW TABLES IN `tree`")),
+            [row[0] for row in run(connection, "SHOW VIEWS IN `tree`")],
+        ]
+        redash = {
+            table["tab_name"]: [
+                column["field"]
+                for column in dicts(f"show columns in tree.{table['tab_name']}")
+            ]
+            for schema in dicts("show schemas")
+            if schema["database_name"] == "tree"
+            for table in dicts(f"show tables in {schema['database_name']}")
+        }
+        seen = [superset, redash]
+        """,
+        **server.values,
+    )
+    assert seen == [[["t", "v"], ["v"]], {"t": ["a", "b"], "v": ["c"]}]

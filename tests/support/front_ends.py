@@ -83,6 +83,14 @@ class FrontEndNode:
         caller = self.node.node.authenticator.local_caller
         return self.node.node.statements.get(caller, statement_id).state
 
+    def write_driver_log(self, statement_id: str, lines: Sequence[str]) -> None:
+        """Write the log of the driver that runs a statement."""
+        caller = self.node.node.authenticator.local_caller
+        session = self.node.node.statements.get(caller, statement_id).session_id
+        file = self.node.node.settings.layout.session_log(session)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in lines))
+
     def _is_cancelling(self, assignment: Assignment) -> bool:
         return self.state_of(assignment.statement_id) is StatementState.CANCELLING
 
@@ -152,6 +160,13 @@ class FrontEndClient(ABC):
     def cancel(self, handle: Any) -> None:
         """Request a cancel."""
 
+    has_log = True
+    """Whether the protocol has a call for the log of a statement."""
+
+    def log(self, handle: Any) -> list[str]:
+        """Return the lines of the log for a statement, read until no more follow."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """End the session of the protocol, if it has one, and the connection."""
         self.vanish()
@@ -200,10 +215,17 @@ class RestClient(FrontEndClient):
     def cancel(self, handle: Any) -> None:
         self.call("POST", f"/api/v1/statements/{handle}/cancel")
 
+    def log(self, handle: Any) -> list[str]:
+        session = self.call("GET", f"/api/v1/statements/{handle}")["session_id"]
+        response = self.http.get(f"/api/v1/sessions/{session}/log")
+        assert response.is_success, response.text
+        return response.text.splitlines()
+
 
 class OpenSearchClient(RestClient):
     """OpenSearch's async query API."""
 
+    has_log = False
     _BASE = "/_plugins/_async_query"
     _session: str | None = None
 
@@ -264,6 +286,13 @@ class LivyClient(RestClient):
     def cancel(self, handle: Any) -> None:
         self.call("POST", f"{handle}/cancel")
 
+    def log(self, handle: Any) -> list[str]:
+        path = f"{handle.rpartition('/statements/')[0]}/log"
+        lines: list[str] = []
+        while part := self.call("GET", path, params={"from": len(lines), "size": 2})["log"]:
+            lines += part
+        return lines
+
     def close(self) -> None:
         if self._session is not None:
             for _number in range(2):
@@ -313,6 +342,15 @@ class HiveHttpClient(FrontEndClient):
     def cancel(self, handle: Any) -> None:
         self._check(self.hive.call("CancelOperation", operationHandle=handle))
 
+    def log(self, handle: Any) -> list[str]:
+        orientation, lines = THRIFT.TFetchOrientation.FETCH_FIRST, list[str]()
+        while part := rows_of(
+            self._check(self.hive.fetch(handle, orientation=orientation, fetchType=1))
+        ):
+            lines += [row[0] for row in part]
+            orientation = THRIFT.TFetchOrientation.FETCH_NEXT
+        return lines
+
     def close(self) -> None:
         if self.hive.session is not None:
             for _number in range(2):
@@ -341,6 +379,8 @@ class HiveSocketClient(HiveHttpClient):
 
 class FlightClient(FrontEndClient):
     """Flight SQL. A handle is the future of a `FlightInfo`: the call waits for the end."""
+
+    has_log = False
 
     def __init__(self, server: FrontEndNode, token: str) -> None:
         super().__init__(server, token)

@@ -499,8 +499,8 @@ class Cursor:
         The columns of the result are `catalog, schema, table, name, position, type, nullable,
         comment`: `position` counts from 1, `type` is a Spark SQL type.
         """
-        text = listings.list_text("COLUMNS", catalog, SCHEMA=schema, TABLE=table)
-        listed = listings.describe_columns(self.execute(text).fetchall(), column)
+        text = listings.list_text("COLUMNS", catalog, SCHEMA=schema, TABLE=table, COLUMN=column)
+        listed = listings.describe_columns(self.execute(text).fetchall())
         from headrace.client.arrow_rows import rows_of_values  # noqa: PLC0415 - it is slow
 
         assert self._statement is not None

@@ -27,7 +27,7 @@ def list_text(objects: str, catalog: str | None, **patterns: str | None) -> str:
     Args:
         objects: `SCHEMAS`, `TABLES` or `COLUMNS`.
         catalog: Name of a catalog; None: the current one.
-        patterns: By word of the statement (`SCHEMA`, `TABLE`), the pattern of names.
+        patterns: By word of the statement (`SCHEMA`, `TABLE`, `COLUMN`), the pattern of names.
     """
     parts = [f"LIST {objects}"]
     if catalog is not None:
@@ -42,7 +42,12 @@ def list_text(objects: str, catalog: str | None, **patterns: str | None) -> str:
 
 def escape_pattern(name: str) -> str:
     """Return the pattern that matches this name alone, whatever its case."""
-    return re.sub(r"([\\%_*])", r"\\\1", name)
+    return re.sub(r"([\\%_])", r"\\\1", name)
+
+
+def join_namespace(parts: Iterable[str]) -> str:
+    """Return the name of a schema with these parts, as `LIST SCHEMAS` writes it."""
+    return ".".join(quote_name(part) if "." in part or "`" in part else part for part in parts)
 
 
 def quote_name(name: str) -> str:
@@ -54,33 +59,26 @@ def _quote_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def describe_columns(rows: Iterable[Sequence[Any]], column: str | None) -> list[tuple[Any, ...]]:
+def describe_columns(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Return a row for each column, in the order of `COLUMNS`.
 
     Args:
-        rows: Those of `LIST COLUMNS`: catalog, schema, table, and columns as Spark's JSON.
-        column: Pattern of the names of columns; None: all.
+        rows: Those of `LIST COLUMNS`: catalog, schema, table, and columns as Spark's JSON, or None
+            for a table that Spark cannot read.
     """
-    pattern = _compile(column)
     described: list[tuple[Any, ...]] = []
     for catalog, schema, table, fields in rows:
-        for position, field in enumerate(json.loads(fields)["fields"], start=1):
-            if pattern.fullmatch(field["name"]):
-                metadata = field.get("metadata", {})
-                described.append(
-                    (
-                        *(catalog, schema, table, field["name"], position),
-                        *(_column_type(field), field["nullable"], metadata.get("comment")),
-                    )
+        listed = [] if fields is None else json.loads(fields)["fields"]
+        for position, field in enumerate(listed, start=1):
+            metadata = field.get("metadata", {})
+            described.append(
+                (
+                    *(catalog, schema, table, field["name"]),
+                    *(metadata.get("headrace.position", position), _column_type(field)),
+                    *(field["nullable"], metadata.get("comment")),
                 )
+            )
     return described
-
-
-def _compile(pattern: str | None) -> re.Pattern[str]:
-    parts = re.findall(r"\\.|.", "%" if pattern is None else pattern, re.DOTALL)
-    wildcards = {"%": ".*", "*": ".*", "_": "."}
-    text = "".join(wildcards.get(part) or re.escape(part[-1]) for part in parts)
-    return re.compile(text, re.IGNORECASE | re.DOTALL)
 
 
 _SQL_NAMES = {

@@ -493,9 +493,7 @@ class HeadraceDialect(default.DefaultDialect):
                 "autoincrement": False,
                 "comment": comment,
             }
-            for *_, name, _position, kind, nullable, comment in listings.describe_columns(
-                rows, None
-            )
+            for *_, name, _position, kind, nullable, comment in listings.describe_columns(rows)
         ]
 
     @_cached
@@ -573,7 +571,9 @@ class HeadraceDialect(default.DefaultDialect):
     def _split(self, schema: str | None) -> tuple[str | None, str]:
         """Return the catalog, or None for the current one, and the database."""
         parts = [str(self.default_schema_name)] if schema is None else split_schema(schema)
-        return (None, parts[0]) if len(parts) == 1 else (parts[0], ".".join(parts[1:]))
+        return (
+            (None, parts[0]) if len(parts) == 1 else (parts[0], listings.join_namespace(parts[1:]))
+        )
 
 
 def _full_name(name: str, schema: str | None) -> str:

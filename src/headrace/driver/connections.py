@@ -29,6 +29,7 @@ from headrace.driver.spark_version.session_state import (
 )
 from headrace.errors import ConnectionNotFound, CurrentDatabaseUnavailable, InvalidSetting
 from headrace.grammar.lexer import code_tokens
+from headrace.grammar.metadata import split_namespace
 from headrace.model.connection import ConnectionSpec, ConnectionState
 from headrace.model.messages import Assignment
 
@@ -126,7 +127,9 @@ class ConnectionSessions:
     ) -> ConnectionSession:
         self._spark.prepare_changes()
         spark = self._spark.with_own_session()
-        _set_conf(spark.session, secrets.resolve_conf(state.spec.conf))
+        # Spark looks for a variable among the settings.
+        conf = {**state.spec.variables, **state.spec.conf}
+        _set_conf(spark.session, secrets.resolve_conf(conf))
         opened = ConnectionSession(state.id, spark, state.changed_by)
         if state.snapshot is None:
             error = _enter_first(spark.session, state.spec)
@@ -166,7 +169,7 @@ def _enter_first(
         return None
     try:
         catalog = spec.catalog or read_namespace(session)[0]
-        namespace = [] if spec.database is None else spec.database.split(".")
+        namespace = [] if spec.database is None else split_namespace(spec.database)
         restore_namespace(session, catalog, namespace)
     except (PySparkException, Py4JError) as error:
         return error

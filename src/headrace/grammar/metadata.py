@@ -15,8 +15,9 @@ from headrace.grammar.lexer import Token
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.grammar.token_reader import TokenReader
 
-_ALL = frozenset({"", "*", "%", ".*"})
-"""Patterns with which clients ask for everything."""
+POSITION = "headrace.position"
+"""Key in the metadata of a column, if a statement has a pattern for columns: its position in the
+table, from 1."""
 
 
 class ListedObjects(StrEnum):
@@ -33,7 +34,11 @@ class ListObjects:
     r"""`LIST TABLES IN CATALOG c SCHEMA LIKE 'a%' TABLE LIKE 'b_'`, and the like.
 
     A pattern matches whole names, whatever their case: `%` any text, `_` any character, and `\`
-    makes the next character mean itself. None matches all names.
+    makes the next character mean itself. None matches all names. A schema with several parts is a
+    name with dots; a part that has a dot or a backquote itself is in backquotes.
+
+    Temporary views and Spark's own functions belong to no schema, and are listed for every pattern
+    of schemas.
     """
 
     objects: ListedObjects
@@ -85,11 +90,33 @@ def _read_pattern(reader: TokenReader, word: str) -> str | None:
 
 
 def pattern_to_regex(pattern: str | None) -> str:
-    """Return the regular expression, of Java and of Python, for the whole names of a pattern."""
-    if pattern is None or pattern in _ALL:
+    """Return the regular expression, of Java and of Python, for the whole names of a pattern.
+
+    Compile it so that it ignores case, and so that a dot matches any character.
+    """
+    if pattern is None:
         return ".*"
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    return "".join({"%": ".*", "*": ".*", "_": "."}.get(part, _escape(part)) for part in parts)
+    return "".join({"%": ".*", "_": "."}.get(part, _escape(part)) for part in parts)
+
+
+def matches(pattern: str | None, name: str) -> bool:
+    """Return whether a pattern matches a name."""
+    return bool(re.fullmatch(pattern_to_regex(pattern), name, re.IGNORECASE | re.DOTALL))
+
+
+def join_namespace(parts: Sequence[str]) -> str:
+    """Return the name of a schema with these parts."""
+    return ".".join(quote_name(part) if "." in part or "`" in part else part for part in parts)
+
+
+def split_namespace(name: str) -> list[str]:
+    """Return the parts of the name of a schema."""
+    parts = re.findall(r"(?:`(?:[^`]|``)*`|[^.])+", name)
+    return [
+        part[1:-1].replace("``", "`") if re.fullmatch(r"`(?:[^`]|``)*`", part) else part
+        for part in parts
+    ]
 
 
 def _escape(part: str) -> str:

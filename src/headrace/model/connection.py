@@ -22,6 +22,8 @@ class ConnectionSpec(BaseModel):
     """Current database at the start; None: that of the catalog."""
     conf: dict[str, str] = {}
     """Spark configuration of the connection."""
+    variables: dict[str, str] = {}
+    """Variables: the text `${name}` in a statement stands for the value."""
 
 
 class AssignedConnection(BaseModel):

@@ -108,6 +108,27 @@ def test_another_client_of_the_owner_cancels(server: FrontEndNode, connect: Conn
     assert server.state_of(client.id_of(handle)) is StatementState.CANCELLED
 
 
+def test_a_log_is_read_while_a_statement_runs_and_after_its_end(
+    server: FrontEndNode, connect: Connect
+) -> None:
+    client = connect()
+    if not client.has_log:
+        pytest.skip("the protocol has no call for a log")
+    handle = client.submit(HELD)
+    statement_id = client.id_of(handle)
+    wait_until(lambda: server.state_of(statement_id) is StatementState.RUNNING)
+    # The protocols with sessions show the log of the driver, HiveServer2 one of the statement.
+    server.write_driver_log(statement_id, ["a line of the driver", "another", "a third"])
+    running = client.log(handle)
+    assert any(statement_id in line or line == "a line of the driver" for line in running)
+    server.released.set()
+    wait_for(client, handle, "success")
+    assert set(running) <= set(connect().log(handle))
+    other = connect("bob")
+    with pytest.raises(Refused, match=r"not_found|does not exist|NotFound"):
+        other.log(handle)
+
+
 def test_a_statement_of_another_owner_does_not_exist(
     server: FrontEndNode, connect: Connect
 ) -> None:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 from tests.support.hiveserver2 import (
     THRIFT,
     Connect,
@@ -310,6 +311,22 @@ def test_an_end_without_success_never_reads_as_closed(
     assert client.fetch(operation).status.statusCode == THRIFT.TStatusCode.ERROR_STATUS
 
 
+def test_a_statement_that_its_driver_has_lost_reads_as_failed(tmp_path: Path) -> None:
+    with serve_hive(tmp_path / "home", users=["ada"]) as server:
+        client = server.over_http()
+        client.open()
+        operation = client.execute("INSERT INTO t SELECT 1").operationHandle
+        server.claim(operation)
+        server.driver_of(operation).report_start(id_of(operation))
+        caller = server.node.node.authenticator.local_caller
+        session = server.node.node.statements.get(caller, id_of(operation)).session_id
+        server.node.launcher.report_exit(session, "killed by the system")
+        status = client.status(operation)
+        assert status.operationState == STATES.ERROR_STATE
+        assert "driver_lost" in status.errorMessage
+        assert client.fetch(operation).status.statusCode == THRIFT.TStatusCode.ERROR_STATUS
+
+
 def test_a_statement_that_takes_too_long_reads_as_timed_out(
     server: HiveNode, connect: Connect
 ) -> None:
@@ -486,7 +503,31 @@ def test_a_session_takes_the_configuration_of_spark_and_ignores_that_of_others(
     connection = server.driver_of(operation).open_connection(id_of(operation))
     assert connection is not None
     assert connection.spec.conf == conf
+    assert connection.spec.variables == {}
     assert connection.spec.database is None
+
+
+def test_keys_that_no_program_knows_are_variables(server: HiveNode, connect: Connect) -> None:
+    """A URL of JDBC has them behind `#`, and Airflow sends some as settings of Hive."""
+    client = connect(
+        **{
+            "set:hivevar:x": "1",
+            "set:hivevar:spark.sql.ansi.enabled": "false",
+            "set:hiveconf:airflow.ctx.dag_id": "daily load",
+            "set:hivevar:hive.any": "ignored",
+            "set:hivevar:": "no name",
+        }
+    )
+    operation = client.execute("SELECT ${x}").operationHandle
+    connection = server.claim(operation).connection
+    assert connection is not None
+    assert connection.spec.variables == {"x": "1", "airflow.ctx.dag_id": "daily load"}
+    assert connection.spec.conf == {"spark.sql.ansi.enabled": "false"}
+    # A key without a prefix is that of a setting, which may be misspelt.
+    response = server.over_http().open(**{"sprak.sql.ansi.enabled": "false"})
+    assert response.status.errorMessage.startswith("[invalid_setting]")
+    misspelt = server.over_http().open(**{"set:hivevar:headrace.no": "x"})
+    assert misspelt.status.errorMessage.startswith("[invalid_setting]")
 
 
 def test_a_configuration_of_one_statement_holds_for_it_alone(
@@ -512,8 +553,10 @@ def test_a_session_with_an_unknown_database_is_not_opened_and_not_left(
     failure = Failure(code="analysis_error", message="No schema.", condition="SCHEMA_NOT_FOUND")
     before = server.count_open_sessions()
     with ThreadPoolExecutor(1) as thread:
-        for _number in range(5):
-            opened = thread.submit(server.over_http().open, **{"use:database": "nope"})
+        # All by one connection of the transport, which stays usable.
+        refused = server.over_http() if isinstance(client, HttpClient) else server.over_socket()
+        for _number in range(100):
+            opened = thread.submit(refused.open, **{"use:database": "nope"})
             waiting = wait_until(lambda: server.find_waiting("SELECT current_database()"))
             server.claim(waiting)
             connection = driver.open_connection(id_of(waiting))
@@ -525,6 +568,8 @@ def test_a_session_with_an_unknown_database_is_not_opened_and_not_left(
             assert response.status.errorMessage == "[SCHEMA_NOT_FOUND] No schema."
             assert response.sessionHandle is None
     assert server.count_open_sessions() == before
+    assert refused.open().status.statusCode == 0
+    refused.close()
 
 
 def test_a_database_with_a_dot_gets_a_hint_about_the_catalog(
@@ -582,6 +627,35 @@ def test_ten_mebibytes_of_sql_arrive_and_more_is_refused(
     assert status.statusCode == THRIFT.TStatusCode.ERROR_STATUS
     assert status.errorMessage.startswith("[statement_too_large]")
     assert client.status(operation).operationState == STATES.FINISHED_STATE
+
+
+def test_questions_that_are_repeated_do_not_read_a_large_text(
+    server: HiveNode, connect: Connect
+) -> None:
+    client = connect()
+    text = "SELECT '" + "x" * 10_000_000 + "'"
+    operation = client.execute(text).operationHandle
+    server.claim(operation)
+    server.driver_of(operation).succeed(id_of(operation))
+    queries: list[str] = []
+
+    def collect(_connection: object, _cursor: object, query: str, *_: object) -> None:
+        if "FROM statements LEFT OUTER JOIN results" in query:
+            queries.append(query)
+
+    readers = server.node.database._readers
+    event.listen(readers, "before_cursor_execute", collect)
+    try:
+        for _number in range(2):
+            assert client.status(operation).operationState == STATES.FINISHED_STATE
+            client.fetch_log(operation)
+            client.call("GetQueryId", operationHandle=operation)
+        client.call("CloseOperation", operationHandle=operation)
+    finally:
+        event.remove(readers, "before_cursor_execute", collect)
+    assert len(queries) >= 7
+    assert all("statements.text" in query for query in queries)
+    assert not [query for query in queries if " statements.text" in query]
 
 
 def test_a_client_that_goes_away_ends_no_statement(server: HiveNode) -> None:

@@ -1,17 +1,11 @@
-"""Types of columns and patterns of names, as clients of each version read them."""
+"""Types of columns, as clients of each version read them."""
 
 from __future__ import annotations
 
-import re
-from types import SimpleNamespace
-
 import pytest
 
-from headrace.frontends.hiveserver2.listings import MetadataCall, statement_for
 from headrace.frontends.hiveserver2.types import describe_schema
 from headrace.frontends.hiveserver2.wire import load_protocol
-from headrace.grammar.metadata import ListObjects, pattern_to_regex
-from headrace.grammar.parse import parse
 from headrace.results.schema import parse_schema
 
 IDS = load_protocol().TTypeId
@@ -36,26 +30,3 @@ def test_each_type_has_an_id_that_clients_know(version: int) -> None:
         "precision": 38,
         "scale": 18,
     }
-
-
-@pytest.mark.parametrize("pattern", [None, "", "*", "%", ".*"])
-def test_a_pattern_for_all_names_is_one_in_each_form(pattern: str | None) -> None:
-    request = SimpleNamespace(catalogName=None, schemaName=pattern, tableName=pattern)
-    text = statement_for(MetadataCall.TABLES, request)
-    assert text is not None
-    command = parse(text).command
-    assert isinstance(command, ListObjects)
-    for part in (command.schema, command.name):
-        assert re.fullmatch(pattern_to_regex(part), "a_b.c`d")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [(r"a\_b", {"a_b"}), ("a_b", {"a_b", "axb"}), ("a%", {"a_b", "axb"}), ("x", set())],
-)
-def test_an_escaped_underscore_is_that_character(pattern: str, names: set[str]) -> None:
-    request = SimpleNamespace(catalogName=None, schemaName=None, tableName=pattern)
-    command = parse(statement_for(MetadataCall.TABLES, request) or "").command
-    assert isinstance(command, ListObjects)
-    regex = pattern_to_regex(command.name)
-    assert {name for name in ("a_b", "axb") if re.fullmatch(regex, name)} == names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -458,6 +459,7 @@ def test_several_statements_are_read_at_once_with_their_results(store: Database)
     _succeed(store, first)
     with store.read() as tx:
         found = statements.get_all(tx, [second, first, new_id("st")])
+        assert statements.get_all(tx, [second, first], cut_text=True) == found
     assert found == {each: _get(store, each) for each in (first, second)}
 
 
@@ -469,3 +471,13 @@ def test_a_batch_session_accepts_one_statement(store: Database) -> None:
     new_statement(store, session_id)
     with pytest.raises(SessionEnded, match="has had its one statement"):
         new_statement(store, session_id)
+
+
+def test_a_large_text_is_cut_where_a_reader_wants_that(store: Database) -> None:
+    session_id = running_session(store).session_id
+    statement_id = new_statement(store, session_id, text="SELECT 'é" + "x" * 100_000 + "'")
+    whole = _get(store, statement_id)
+    with store.read() as tx:
+        [cut] = statements.get_all(tx, [statement_id], cut_text=True).values()
+    assert cut.spec.text == whole.spec.text[: statements.SHORT_TEXT]
+    assert replace(cut, spec=whole.spec) == whole

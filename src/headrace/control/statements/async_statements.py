@@ -58,16 +58,20 @@ class AsyncStatements:
         self._awaited_ends = awaited_ends
         self._long_polls = long_polls
         self._batched_reads = BatchedReads(self._read_all)
+        self._short_reads = BatchedReads(partial(self._read_all, cut_text=True))
         self._result_reads = ResultReads()
 
-    async def get(self, caller: Caller, statement_id: str) -> Statement:
+    async def get(self, caller: Caller, statement_id: str, *, cut_text: bool = False) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none.
 
         Requests that arrive at the same time share a read of the store.
+
+        Args:
+            cut_text: Whether the text of the statement may be cut, for a request that is repeated.
         """
+        reads = self._short_reads if cut_text else self._batched_reads
         # Text without the form of an id may be such that PostgreSQL refuses it.
-        exists = looks_like_id(statement_id)
-        statement = await self._batched_reads.get(statement_id) if exists else None
+        statement = await reads.get(statement_id) if looks_like_id(statement_id) else None
         return check_permitted(caller, statement, statement_id)
 
     async def submit_and_wait(
@@ -129,12 +133,18 @@ class AsyncStatements:
             latest = await to_thread.run_sync(self._statements.get, caller, statement.id)
         return await to_thread.run_sync(respond, latest, None)
 
-    async def wait(self, caller: Caller, statement_id: str, seconds: float) -> Statement:
+    async def wait(
+        self, caller: Caller, statement_id: str, seconds: float, *, cut_text: bool = False
+    ) -> Statement:
         """Wait until a statement has ended, at most `seconds`; return its latest state.
 
         Raise StatementNotFound if the caller has no such statement.
+
+        Args:
+            cut_text: As for `get`.
         """
-        return await self._wait(caller, await self.get(caller, statement_id), seconds)
+        statement = await self.get(caller, statement_id, cut_text=cut_text)
+        return await self._wait(caller, statement, seconds, cut_text=cut_text)
 
     async def wait_for(
         self, statement: Statement, check: Callable[[], Awaitable[T | None]], seconds: float
@@ -195,19 +205,23 @@ class AsyncStatements:
                 return statement, None
             return statement, await poll.wait(check, seconds=seconds, rereads=Rereads.RARE)
 
-    def _read_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
+    def _read_all(
+        self, statement_ids: Sequence[str], *, cut_text: bool = False
+    ) -> dict[str, Statement]:
         """Return statements of all owners. Each request checks its own one."""
         with self._database.read() as tx:
-            return statements.get_all(tx, statement_ids)
+            return statements.get_all(tx, statement_ids, cut_text=cut_text)
 
-    async def _wait(self, caller: Caller, statement: Statement, seconds: float) -> Statement:
+    async def _wait(
+        self, caller: Caller, statement: Statement, seconds: float, *, cut_text: bool = False
+    ) -> Statement:
         if seconds <= 0 or statement.state in STATEMENT.terminal:
             return statement
         latest = statement
 
         async def check() -> Statement | None:
             nonlocal latest
-            latest = await self.get(caller, statement.id)
+            latest = await self.get(caller, statement.id, cut_text=cut_text)
             return latest if latest.state in STATEMENT.terminal else None
 
         await self.await_end(caller, statement)
@@ -229,7 +243,7 @@ class AsyncStatements:
         """
         if poll.was_woken:
             return True
-        statement = await self._batched_reads.get(statement_id)
+        statement = await self._short_reads.get(statement_id)
         return statement is None or statement.state in STATEMENT.terminal
 
     def _on_end(self, statement_id: str) -> Subscribe:

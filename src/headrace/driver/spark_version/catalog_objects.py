@@ -20,7 +20,9 @@ _NAMES = {
     ListedObjects.COLUMNS: ("catalog", "schema", "name", "columns"),
     ListedObjects.FUNCTIONS: ("catalog", "schema", "name", "class"),
 }
-"""Columns of the result. `columns` is the schema of a table as Spark's JSON."""
+"""Columns of the result. `columns` is the schema of a table as Spark's JSON, or NULL if Spark
+cannot read the table. With a pattern for columns, the metadata of each has its
+`headrace.position`."""
 
 
 def list_objects(session: SparkSession, command: ListObjects) -> DataFrame:
@@ -29,15 +31,17 @@ def list_objects(session: SparkSession, command: ListObjects) -> DataFrame:
     java = compile_java(bridge.root, "CatalogObjects")
     spark = session._jsparkSession  # noqa: SLF001 - there is no other access
     catalog = command.catalog or session.catalog.currentCatalog()
-    schema, name = pattern_to_regex(command.schema), pattern_to_regex(command.name)
+    schema, name, column = map(pattern_to_regex, (command.schema, command.name, command.column))
+    has_column = command.column is not None
     match command.objects:
         case ListedObjects.SCHEMAS:
             content = java.listSchemas(spark, catalog, schema)
         case ListedObjects.FUNCTIONS:
-            content = java.listFunctions(spark, schema, name)
-        case objects:
-            with_columns = objects is ListedObjects.COLUMNS
-            content = java.listTables(spark, catalog, schema, name, with_columns)
+            content = java.listFunctions(spark, catalog, schema, name)
+        case ListedObjects.TABLES:
+            content = java.listTables(spark, catalog, schema, name, None, has_column)
+        case ListedObjects.COLUMNS:
+            content = java.listTables(spark, catalog, schema, name, column, has_column)
     return _to_frame(session, json.loads(content), _NAMES[command.objects])
 
 

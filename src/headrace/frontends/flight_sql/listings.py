@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.frontends.flight_sql import sql_info
 from headrace.frontends.flight_sql.messages import FlightCommand
-from headrace.grammar.metadata import ListedObjects, ListObjects
+from headrace.grammar.metadata import ListedObjects, ListObjects, matches
 from headrace.results.layout import build_client_schema
 from headrace.results.schema import SparkType, TypeKind, parse_schema
 
@@ -89,7 +89,7 @@ async def list_objects(command: FlightCommand, run: Run) -> pa.Table:
                 (row["catalog"], row["schema"])
                 for catalog in await _chosen_catalogs(command, run)
                 for row in await run(
-                    ListObjects(ListedObjects.SCHEMAS, catalog, command.text(2)).to_sql()
+                    ListObjects(ListedObjects.SCHEMAS, catalog, _pattern(command, 2)).to_sql()
                 )
             ]
             rows.sort()
@@ -109,6 +109,11 @@ async def list_objects(command: FlightCommand, run: Run) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def _pattern(command: FlightCommand, number: int) -> str | None:
+    """Return a pattern of a command; None: all names, for which some clients send no text."""
+    return command.text(number) or None
+
+
 async def _list_catalogs(run: Run) -> list[str]:
     return sorted(str(next(iter(row.values()))) for row in await run("SHOW CATALOGS"))
 
@@ -123,13 +128,19 @@ async def _list_tables(command: FlightCommand, run: Run) -> list[tuple[Any, ...]
     has_columns = command.flag(5)
     wanted = set(command.texts(4)) or set(_TABLE_TYPES)
     rows: list[tuple[Any, ...]] = []
+    patterns = (_pattern(command, 2), _pattern(command, 3))
     for catalog in await _chosen_catalogs(command, run):
-        tables = ListObjects(ListedObjects.TABLES, catalog, command.text(2), command.text(3))
-        listed = [row for row in await run(tables.to_sql()) if row["type"] in wanted]
+        tables = ListObjects(ListedObjects.TABLES, catalog, *patterns)
+        listed = [
+            row
+            for row in await run(tables.to_sql())
+            # Temporary views belong to no schema.
+            if row["type"] in wanted and (row["schema"] or matches(patterns[0], ""))
+        ]
         if not has_columns:
             rows += [(*_name(row), row["type"]) for row in listed]
         elif listed:
-            columns = ListObjects(ListedObjects.COLUMNS, catalog, command.text(2), command.text(3))
+            columns = ListObjects(ListedObjects.COLUMNS, catalog, *patterns)
             schemas = {_name(row): row for row in await run(columns.to_sql())}
             rows += [
                 (*_name(row), row["type"], _write_schema(schemas[_name(row)]))
@@ -144,7 +155,8 @@ def _name(row: Row) -> tuple[str, str, str]:
 
 
 def _write_schema(table: Row) -> bytes:
-    spark = json.loads(table["columns"])
+    # Spark cannot read each table that it lists.
+    spark = json.loads(table["columns"] or '{"type": "struct", "fields": []}')
     names = {"CATALOG_NAME": "catalog", "SCHEMA_NAME": "schema", "TABLE_NAME": "name"}
     table_metadata = {key: str(table[column]) for key, column in names.items() if table[column]}
     content: bytes = describe_columns(spark, table_metadata).serialize().to_pybytes()

@@ -349,7 +349,8 @@ class HiveServer2Calls:
         # Hive's JDBC 2.3 asks for each row that it reads. A statement whose rows are read has
         # ended for good, also for other nodes.
         ended = self._fetches.find(caller, handle)
-        statement = ended or await self._node.async_statements.wait(caller, handle.id, seconds)
+        wait = partial(self._node.async_statements.wait, caller, handle.id, seconds, cut_text=True)
+        statement = ended or await wait()
         fields: dict[str, Any] = {"hasResultSet": _has_rows(statement)}
         if request.getProgressUpdate:
             fields["progressUpdateResponse"] = describe_progress(statement)
@@ -383,7 +384,8 @@ class HiveServer2Calls:
             handle = read_operation(request.operationHandle)
             self._fetches.forget(caller, handle)
             self._logs.forget(caller, handle)
-            statement = await self._node.async_statements.get(caller, handle.id)
+            get = self._node.async_statements.get
+            statement = await get(caller, handle.id, cut_text=True)
             if statement.state not in STATEMENT.terminal:
                 await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
         return self._protocol.TCloseOperationResp(self._ok())
@@ -427,7 +429,8 @@ class HiveServer2Calls:
         """Return the new lines of the log of an operation, without waiting for any."""
         lines: list[str] = []
         if handle.has_statement:
-            statement = await self._node.async_statements.get(caller, handle.id)
+            get = self._node.async_statements.get
+            statement = await get(caller, handle.id, cut_text=True)
             reason = None
             if statement.state is StatementState.WAITING:
                 reasons = partial(self._node.statements.find_wait_reasons, caller, [statement])
@@ -441,7 +444,7 @@ class HiveServer2Calls:
 
     async def _get_query_id(self, caller: Caller, request: Any) -> Any:
         handle = read_operation(request.operationHandle)
-        await self._node.async_statements.get(caller, handle.id)
+        await self._node.async_statements.get(caller, handle.id, cut_text=True)
         return self._protocol.TGetQueryIdResp(handle.id)
 
     async def _wait(self, caller: Caller, statement_id: str) -> Statement:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.grammar.lexer import code_tokens
-from headrace.grammar.metadata import ListedObjects, ListObjects, pattern_to_regex
+from headrace.grammar.metadata import POSITION, ListedObjects, ListObjects, matches
 from headrace.grammar.parse import parse
 from headrace.results.layout import build_stored_schema
 from headrace.results.reader import Rows
@@ -47,6 +47,12 @@ class MetadataCall(IntEnum):
     HIVE_SHOW_SCHEMAS = 10
     HIVE_SHOW_TABLES = 11
     HIVE_SHOW_COLUMNS = 12
+
+
+_OF_SCHEMAS = frozenset({MetadataCall.TABLES, MetadataCall.COLUMNS, MetadataCall.FUNCTIONS})
+"""Calls for objects that belong to schemas, or to none."""
+_NO_COLUMNS = '{"fields": []}'
+"""Columns of a table that Spark cannot read."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,18 @@ def statement_for(listing: MetadataCall, request: Any) -> str | None:
             objects, name, column = ListedObjects.FUNCTIONS, request.functionName, None
         case _:
             return None
-    command = ListObjects(
-        objects, request.catalogName or None, request.schemaName or None, name or None, column
-    )
-    return command.to_sql()
+    patterns = map(_read_pattern, (request.schemaName, name, column))
+    return ListObjects(objects, request.catalogName or None, *patterns).to_sql()
+
+
+def _read_pattern(pattern: str | None) -> str | None:
+    """Return the pattern that a client of Hive means; None: all names.
+
+    Beside the wildcards of JDBC, such clients send those of Hive, `*` and `.*`.
+    """
+    parts = re.findall(r"\\.|\.\*|.", pattern or "", re.DOTALL)
+    text = "".join("%" if part in {"*", ".*"} else part for part in parts)
+    return text if text.strip("%") else None
 
 
 @cache
@@ -125,13 +139,13 @@ def read_rows(listing: MetadataCall, found: Rows | None, text: str, types: int) 
         for batch in batches
         for row in batch.to_pylist()
     ]
-    computed: list[Row] = list(_SHAPES[listing].rows(rows))
-    if listing is MetadataCall.COLUMNS:
+    if listing in _OF_SCHEMAS:
+        # Clients ask for each schema. What belongs to none would be in the answer for each.
         command = parse(text).command
         assert isinstance(command, ListObjects)
-        pattern = re.compile(pattern_to_regex(command.column), re.IGNORECASE)
-        computed = [row for row in computed if pattern.fullmatch(row[3])]
-    elif listing is MetadataCall.TABLES and types:
+        rows = [row for row in rows if row["schema"] or matches(command.schema, "")]
+    computed: list[Row] = list(_SHAPES[listing].rows(rows))
+    if listing is MetadataCall.TABLES and types:
         wanted = {name for bit, name in enumerate(_TABLE_TYPES) if types & 1 << bit}
         computed = [row for row in computed if row[3] in wanted]
     columns = list(zip(*computed, strict=True)) or [()] * len(stored)
@@ -161,16 +175,17 @@ def _by_type(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _columns(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
     for row in sorted(rows, key=lambda row: (row["catalog"], row["schema"], row["name"])):
-        fields = json.loads(row["columns"])["fields"]
+        fields = json.loads(row["columns"] or _NO_COLUMNS)["fields"]
         described = parse_schema({"type": "struct", "fields": fields}).columns
-        for position, (column, field) in enumerate(zip(described, fields, strict=True)):
-            comment = field.get("metadata", {}).get("comment", "")
+        for position, (column, field) in enumerate(zip(described, fields, strict=True), 1):
+            metadata = field.get("metadata", {})
+            comment = metadata.get("comment", "")
             yield (
                 *(row["catalog"], row["schema"], row["name"], column.name),
                 *(_jdbc_type(column.type), _type_name(column.type), _size(column.type), None),
                 *(_digits(column.type), _radix(column.type)),
                 *(_NULLABLE if column.nullable else _NOT_NULLABLE, comment, None, None, None, None),
-                *(position + 1, "YES" if column.nullable else "NO"),
+                *(metadata.get(POSITION, position), "YES" if column.nullable else "NO"),
                 *(None, None, None, None, "NO"),
             )
 
@@ -178,7 +193,8 @@ def _columns(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
 def _functions(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
     for row in sorted(rows, key=lambda row: (row["schema"], row["name"])):
         about = f"Usage: {row['name']}"
-        yield row["catalog"], row["schema"], row["name"], about, _FUNCTION_NO_TABLE, row["class"]
+        specific = row["class"] or row["name"]
+        yield row["catalog"], row["schema"], row["name"], about, _FUNCTION_NO_TABLE, specific
 
 
 def _second_column(rows: Iterable[dict[str, Any]]) -> Iterable[Row]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from headrace.frontends.hiveserver2.handles import ClientOption
 from headrace.model.connection import ConnectionSpec
+from headrace.model.headrace_options import is_own_key
 
 _PREFIXES = ("set:hiveconf:", "set:hivevar:", "set:system:")
+"""Prefixes of keys. The key behind one may be that of a setting, or the name of a variable."""
 _DATABASE, _CATALOG = "use:database", "use:catalog"
 _FOREIGN = ("hive.", "kyuubi.", "mapred.", "mapreduce.", "tez.", "use:", "set:")
 """Beginnings of the keys of other servers, which clients and tools send without being asked."""
@@ -31,6 +33,11 @@ def read_configuration(configuration: Mapping[str, str]) -> tuple[ConnectionSpec
         catalog=configuration.get(_CATALOG) or None,
         database=None if database in {None, "", _DEFAULT} else database,
         conf=read_conf(configuration),
+        variables={
+            name: value
+            for name, value in _list_settings(configuration)
+            if name not in configuration and _is_variable(name)
+        },
     )
     return spec, options
 
@@ -40,8 +47,15 @@ def read_conf(configuration: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in _list_settings(configuration)
+        # A key without a prefix names a setting: it may be misspelt.
+        if name in configuration or not _is_variable(name)
         if name and name not in _OWN and not name.startswith(_FOREIGN)
     }
+
+
+def _is_variable(name: str) -> bool:
+    """Return whether a key is the name of a variable, which Hive and Spark do not know."""
+    return bool(name) and not is_own_key(name) and not name.startswith(("spark.", *_FOREIGN))
 
 
 def _list_settings(configuration: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,19 @@ _GET = _SELECT.where(statements.c.id == bindparam("statement"))
 _GET_WITH_ROWS = _GET.add_columns(
     case((results_table.c.byte_count <= bindparam("max_bytes"), results_table.c.data)).label(_ROWS)
 )
-_GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
+_AMONG = statements.c.id.in_(bindparam("statements", expanding=True))
+_GET_ALL = _SELECT.where(_AMONG)
+SHORT_TEXT = 4096
+"""Characters of a text that is cut."""
+_GET_ALL_SHORT = (
+    select(
+        *(column for column in statements.c if column is not statements.c.text),
+        func.substr(statements.c.text, 1, SHORT_TEXT).label(statements.c.text.name),
+        *(column.label(f"{RESULT_PREFIX}{column.name}") for column in results.INFO_COLUMNS),
+    )
+    .outerjoin_from(statements, results_table)
+    .where(_AMONG)
+)
 _INSERT_ALL = statements.insert().values(
     attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock()
 )
@@ -207,9 +219,16 @@ def get_with_rows(
     return row_to_statement(columns), rows
 
 
-def get_all(tx: Tx, statement_ids: Sequence[str]) -> dict[str, Statement]:
-    """Return the statements with these ids that exist, by id, as `get` returns them."""
-    rows = tx.execute(_GET_ALL, {"statements": statement_ids}).mappings()
+def get_all(
+    tx: Tx, statement_ids: Sequence[str], *, cut_text: bool = False
+) -> dict[str, Statement]:
+    """Return the statements with these ids that exist, by id, as `get` returns them.
+
+    Args:
+        cut_text: Whether each text is cut to `SHORT_TEXT`: it may have 10 MiB.
+    """
+    query = _GET_ALL_SHORT if cut_text else _GET_ALL
+    rows = tx.execute(query, {"statements": statement_ids}).mappings()
     return {row["id"]: row_to_statement(row) for row in rows}
 
 
