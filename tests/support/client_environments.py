@@ -53,6 +53,8 @@ SLOW = "SELECT count(*) FROM range(300) WHERE reflect('java.lang.Thread', 'sleep
 WRONG = "SELECT 1,\n  nope FROM range(1)"
 """A query with an error in its second line."""
 PAIR_TOKEN = "token-of-a-pair-of-nodes"
+_NO_LOG = "-Dorg.apache.logging.log4j.level=OFF"
+"""Without a file of settings, log4j writes errors between the rows."""
 DELTA = ("delta", "unitycatalog")
 """Parts of the names of Delta's jars."""
 
@@ -134,7 +136,10 @@ class JdbcClient:
         # Janino compiles the program and calls its main method: no JDK is needed.
         compiler = ("org.codehaus.janino.SimpleCompiler", str(source), source.stem)
         return subprocess.Popen(
-            [_java(), "-cp", ":".join([self._jars, *janino]), *compiler, *sign_in, *action],
+            [
+                *(_java(), _NO_LOG, "-cp", ":".join([self._jars, *janino])),
+                *(*compiler, *sign_in, *action),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -350,10 +350,12 @@ class HiveServer2Calls:
         # ended for good, also for other nodes.
         ended = self._fetches.find(caller, handle)
         statement = ended or await self._node.async_statements.wait(caller, handle.id, seconds)
+        has_ended = statement.state in STATEMENT.terminal
         fields: dict[str, Any] = {"hasResultSet": _has_rows(statement)}
         if request.getProgressUpdate:
-            fields["progressUpdateResponse"] = describe_progress(statement)
-        if statement.state in STATEMENT.terminal and statement.state is not StatementState.SUCCESS:
+            is_over = has_ended and not self._logs.finish_bar(caller, handle)
+            fields["progressUpdateResponse"] = describe_progress(statement, is_over=is_over)
+        if has_ended and statement.state is not StatementState.SUCCESS:
             error = self._error(_failure_of(statement))
             fields["sqlState"], fields["errorCode"] = error.sqlState, error.errorCode
             fields["errorMessage"] = error.errorMessage
