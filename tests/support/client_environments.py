@@ -9,7 +9,7 @@ import json
 import subprocess
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -220,12 +220,11 @@ def running_pair(folder: Path, store_url: str, **settings: str) -> Iterator[list
         "LEASE__RENEW": "1s",
         **settings,
     }
-    nodes = [NodeOfPair(folder / name, **shared) for name in ("first", "second")]
-    try:
-        yield nodes
-    finally:
+    with ExitStack() as stack:
+        nodes = [NodeOfPair(folder / name, **shared) for name in ("first", "second")]
         for node in nodes:
-            node.close()
+            stack.callback(node.close)
+        yield nodes
 
 
 def _java() -> str:
