@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
+from ruamel.yaml import YAML
 from tests.support.client_environments import (
     PAIR_TOKEN,
+    ROOT,
     ClientNode,
     PythonClient,
     make_client,
@@ -25,6 +28,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(900)]
 
+PAGE = ROOT / "docs" / "connect" / "dbt.md"
 REQUIREMENTS = ("dbt-core==1.11.16", "dbt-spark[PyHive]==1.11.0")
 PEOPLE = {
     1: 'ada,O\'Hara \\\\ "x" 100%,2026-01-01 00:00:00',
@@ -32,7 +36,7 @@ PEOPLE = {
 }
 APPENDED = "{{ config(materialized='incremental', incremental_strategy='append') }}\n"
 SLOW_RANGE = (
-    "range(0, {{ var('rows') }}, 1, 2) WHERE reflect('java.lang.Thread', 'sleep', 200L) IS NULL"
+    "range(0, {{ var('rows') }}, 1, 2) WHERE reflect('java.lang.Thread', 'sleep', 200L) IS NOT NULL"
 )
 """The rows of a model that takes a tenth of a second for each."""
 FILES = {
@@ -143,9 +147,10 @@ class Project:
 
 
 def make_project(folder: Path, schema: str, **profile: Any) -> Project:
-    """Return a project with all kinds of models."""
-    values = {"type": "spark", "method": "thrift", "host": "127.0.0.1", "auth": "LDAP"}
-    values |= {"schema": schema, "threads": 2, "poll_interval": 0, "connect_retries": 2}
+    """Return a project with all kinds of models, and the profile of the documentation."""
+    [block] = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    documented = YAML(typ="safe").load(block)["shop"]["outputs"]["dev"]
+    values = {**documented, "host": "127.0.0.1", "schema": schema, "connect_timeout": 1}
     project = Project(folder, values | profile)
     for name, text in FILES.items():
         project.write(name, text)
@@ -160,7 +165,7 @@ def project(server: ClientNode, tmp_path: Path) -> Project:
 
 
 def rows(http: httpx.Client, query: str) -> list[list[Any]]:
-    """Return the rows of a query."""
+    """Return the rows of a query. A BIGINT is text, as in JSON."""
     body = {"statement": query, "wait_timeout": "60s"}
     answer = http.post("/api/v1/statements", json=body).json()
     assert answer["state"] == "success", answer
@@ -182,12 +187,12 @@ def test_every_kind_of_model_is_built_and_built_again(project: Project, server: 
     second = project.run("build")
     assert "ERROR=0" in second
     merged = rows(server.http, "SELECT id, note FROM dbt_shop.merged WHERE id > 1 ORDER BY id")
-    assert merged == [[2, "changed"], [3, "new"]]
+    assert merged == [["2", "changed"], ["3", "new"]]
     overwritten = "SELECT id, day FROM dbt_shop.overwritten ORDER BY day, id"
-    assert [row[0] for row in rows(server.http, overwritten)] == [1, 2, 2, 3]
-    assert rows(server.http, "SELECT count(*) FROM dbt_shop.appended") == [[5]]
+    assert [row[0] for row in rows(server.http, overwritten)] == ["1", "2", "2", "3"]
+    assert rows(server.http, "SELECT count(*) FROM dbt_shop.appended") == [["5"]]
     history = "SELECT id, dbt_valid_to IS NULL FROM dbt_shop.people_history ORDER BY id, 2"
-    assert rows(server.http, history) == [[1, True], [2, False], [2, True], [3, True]]
+    assert rows(server.http, history) == [["1", True], ["2", False], ["2", True], ["3", True]]
 
     project.run("docs", "generate")
     catalog = json.loads((project.folder / "target" / "catalog.json").read_text())
@@ -257,7 +262,6 @@ def test_a_run_that_loses_its_node_ends_well_with_another_one(
             "dbt_pair",
             user="token",
             password=PAIR_TOKEN,
-            server_side_parameters={"headrace.join_running": "true"},
         )
         project.write("models/slow.sql", APPENDED + f"select id from {SLOW_RANGE}")
         project.write("models/after.sql", APPENDED + "select id from {{ ref('slow') }}")
@@ -280,4 +284,4 @@ def test_a_run_that_loses_its_node_ends_well_with_another_one(
         project.profile["port"] = second.hive_port
         project.run("retry")
         query = "SELECT (SELECT count(*) FROM dbt_pair.slow), (SELECT count(*) FROM dbt_pair.after)"
-        assert rows(second.http, query) == [[302, 304]]
+        assert rows(second.http, query) == [["302", "304"]]
