@@ -219,6 +219,38 @@ def test_a_failed_test_and_an_error_of_sql_are_reported(project: Project) -> Non
     assert "Got 1 result, configured to fail if != 0" in printed
 
 
+def test_dbt_finds_what_it_looks_for_in_listings_and_messages(server: ClientNode) -> None:
+    client = PythonClient(make_client("dbt", *REQUIREMENTS), "from pyhive import hive")
+    seen = client.run(
+        """
+        connection = hive.connect(host, hive_port, username=user, password=password, auth="LDAP")
+        cursor = connection.cursor()
+        def fetch(text):
+            cursor.execute(text)
+            return cursor.fetchall()
+        for text in ("CREATE DATABASE dbt_listed", "CREATE TABLE dbt_listed.t (a INT) USING delta",
+                     "CREATE VIEW dbt_listed.v AS SELECT 1 AS a"):
+            cursor.execute(text)
+        messages = []
+        for text in ("SHOW TABLE EXTENDED IN dbt_nope LIKE '*'", "DESCRIBE EXTENDED dbt_nope.t"):
+            cursor.execute(text, async_=True)
+            while not (message := cursor.poll().errorMessage):
+                pass
+            messages.append(message)
+        extended = fetch("SHOW TABLE EXTENDED IN dbt_listed LIKE '*'")
+        seen = [extended, fetch("SHOW TABLES IN dbt_listed"), messages]
+        """,
+        **server.values,
+    )
+    extended, tables, [no_schema, no_table] = seen
+    assert [row[:3] for row in extended] == tables
+    assert tables == [["dbt_listed", "t", False], ["dbt_listed", "v", False]]
+    assert "Provider: delta" in extended[0][3]
+    assert "Type: VIEW" in extended[1][3]
+    assert "[SCHEMA_NOT_FOUND]" in no_schema
+    assert "[TABLE_OR_VIEW_NOT_FOUND]" in no_table
+
+
 def test_a_session_survives_its_driver_between_two_statements_of_a_model(
     server: ClientNode,
 ) -> None:

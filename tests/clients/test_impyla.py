@@ -101,7 +101,7 @@ def test_databases_tables_and_columns_are_listed(impyla: PythonClient, server: C
     )
     assert "impyla_db" in seen["databases"]
     assert seen["tables"] == [["a_b", "TABLE"], ["axb", "TABLE"]]
-    assert seen["schema"] == [["a", "INT"], ["d", "DECIMAL"]]
+    assert seen["schema"] == [["a", "INT"], ["d", "DECIMAL(10,2)"]]
     assert seen["exists"] == [True, False]
 
 
@@ -165,9 +165,9 @@ def read_values(impyla: PythonClient, values: dict[str, Any]) -> Any:
     """
     return impyla.run(
         """
-        connection = connect()
-        run(connection, "SET TIME ZONE 'America/New_York'")
-        cursor = connection.cursor()
+        # Each cursor of impyla is a session.
+        cursor = connect().cursor()
+        cursor.execute("SET TIME ZONE 'America/New_York'")
         cursor.execute(text)
         [row] = cursor.fetchall()
         seen = {
