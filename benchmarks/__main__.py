@@ -24,6 +24,7 @@ from benchmarks import (
     streams,
     table_writes,
     takeovers,
+    tools,
 )
 from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
@@ -53,7 +54,7 @@ PARTS = (
         "streams",
         "plans",
     ),
-    *("clients", "idle", "saturation", "takeovers"),
+    *("clients", "idle", "saturation", "takeovers", "tools"),
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
@@ -69,6 +70,8 @@ WARM_ROUNDS = 30
 CTAS_WARM_UP, CTAS_ROUNDS = 3, 30
 STREAMS_WARM_UP, STREAMS_ROUNDS = 4, 30
 PLAN_ROUNDS = 30
+TOOL_ROUNDS = 10
+DBT_ROUNDS = 5
 MEMORY_LIMIT = 200 * 2**20
 
 
@@ -447,6 +450,32 @@ def _open_clients(results: Report, folder: Path) -> None:
     )
 
 
+def _tools(results: Report, folder: Path) -> None:
+    with tools.servers(folder / "tools") as ports:
+        measured = {
+            report.PYHIVE: tools.select_one(ports, warm_up=SELECT_WARM_UP, rounds=SELECT_ROUNDS),
+            report.HIVE_JDBC: tools.million_rows(ports, warm_up=2, rounds=TOOL_ROUNDS),
+            report.ADBC: tools.arrow_rows(ports, folder, MANY_ROWS, warm_up=2, rounds=TOOL_ROUNDS),
+            report.DBT: tools.dbt_builds(ports, folder, warm_up=1, rounds=DBT_ROUNDS),
+        }
+    limits = {report.PYHIVE: 0.8, report.HIVE_JDBC: 1.0, report.ADBC: 1.15, report.DBT: 1.0}
+    tables = []
+    for name, samples in measured.items():
+        reference = next(iter(samples))
+        ratio, limit = samples[tools.HEADRACE].median / samples[reference].median, limits[name]
+        results.add(name, f"≤ {limit:.2f}×", f"{ratio:.2f}×", reached=ratio <= limit)
+        rounds = len(samples[reference].values)
+        tables.append(f"{name}, {rounds} rounds:\n\n{report.in_ms(samples, reference)}")
+    results.details.append(
+        "## Tools that people have\nEach with its own driver, against a node with SQLite and"
+        " against a server of the same Spark configuration that runs beside it, interleaved."
+        " PyHive keeps one connection; the other drivers connect in each round, which is not"
+        f" measured. Hive's driver asks for {int(tools.PAGE):,} rows at a time. dbt runs four"
+        " threads, with `--full-refresh`; the time is that of the whole command.\n\n"
+        + "\n\n".join(tables)
+    )
+
+
 def _saturation(results: Report, folder: Path) -> None:
     names = ["nodes", "drivers", "cores allowed", "asked for", "statements/s"]
     names += ["median ms", "95 % ms"]
@@ -519,6 +548,7 @@ ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
     "saturation": (f"saturation of PostgreSQL: {len(saturation.LOADS)} loads", _saturation),
     "takeovers": (f"a node is killed: {takeovers.ROUNDS} rounds", _takeovers),
+    "tools": (f"drivers of people's tools: {DBT_ROUNDS} to {SELECT_ROUNDS} rounds", _tools),
 }
 """The parts that need no session of a node beside others, with what they measure."""
 

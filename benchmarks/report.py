@@ -139,6 +139,11 @@ CTAS = "CTAS of 10 million rows, against plain Spark CTAS"
 INSERT = "INSERT of 10 million rows, against plain Spark"
 PARTITIONED_INSERT = "INSERT of 10 million rows into 50 partitions, against plain Spark"
 
+PYHIVE = "`SELECT 1` by PyHive, against the Spark Thrift Server"
+HIVE_JDBC = "1 million rows by Hive's JDBC driver, against the Spark Thrift Server"
+ADBC = "5 million rows by ADBC, against in-process `toArrow()`"
+DBT = "`dbt build` of 20 models, against the Spark Thrift Server"
+
 UNMEASURED = [
     RatioRow(SELECT_ONE, "≤ 1.20×", "not in this run"),
     RatioRow(BELOW_PEERS, "below both", "not in this run"),
@@ -170,4 +175,8 @@ UNMEASURED = [
     RatioRow(BESIDE_SUBMITS, "≥ 0.9×", "not in this run"),
     RatioRow(IDLE, "< 50/s", "not in this run"),
     RatioRow(PLANS, "≤ 2 s", "not in this run"),
+    RatioRow(PYHIVE, "≤ 0.80×", "not in this run"),
+    RatioRow(HIVE_JDBC, "≤ 1.00×", "not in this run"),
+    RatioRow(ADBC, "≤ 1.15×", "not in this run"),
+    RatioRow(DBT, "≤ 1.00×", "not in this run"),
 ]

@@ -454,6 +454,7 @@ def test_a_quota_shows_each_limit_with_its_setting_and_the_use(team: Team) -> No
         "waiting_statements": (1, 0),
         "running_statements": (1, 1),
         "streams": (1, 0),
+        "connections": (2000, 0),
         "stored_bytes": (None, 0),
         "submits_per_minute": (None, 0),
         "default_timeout": (None, None),

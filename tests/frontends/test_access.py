@@ -472,6 +472,7 @@ def test_a_refusal_because_of_a_role_is_in_the_audit(server: Server, operation: 
 
 LISTS = {
     "list_sessions": "session",
+    "list_connections": "connection",
     "list_statements": "statement_id",
     "list_streams": "stream",
     "list_deployments": "deployment",

@@ -19,6 +19,7 @@ from tests.support.made_results import inline_result
 from headrace.config.profiles import Profile
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.errors import BackendUnreachable, LaunchFailed
+from headrace.model.connection import ConnectionState
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
@@ -39,6 +40,8 @@ from headrace.model.messages import (
     Hello,
     MarkedQuery,
     Message,
+    OpenConnection,
+    OpenedConnection,
     Orders,
     OrphanedTransaction,
     OrphanedWrites,
@@ -82,6 +85,8 @@ class ScriptedDriver:
         """See `Poll.announces_effects`."""
         self.separates_queries = True
         """See `Poll.separates_queries`."""
+        self.opens_connections = True
+        """See `Poll.opens_connections`."""
         self._on_goodbye = on_goodbye
         path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._client = httpx.Client(
@@ -144,6 +149,7 @@ class ScriptedDriver:
             streams_generation=streams_generation,
             announces_effects=self.announces_effects,
             separates_queries=self.separates_queries,
+            opens_connections=self.opens_connections,
         )
         return self._call("poll", message, Orders)
 
@@ -261,6 +267,10 @@ class ScriptedDriver:
 
     def find_secrets(self, *names: str) -> FoundSecrets:
         return self._call("find_secrets", FindSecrets(names=list(names)), FoundSecrets)
+
+    def open_connection(self, statement_id: str) -> ConnectionState | None:
+        message = OpenConnection(statement_id=statement_id)
+        return self._call("open_connection", message, OpenedConnection).state
 
     def find_marked(self, query_id: str, marked_id: str) -> MarkedQuery:
         message = FindMarked(query_id=query_id, marked_id=marked_id)

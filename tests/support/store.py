@@ -20,6 +20,7 @@ from headrace.errors import DriverLost
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STATEMENT, Lifecycle, S, SessionState, StatementState
+from headrace.model.messages import LINK_VERSION
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
@@ -126,7 +127,12 @@ def register_node(store: Database, node_id: str = "no_1", *, seconds: float = 60
     """
     with store.write("test") as tx:
         nodes.register(
-            tx, node_id, address="http://node.invalid", version="1", seconds=10 * seconds
+            tx,
+            node_id,
+            address="http://node.invalid",
+            version="1",
+            seconds=10 * seconds,
+            link_version=LINK_VERSION,
         )
         set_present_since(tx, node_id, clock(-2 * seconds))
 
@@ -191,6 +197,7 @@ def new_statement(
     lease: DriverLease | None = None,
     text: str = "SELECT 1",
     is_query: bool = False,
+    connection: str | None = None,
 ) -> str:
     """Insert a statement in a state, in flight with the driver of `lease`. Return its id."""
     statement_id = new_id("st")
@@ -201,6 +208,7 @@ def new_statement(
             owner=owner,
             spec=StatementSpec(text=text),
             is_query=is_query,
+            connection_id=connection,
         )
         statements.insert(tx, new, actor=owner)
         for step in STATEMENT_PATHS[state]:

@@ -121,15 +121,7 @@ _SQL_WORDS = """
     variable variant view windowExec
 """.split()  # noqa: SIM905 - a list would have 120 lines
 """Words that follow `spark.sql.` in keys that only change how queries of the session run."""
-LISTED_CONF = [
-    *chain.from_iterable((f"spark.sql.{word}", f"spark.sql.{word}.*") for word in _SQL_WORDS),
-    "spark.sql.artifact.isolation.*",
-    "spark.sql.hive.convert*",
-    "spark.sql.hive.*Partition*",
-    "spark.sql.hive.caseSensitiveInferenceMode",
-    "spark.sql.hive.gatherFastStats",
-    "spark.sql.hive.tablePropertyLengthThreshold",
-    "spark.sql.legacy.*",
+_DRIVER_CONF = [
     # Resources.
     "spark.cores.max",
     "spark.default.parallelism",
@@ -174,6 +166,18 @@ LISTED_CONF = [
     "spark.shuffle.spill.*",
     "spark.speculation*",
     "spark.stage.*",
+]
+"""Keys that a driver reads at its start, among those that callers may set."""
+LISTED_CONF = [
+    *chain.from_iterable((f"spark.sql.{word}", f"spark.sql.{word}.*") for word in _SQL_WORDS),
+    "spark.sql.artifact.isolation.*",
+    "spark.sql.hive.convert*",
+    "spark.sql.hive.*Partition*",
+    "spark.sql.hive.caseSensitiveInferenceMode",
+    "spark.sql.hive.gatherFastStats",
+    "spark.sql.hive.tablePropertyLengthThreshold",
+    "spark.sql.legacy.*",
+    *_DRIVER_CONF,
     # Formats, object stores and their credentials, which belong to the caller.
     "hive.exec.dynamic.partition*",
     "hive.exec.max.dynamic.partitions*",
@@ -200,6 +204,50 @@ LISTED_CONF = [
 No key is here that Spark reads for another one, such as `spark.yarn.jar` for `spark.yarn.jars`, and
 a key of a later version of Spark is allowed only if it begins like one of these.
 """
+
+
+LAUNCH_CONF = [
+    *_DRIVER_CONF,
+    "spark.master",
+    "spark.submit.*",
+    "spark.driver.*",
+    "spark.executor.*",
+    "spark.kubernetes.*",
+    "spark.yarn.*",
+    "spark.ui.*",
+    "spark.plugins*",
+    "spark.extraListeners",
+    "spark.jars",
+    "spark.jars.*",
+    "spark.files",
+    "spark.archives",
+    # Spark's static configuration (StaticSQLConf).
+    "spark.sql.cache.serializer",
+    "spark.sql.catalog.spark_catalog.defaultDatabase",
+    "spark.sql.catalogImplementation",
+    "spark.sql.codegen.cache.maxEntries",
+    "spark.sql.codegen.comments",
+    "spark.sql.debug",
+    "spark.sql.defaultUrlStreamHandlerFactory.enabled",
+    "spark.sql.event.truncate.length",
+    "spark.sql.extensions",
+    "spark.sql.extensions.*",
+    "spark.sql.filesourceTableRelationCacheSize",
+    "spark.sql.globalTempDatabase",
+    "spark.sql.hive.metastore.*",
+    "spark.sql.hive.thriftServer.singleSession",
+    "spark.sql.hive.version",
+    "spark.sql.metadataCacheTTLSeconds",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.sources.disabledJdbcConnProviderList",
+    "spark.sql.sources.schemaStringLengthThreshold",
+    "spark.sql.streaming.streamingQueryListeners",
+    "spark.sql.streaming.ui.*",
+    "spark.sql.ui.retainedExecutions",
+    "spark.sql.warehouse.dir",
+    "spark.sql.*.maxThreadThreshold",
+]
+"""Patterns of keys that act only when a driver starts. The driver of a connection runs already."""
 
 
 class ConfPolicy(BaseModel):
@@ -298,6 +346,16 @@ _UNLISTED = ConfRule(
 def _listed() -> ConfRule:
     """Return the rule that allows the keys of LISTED_CONF."""
     return ConfRule(pattern=f"(?s){'|'.join(map(_to_regex, LISTED_CONF))}")
+
+
+@cache
+def _launch_pattern() -> re.Pattern[str]:
+    return re.compile("|".join(map(_to_regex, LAUNCH_CONF)), re.DOTALL)
+
+
+def is_launch_key(key: str) -> bool:
+    """Return whether a key acts only when a driver starts."""
+    return _launch_pattern().fullmatch(key) is not None
 
 
 def find_refusal(key: str, rules: Iterable[ConfRule]) -> ConfRule | None:

@@ -30,6 +30,7 @@ class LimitName(StrEnum):
     WAITING = "waiting_statements"
     RUNNING = "running_statements"
     STREAMS = "streams"
+    CONNECTIONS = "connections"
     STORED_BYTES = "stored_bytes"
     SUBMITS = "submits_per_minute"
 
@@ -69,6 +70,8 @@ class QuotaSettings(Section):
     """As `limits.running_statements_per_user`."""
     streams: int | None = Field(default=None, ge=1)
     """As `limits.streams_per_user`."""
+    connections: int | None = Field(default=None, ge=1)
+    """As `limits.connections_per_user`."""
     stored_bytes: int | None = Field(default=None, ge=1)
     """As `limits.stored_bytes_per_user`."""
     submits_per_minute: int | None = Field(default=None, ge=1, le=1_000_000)
@@ -107,6 +110,9 @@ class LimitSettings(Section):
     streams_per_user: int | None = Field(default=None, ge=1)
     """Largest number of live streaming queries of one user or group. Another one is refused with
     `too_many_streams`, unless a job starts it."""
+    connections_per_user: int | None = Field(default=2000, ge=1)
+    """Largest number of open connections of one user or group. Another one is refused with
+    `too_many_connections`. A connection without a running statement has no driver of its own."""
     stored_bytes_per_user: int | None = Field(default=None, ge=1)
     """Bytes of stored results of one user or group from which on its submits are refused with
     `results_full`. Inline results and those in the memory of drivers do not count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.config.conf_policy import ConfPolicy, ConfRule, find_refusal
+from headrace.config.conf_policy import ConfPolicy, ConfRule, find_refusal, is_launch_key
 from headrace.config.settings import Settings
 from headrace.errors import InvalidRequest, InvalidSetting, SettingDenied
 from headrace.grammar.secret_references import list_in_conf
@@ -57,6 +57,21 @@ def check_session_conf(spec: SessionSpec, policy: ConfPolicy) -> None:
     Spark for which they stand.
     """
     check_conf({**artifact_conf(spec), **spec.conf}, policy)
+
+
+def check_connection_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
+    """Check the configuration of a connection. Raise as `check_conf` does.
+
+    Raise InvalidSetting for a key that acts only when a driver starts: the driver of a connection
+    serves all connections of its owner.
+    """
+    check_conf(conf, policy)
+    for key in filter(is_launch_key, conf):
+        raise InvalidSetting(
+            f"'{key}' acts only when a driver starts, and the connections of an owner share one.",
+            hint="Leave the key out, let the operator set it in the profile, or run the statements"
+            " in a session of your own.",
+        )
 
 
 def check_profiles(settings: Settings) -> None:

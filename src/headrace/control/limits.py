@@ -18,6 +18,7 @@ from headrace.errors import (
     ReachedLimit,
     ResultsFull,
     TimeoutTooLong,
+    TooManyConnections,
     TooManySessions,
     TooManyStreams,
     TooManySubmits,
@@ -161,6 +162,23 @@ def check_streams(tx: Tx, settings: Settings, owner: LimitedOwner) -> None:
             used="live streaming query",
             plural="live streaming queries",
             hint="Stop a stream",
+        )
+
+
+def check_connections(tx: Tx, settings: Settings, owner: LimitedOwner) -> None:
+    """Raise TooManyConnections if the owner may not open another connection."""
+    own = settings.limits.find(LimitName.CONNECTIONS, owner)
+    limit = Limit(counted=Counted.CONNECTIONS, per_user=own.value)
+    excess = limits.find_excess(tx, limit, owner.id)
+    if excess is not None:
+        raise _build_error(
+            TooManyConnections,
+            LimitName.CONNECTIONS,
+            excess,
+            owner,
+            own,
+            used="open connection",
+            hint="Close a connection",
         )
 
 

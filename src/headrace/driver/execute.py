@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.connections import ConnectionSessions
+from headrace.driver.connections import ConnectionSession, ConnectionSessions
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
@@ -90,6 +90,7 @@ class Execution:
     ) -> None:
         self.assignment = assignment
         self._connections = connections
+        self._connection: ConnectionSession | None = None
         self._held = held
         self._spark = spark
         self._supervisor = supervisor
@@ -167,8 +168,10 @@ class Execution:
         text = cut_text(assignment.text[:_SEARCHED], _DESCRIPTION)
         context.setJobDescription(assignment.command or text)
         self._resolved = self._secrets.resolve_assignment(assignment)
-        if assignment.connection is not None and self._connections is not None:
-            self._spark = self._connections.open(assignment.connection, self._secrets)
+        if assignment.connection is not None:
+            assert self._connections is not None
+            self._connection = self._connections.take(assignment, self._secrets)
+            self._spark = self._connection.spark
         if assignment.alone and not assignment.isolated and assignment.connection is None:
             return self._run_in(self._spark.session)
         context.setLocalProperty(_POOL, threading.current_thread().name)
@@ -376,6 +379,11 @@ class Execution:
             table = self._plan.describe_outcome()
             if self._plan.hook is None or table.committed is not None:
                 rows_written = self._count_written_rows(progress)
+        note = self._add_losses(self._note or table.note)
+        succeeded = outcome.state is StatementState.SUCCESS
+        snapshot = self._capture_changes() if self._has_database or succeeded else None
+        if self._connection is not None and (self._has_database or succeeded):
+            self._keep_connection(self._connection, snapshot)
         return Ended(
             statement_id=self.assignment.statement_id,
             state=outcome.state,
@@ -384,12 +392,12 @@ class Execution:
             committed=table.committed,
             atomic=table.atomic,
             wrote=self._requested_lock,
-            note=self._note or table.note,
+            note=note,
             rows_written=rows_written,
             progress=progress,
             scope=None if self.assignment.query is None else self._read_scope(),
             task_outcome=self._task_outcome,
-            snapshot=self._capture_changes(),
+            snapshot=snapshot,
             ran_seconds=self.read_age(),
         )
 
@@ -430,6 +438,27 @@ class Execution:
         """Whether the statement may change the session. One on streams changes the store."""
         assignment = self.assignment
         return not (assignment.is_query or assignment.isolated or assignment.command is not None)
+
+    @property
+    def _has_database(self) -> bool:
+        """Whether the session has the current database that it had after its last statement."""
+        return self._connection is None or self._connection.has_database
+
+    def _add_losses(self, note: str | None) -> str | None:
+        """Return the note of the statement, with what its connection has lost, if it has."""
+        lost = [] if self._connection is None else self._connection.take_lost()
+        if not lost:
+            return note
+        text = cut_text(f"The connection has lost: {'; '.join(lost)}", MAX_SUMMARY)
+        return text if note is None else f"{note} {text}"
+
+    def _keep_connection(self, connection: ConnectionSession, snapshot: Snapshot | None) -> None:
+        """Keep the session for the next statement, which comes as soon as this end is reported."""
+        assert self._connections is not None
+        connection.has_database = True
+        if snapshot is not None:
+            connection.changed_by = self.assignment.statement_id
+        self._connections.keep(connection)
 
     def _capture_changes(self) -> Snapshot | None:
         """Return the session state if the statement may have changed it, even if it failed."""

@@ -28,6 +28,7 @@ import urllib3
 
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.grammar.secret_references import KnownSecrets
+from headrace.model.connection import ConnectionState
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
@@ -55,6 +56,8 @@ from headrace.model.messages import (
     MarkedQuery,
     Message,
     NewView,
+    OpenConnection,
+    OpenedConnection,
     Orders,
     OrphanedTransaction,
     OrphanedWrites,
@@ -188,6 +191,7 @@ class NodeLink:
             streams_generation=streams_generation,
             announces_effects=True,
             separates_queries=True,
+            opens_connections=True,
         )
         return self._call("poll", message, Orders, seconds=POLL_SECONDS + _CALL_SECONDS)
 
@@ -288,6 +292,11 @@ class NodeLink:
         """
         message = ClearStaging(identities=identities, cleared=cleared, after=after)
         return self._call("clear_staging", message, OrphanedWrites).writes
+
+    def open_connection(self, statement_id: str) -> ConnectionState | None:
+        """Return the connection of a statement in flight; None if it does not exist any more."""
+        message = OpenConnection(statement_id=statement_id)
+        return self._call("open_connection", message, OpenedConnection).state
 
     def find_secrets(self, names: list[str]) -> FoundSecrets:
         """Return the values of secrets, or why one of them cannot be used."""

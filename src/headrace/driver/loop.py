@@ -91,7 +91,7 @@ class Loop:
             on_intents=self._request_intents,
             held=self._held,
         )
-        self._connections = ConnectionSessions(spark)
+        self._connections = ConnectionSessions(spark, link)
         self._metastore = MetastoreStart(bootstrap)
         self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
@@ -168,6 +168,7 @@ class Loop:
                 *self._list_in_flight(), streams_generation=self._supervisor.generation
             )
             self._raise_fatal_error()
+            self._connections.drop_unused()
             if orders.streams is not None:
                 self._supervisor.apply(orders.streams)
             for statement_id in orders.cancel:

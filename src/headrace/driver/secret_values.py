@@ -61,7 +61,7 @@ class SecretValues:
             "text": assignment.text
             if assignment.query is not None or task is not None
             else self._resolve_sql(assignment.text),
-            "conf": self._resolve_conf(assignment.conf),
+            "conf": self.resolve_conf(assignment.conf),
             "definitions": [self._resolve_sql(text) for text in assignment.definitions],
             "task": task if task is None else self._resolve_task(task),
         }
@@ -72,10 +72,14 @@ class SecretValues:
         changed = {
             "text": self._resolve_sql(spec.text),
             "definitions": [self._resolve_sql(text) for text in spec.definitions],
-            "conf": self._resolve_conf(spec.conf),
+            "conf": self.resolve_conf(spec.conf),
             "rows": None if spec.rows is None else self._resolve_rows(spec.rows),
         }
         return spec.model_copy(update=changed)
+
+    def resolve_conf(self, conf: Mapping[str, str]) -> dict[str, str]:
+        """Return a configuration with values."""
+        return resolve_values(conf, self._find)
 
     def find_streams(self, names: list[str]) -> FoundStreams:
         """Return the definitions of streams with values."""
@@ -92,7 +96,7 @@ class SecretValues:
         conf = dict[str, str]()
         for key, value in snapshot.conf.items():
             try:
-                conf |= self._resolve_conf({key: value})
+                conf |= self.resolve_conf({key: value})
             except _REFUSALS as error:
                 unsaved.append(f"setting {key}: {error.message}")
         views: dict[str, list[SnapshotEntry]] = {}
@@ -129,9 +133,6 @@ class SecretValues:
             "sql": None if rows.sql is None else self._resolve_sql(rows.sql),
         }
         return rows.model_copy(update=changed)
-
-    def _resolve_conf(self, conf: Mapping[str, str]) -> dict[str, str]:
-        return resolve_values(conf, self._find)
 
     def _resolve_sql(self, text: str) -> str:
         return resolve_sql(text, self._find)

@@ -75,6 +75,8 @@ class SparkUnavailable(HeadraceError):
 class Spark:
     """One Spark application, which `stop` ends in an orderly way and `kill` immediately."""
 
+    _shares_application = False
+    """Whether other sessions of the application have states of their own."""
     _state: SessionStateTracker | None = None
     _state_lock = threading.Lock()
 
@@ -119,8 +121,15 @@ class Spark:
             if self._state is None:
                 # Spark then refuses a wrong value in a snapshot.
                 self._setting_rules.activate()
-                self._state = SessionStateTracker(self.session)
+                self._state = SessionStateTracker(
+                    self.session, shares_application=self._shares_application
+                )
             return self._state
+
+    @property
+    def has_unreported_state(self) -> bool:
+        """Whether the session has state that no report has: it would be lost with the session."""
+        return self._state is not None and self._state.has_unreported
 
     def prepare_changes(self) -> None:
         """Prepare for a statement that may SET something or write tables, and for its clones."""
@@ -141,7 +150,8 @@ class Spark:
         own = copy.copy(self)
         own.session = self.clone_session()
         own.query_sessions = QuerySessions(own.session)
-        own._state = None  # noqa: SLF001 - of this class
+        own._shares_application = True  # noqa: SLF001 - of this class
+        own._state = None  # noqa: SLF001
         own._state_lock = threading.Lock()  # noqa: SLF001
         return own
 

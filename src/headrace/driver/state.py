@@ -38,6 +38,8 @@ class SnapshotRestore:
         self._state = state
         self._snapshot = snapshot
         self._lost: dict[str, str] = {}
+        self.lost_namespace: PySparkException | Py4JError | None = None
+        """Why the current catalog or database could not be restored; None: it was."""
 
     def run(self) -> list[str]:
         """Restore the snapshot, and return a description of each part that was lost.
@@ -58,8 +60,11 @@ class SnapshotRestore:
         return snapshot.unsaved + [f"{what}: {reason}" for what, reason in self._lost.items()]
 
     def _restore_resources(self) -> None:
+        present = self._state.capture_resources()
         for kind in RESOURCE_KINDS:
             for uri in getattr(self._snapshot, kind):
+                if uri in present[kind]:
+                    continue
                 what = f"{kind.removesuffix('s')} {uri}"
                 self._try(what, partial(self._state.restore_resource, kind, uri))
                 # Spark raises no error for a jar that it cannot add, but only logs it.
@@ -85,14 +90,17 @@ class SnapshotRestore:
         snapshot = self._snapshot
         what = f"current database {'.'.join([snapshot.catalog, *snapshot.namespace])}"
         action = partial(restore_namespace, self._session, snapshot.catalog, snapshot.namespace)
-        self._try(what, action)
+        self.lost_namespace = self._try(what, action)
 
-    def _try(self, what: str, action: Callable[[], object]) -> None:
+    def _try(self, what: str, action: Callable[[], object]) -> PySparkException | Py4JError | None:
+        """Restore a part. Return the error of Spark if it is lost, else None."""
         try:
             action()
         except (Py4JError, PySparkException) as error:
             reason = describe_failure(error, "").message.partition("\n")[0]
             self._add_lost(what, cut_text(reason, MAX_SUMMARY))
+            return error
+        return None
 
     def _add_lost(self, what: str, reason: str) -> None:
         _LOG.warning("not restored: %s: %s", what, reason)
@@ -102,10 +110,20 @@ class SnapshotRestore:
 class SessionStateTracker:
     """Compares a session with its state at the start of its driver, and with the last report."""
 
-    def __init__(self, session: SparkSession) -> None:
-        """Record the state of the session, before the first statement that may change it."""
+    def __init__(self, session: SparkSession, *, shares_application: bool = False) -> None:
+        """Record the state of the session, before the first statement that may change it.
+
+        Args:
+            shares_application: Whether other sessions of the application have states of their own.
+                Global temporary views belong to all of them, and are in the state of none.
+        """
         self._session = session
+        self._shares_application = shares_application
         self._state = RestorableState(session)
+        self.lost_namespace: PySparkException | Py4JError | None = None
+        """Why `restore` could not make the current database current again; None: it could."""
+        self.has_unreported = False
+        """Whether the session has state that no report has: it would be lost with the session."""
         # Extensions add settings and functions.
         make_first_plan(session)
         self._initial_conf = self._state.read_conf()
@@ -113,14 +131,20 @@ class SessionStateTracker:
         self._initial_unsaved: list[str] = []
         snapshot = self.capture()
         self._initial_unsaved = snapshot.unsaved
-        self._reported = snapshot.model_copy(update={"unsaved": []})
+        self._reported: Snapshot | None = snapshot.model_copy(update={"unsaved": []})
+
+    def report_next(self) -> None:
+        """Let the next call of `capture_changes` return the state even if it has not changed."""
+        self._reported = None
 
     def capture_changes(self) -> Snapshot | None:
         """Return the state if it differs from the state that was last returned, else None.
 
         The first call compares with the state at the start. Raises Py4JError.
         """
+        self.has_unreported = True
         snapshot = self.capture()
+        self.has_unreported = bool(snapshot.unsaved)
         if snapshot == self._reported:
             return None
         self._reported = snapshot
@@ -128,7 +152,7 @@ class SessionStateTracker:
 
     def capture(self) -> Snapshot:
         """Return the current state, within the limits of a snapshot. Raises Py4JError."""
-        current = self._state.capture()
+        current = self._state.capture(with_global_views=not self._shares_application)
         added = {
             kind: [
                 uri for uri in getattr(current, kind) if uri not in self._initial_resources[kind]
@@ -146,7 +170,16 @@ class SessionStateTracker:
 
     def restore(self, snapshot: Snapshot) -> list[str]:
         """Restore a snapshot, and return a description of each part that could not be restored."""
-        lost = SnapshotRestore(self._session, self._state, snapshot).run()
+        if self._shares_application:
+            snapshot = snapshot.model_copy(update={"global_views": []})
+        restore = SnapshotRestore(self._session, self._state, snapshot)
+        lost = restore.run()
+        self.lost_namespace = restore.lost_namespace
+        # Another session may have added them before: they are a part of this state all the same.
+        self._initial_resources = {
+            kind: [uri for uri in uris if uri not in getattr(snapshot, kind)]
+            for kind, uris in self._initial_resources.items()
+        }
         self._reported = self.capture()
         return lost
 

@@ -95,6 +95,14 @@ class LinkVersionUnsupported(InvalidRequest):
     code = "link_version_unsupported"
 
 
+class UpgradeUnfinished(HeadraceError):
+    """A node or a driver of an older version runs, which does not know what the request needs."""
+
+    code = "upgrade_unfinished"
+    status = 503
+    exit_code = EXIT_CONFLICT
+
+
 class InvalidText(InvalidRequest):
     """The text contains characters that no SQL text may contain."""
 
@@ -383,6 +391,14 @@ class TooManySessions(HeadraceError):
     """The user, or all users together, have too many live sessions."""
 
     code = "too_many_sessions"
+    status = 429
+    exit_code = EXIT_CONFLICT
+
+
+class TooManyConnections(HeadraceError):
+    """The user has too many open connections."""
+
+    code = "too_many_connections"
     status = 429
     exit_code = EXIT_CONFLICT
 

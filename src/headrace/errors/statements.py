@@ -45,6 +45,12 @@ class SessionClosed(StatementFailed):
     code = "session_closed"
 
 
+class CurrentDatabaseUnavailable(StatementFailed):
+    """The current database of the connection does not exist, or its catalog cannot be reached."""
+
+    code = "current_database_unavailable"
+
+
 class BatchFileUnreadable(StatementFailed):
     """The file of the batch cannot be read."""
 

@@ -36,6 +36,7 @@ OPERATIONS: Mapping[str, Access] = {
     "close_session": Access.CHANGE,
     "read_session_log": Access.READ,
     "open_connection": Access.CREATE,
+    "list_connections": Access.VISIBLE,
     "show_connection": Access.READ,
     "close_connection": Access.CHANGE,
     "submit_statement": Access.CREATE,

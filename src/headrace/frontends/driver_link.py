@@ -47,6 +47,7 @@ from headrace.model.messages import (
     Goodbye,
     Hello,
     Message,
+    OpenConnection,
     Orders,
     Poll,
     Recover,
@@ -108,6 +109,7 @@ CALLS: dict[str, LinkCall] = {
     "begin_generation": _call(
         BeginGeneration, lambda link, *call: link.views.begin_generation(*call)
     ),
+    "open_connection": _call(OpenConnection, DriverLinkService.open_connection),
     "find_secrets": _call(FindSecrets, DriverLinkService.find_secrets),
     "find_streams": _call(FindStreams, DriverLinkService.find_streams),
     "carry_out": _call(CarryOut, lambda link, *call: link.views.carry_out(*call)),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.model.session import Snapshot
+from headrace.model.session import SessionSpec, Snapshot
 
 
 class ConnectionSpec(BaseModel):
@@ -24,6 +24,17 @@ class ConnectionSpec(BaseModel):
     """Spark configuration of the connection."""
 
 
+class AssignedConnection(BaseModel):
+    """The connection of a statement that a driver has claimed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    changed_by: str | None = None
+    """The statement that has changed its state last; None: none has. A driver whose Spark session
+    has the state of another statement asks for that of the store."""
+
+
 class ConnectionState(BaseModel):
     """A connection as a driver opens it."""
 
@@ -33,6 +44,24 @@ class ConnectionState(BaseModel):
     spec: ConnectionSpec
     snapshot: Snapshot | None = None
     """State after its last statement; None: that of the start."""
+    changed_by: str | None = None
+    """The statement that has reported the snapshot; None: the state is that of the start."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the store has had a snapshot and keeps it no more."""
+        return self.snapshot is None and self.changed_by is not None
+
+    def to_session_spec(self) -> SessionSpec:
+        """Return the configuration of a session that starts where the connection is now."""
+        if self.snapshot is None:
+            spec = self.spec
+            return SessionSpec(catalog=spec.catalog, database=spec.database, conf=spec.conf)
+        return SessionSpec(
+            catalog=self.snapshot.catalog,
+            database=".".join(self.snapshot.namespace) or None,
+            conf=self.spec.conf,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +76,8 @@ class Connection:
     created_at: datetime
     last_used_at: datetime
     ended_at: datetime | None
+    changed_by: str | None
+    """The statement that has changed its state last; None: none has."""
 
 
 class Cursor(NamedTuple):

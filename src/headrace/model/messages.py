@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from headrace.config.conf_policy import ConfRule
-from headrace.model.connection import ConnectionState
+from headrace.model.connection import AssignedConnection, ConnectionState
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -60,8 +60,10 @@ from headrace.model.text import (
 from headrace.model.transaction import OrphanedWrite, Staged, TableWrite
 
 LINK_PREFIX = "/driver/v1/sessions"
-LINK_VERSION = 1
+LINK_VERSION = 2
 """Version of the messages. A node accepts drivers of this version, of the one before, and newer."""
+WITH_CONNECTIONS = 2
+"""First version whose nodes and drivers run the statements of connections."""
 
 _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
 _MAX_IN_FLIGHT = 1000
@@ -193,6 +195,9 @@ class Poll(Message):
     separates_queries: bool = False
     """Whether the driver runs queries at once in separate Spark sessions, in every session. Drivers
     of 0.1.0 do it only in sessions that started them with a `parallelism`."""
+    opens_connections: bool = False
+    """Whether the driver runs the statements of a connection in its Spark session. Drivers of an
+    older version would run them in another one."""
 
 
 class JournalEntry(Message):
@@ -238,7 +243,7 @@ class Assignment(Message):
     """Whether no other statement runs beside it, because its session runs one at a time."""
     ordinal: int | None = None
     """Position in the session, from 0. None only if a node is one version older."""
-    connection: ConnectionState | None = None
+    connection: AssignedConnection | None = None
     """The connection in whose Spark session the statement runs."""
 
 
@@ -383,6 +388,20 @@ class FoundStreams(Message):
     """The statements that define the streams, each after those it reads."""
     failure: Failure | None = None
     """Why they cannot be read, for example because there are too many."""
+
+
+class OpenConnection(Message):
+    """`open_connection`: return the state of the connection in which a statement runs."""
+
+    statement_id: StatementId
+    """A statement in flight of the driver."""
+
+
+class OpenedConnection(Message):
+    """Answer to `open_connection`."""
+
+    state: ConnectionState | None = None
+    """None: the connection does not exist any more, or its state is forgotten."""
 
 
 class FindSecrets(Message):

@@ -258,6 +258,7 @@ class WaitCode(StrEnum):
     SESSION_START = "session_start"  # the driver of its session is not up yet
     SESSION_RECOVERY = "session_recovery"  # the driver of its session was lost
     SESSION_CLOSING = "session_closing"  # the session ends, and cancels it
+    CONNECTION = "connection"  # the statements of a connection run one after the other
     QUEUE = "queue"  # behind other waiting statements of its session
     EXCLUSIVE = "exclusive"  # it, or the statement before it, runs alone in its session
     PARALLELISM = "parallelism"  # its session runs as many statements as it may

@@ -91,6 +91,7 @@ def _find_oldest_code(connection: Connection) -> str | None:
 
 LATE = {
     "statements_live_by_owner": statements,
+    "statements_live_by_connection": statements,
     "statements_waiting": statements,
     "statements_slow": statements,
     "results_held": results,

@@ -81,6 +81,13 @@ def register(
     return registration
 
 
+def find_older(tx: Tx, link_version: int) -> str | None:
+    """Return a node that has not ended and exchanges older messages with drivers, or None."""
+    is_older = (nodes.c.ended_at.is_(None), nodes.c.link_version < link_version)
+    found: str | None = tx.execute(select(nodes.c.id).where(*is_older).limit(1)).scalar()
+    return found
+
+
 def renew(
     tx: Tx, node_id: str, seconds: float, *, event_process: str | None = None
 ) -> NodeState | None:

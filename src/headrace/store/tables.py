@@ -440,10 +440,12 @@ connections = Table(
     Column("protocol", Text, nullable=False),
     Column("spec", Document(ConnectionSpec), nullable=False),
     Column("snapshot", Document(Snapshot)),
+    Column("changed_by", id_type()),
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant, nullable=False),
     Column("ended_at", Instant),
     Index("connections_by_use", "ended_at", "last_used_at"),
+    Index("connections_open_by_owner", "owner", sqlite_where=LIVE, postgresql_where=LIVE),
 )
 
 snapshots = Table(

@@ -98,6 +98,7 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
         "clear_staging": {"identities": ["metastore"]},
         "begin_generation": {"statement_id": statement_id},
         "carry_out": {"identities": ["metastore"]},
+        "open_connection": {"statement_id": statement_id},
         "find_streams": {"names": ["s"]},
         "find_secrets": {"names": ["s"]},
         "find_marked": {"query_id": new_id("sq"), "marked_id": new_id("sq")},

@@ -482,7 +482,8 @@ def test_a_session_takes_the_configuration_of_spark_and_ignores_that_of_others(
 ) -> None:
     client = connect(**configuration)
     operation = client.execute("SELECT 1").operationHandle
-    connection = server.claim(operation).connection
+    server.claim(operation)
+    connection = server.driver_of(operation).open_connection(id_of(operation))
     assert connection is not None
     assert connection.spec.conf == conf
     assert connection.spec.database is None
@@ -514,7 +515,8 @@ def test_a_session_with_an_unknown_database_is_not_opened_and_not_left(
         for _number in range(5):
             opened = thread.submit(server.over_http().open, **{"use:database": "nope"})
             waiting = wait_until(lambda: server.find_waiting("SELECT current_database()"))
-            connection = server.claim(waiting).connection
+            server.claim(waiting)
+            connection = driver.open_connection(id_of(waiting))
             assert connection is not None
             assert connection.spec.database == "nope"
             driver.report_end(id_of(waiting), StatementState.FAILED, failure=failure)

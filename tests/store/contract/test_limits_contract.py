@@ -16,6 +16,7 @@ from sqlalchemy import text
 from tests.support.store import INLINE, new_session, new_statement, running_session
 
 from headrace.config.limits import LimitName
+from headrace.model.connection import ConnectionSpec
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
@@ -23,7 +24,7 @@ from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.store.database import Database, Tx
-from headrace.store.sessions import sessions
+from headrace.store.sessions import connections, sessions
 from headrace.store.statements import limits, results, statement_transitions, statements
 from headrace.store.statements.limits import Counted, Excess, Limit, Share
 from headrace.store.streams import stream_queries
@@ -163,6 +164,20 @@ def test_a_session_whose_next_statement_must_wait_is_not_chosen(
     assert _claim(store, lease, limit) is not None
     with store.read() as tx:
         assert limits.choose_next(tx, limit) == []
+
+
+def test_a_statement_that_waits_for_its_connection_takes_no_place(store: Database) -> None:
+    limit = _running(total=2)
+    lease = running_session(store, owner="ada", pool=True, parallelism=4)
+    with store.write("test") as tx:
+        connection = connections.insert_connection(tx, "ada", "test", ConnectionSpec()).id
+    for _number in range(2):
+        new_statement(store, lease.session_id, owner="ada", connection=connection)
+    assert _claim(store, lease, limit) is not None
+    bob = _busy_session(store, "bob")
+    with store.read() as tx:
+        assert limits.choose_next(tx, limit) == [bob.session_id]
+    assert _claim(store, bob, limit) is not None
 
 
 def test_a_user_with_statements_in_flight_comes_later(store: Database) -> None:
@@ -366,10 +381,15 @@ def _insert_stream(tx: Tx, owner: str) -> None:
     stream_queries.insert_query(tx, new, actor=owner)
 
 
+def _insert_connection(tx: Tx, owner: str) -> None:
+    connections.insert_connection(tx, owner, "test", ConnectionSpec())
+
+
 RESERVATIONS: dict[Counted, tuple[LimitName, Callable[[Tx, str], None]]] = {
     Counted.SESSIONS: (LimitName.SESSIONS, _insert_session),
     Counted.WAITING: (LimitName.WAITING, _insert_statement),
     Counted.STREAMS: (LimitName.STREAMS, _insert_stream),
+    Counted.CONNECTIONS: (LimitName.CONNECTIONS, _insert_connection),
 }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.store.contract.test_table_writes_contract import Writer
-from tests.support.store import new_session, new_statement, running_session
+from tests.support.store import OWNER, new_session, new_statement, running_session
 
+from headrace.model.connection import ConnectionSpec
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.store.database import Database
+from headrace.store.sessions import connections
 from headrace.store.statements import wait_view
 
 pytestmark = pytest.mark.finding("U11")
@@ -27,6 +29,29 @@ def test_a_waiting_statement_has_the_state_of_its_session_and_what_is_before_it(
     assert (queue.owner_in_flight, queue.all_in_flight) == (1, 1)
     assert queue.exclusive == running
     assert not queue.is_ending
+
+
+def test_a_statement_of_a_connection_waits_for_the_one_before(store: Database) -> None:
+    lease = running_session(store, pool=True)
+    with store.write("test") as tx:
+        one, other = (
+            connections.insert_connection(tx, OWNER, "test", ConnectionSpec()).id
+            for _number in range(2)
+        )
+    running, second, third, of_other = (
+        new_statement(store, lease.session_id, state, lease=lease, connection=connection)
+        for state, connection in (
+            (StatementState.RUNNING, one),
+            (StatementState.WAITING, one),
+            (StatementState.WAITING, one),
+            (StatementState.WAITING, other),
+        )
+    )
+    with store.read() as tx:
+        queues = wait_view.read_queues(tx, [second, third, of_other], counts_users=False)
+    found = {id_: (each.connection_blocker, each.before) for id_, each in queues.items()}
+    # The statements of the first connection do not hold up that of the second one.
+    assert found == {second: (running, 0), third: (running, 1), of_other: (None, 0)}
 
 
 def test_a_statement_of_a_session_without_a_driver_waits_for_the_session(store: Database) -> None:

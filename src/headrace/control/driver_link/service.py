@@ -40,6 +40,7 @@ from headrace.control.statements.batches import add_statements, check_statements
 from headrace.errors import (
     DriverLost,
     HeadraceError,
+    InvalidRequest,
     LeaseLost,
     LinkVersionUnsupported,
     SecretUnavailable,
@@ -59,6 +60,8 @@ from headrace.model.messages import (
     FoundStreams,
     Goodbye,
     Hello,
+    OpenConnection,
+    OpenedConnection,
     Orders,
     Poll,
     Restore,
@@ -72,9 +75,14 @@ from headrace.store import table_writes, transactions
 from headrace.store.database import Database, Precedence, Tx
 from headrace.store.jobs import jobs
 from headrace.store.notifications import session_topic
-from headrace.store.sessions import sessions, takeovers
+from headrace.store.sessions import connections, sessions, takeovers
 from headrace.store.sessions.lease_renewals import DriverView, load_owned_view
-from headrace.store.statements import limits, statement_queue, statement_transitions
+from headrace.store.statements import (
+    limits,
+    statement_queue,
+    statement_transitions,
+    statements,
+)
 from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.streams import stream_queries
 
@@ -328,6 +336,25 @@ class DriverLinkService:
             session = sessions.get(tx, lease.session_id)
             assert session is not None
             return find_streams(tx, session.owner, message.names)
+
+    def open_connection(self, lease: DriverLease, message: OpenConnection) -> OpenedConnection:
+        """Return the state of the connection in which a statement of the driver runs.
+
+        Raises:
+            LeaseLost: The driver no longer owns its session.
+            InvalidRequest: The statement is not in flight at the driver, or has no connection.
+        """
+        with self._database.read() as tx:
+            in_flight = {
+                statement_id for statement_id, _state in load_owned_view(tx, lease).in_flight
+            }
+            statement = statements.get(tx, message.statement_id)
+            if statement is None or statement.id not in in_flight:
+                raise InvalidRequest(f"{message.statement_id} is not in flight at this driver.")
+            if statement.connection_id is None:
+                raise InvalidRequest(f"{message.statement_id} does not run in a connection.")
+            state = connections.read_state(tx, statement.connection_id)
+        return OpenedConnection(state=None if state is None or state.is_forgotten else state)
 
     def find_secrets(self, lease: DriverLease, message: FindSecrets) -> FoundSecrets:
         """Return the values of secrets that the owner of the session may use, or why not."""

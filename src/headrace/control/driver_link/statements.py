@@ -5,7 +5,8 @@ from __future__ import annotations
 from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
 from headrace.control.driver_link.table_journal import make_entry, mark_committed
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
-from headrace.errors import InvalidResult, StatementFailed
+from headrace.errors import InvalidResult, StatementFailed, UpgradeUnfinished
+from headrace.model.connection import AssignedConnection
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Poll
@@ -19,7 +20,7 @@ from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.lease_renewals import DriverView
-from headrace.store.statements import results, statement_transitions, statements
+from headrace.store.statements import results, statement_queue, statement_transitions, statements
 from headrace.store.statements.limits import Limit
 from headrace.store.statements.locks import LockedStatement
 from headrace.store.statements.statement_transitions import Claim, claim_next
@@ -38,12 +39,15 @@ def claim_next_assignment(
     tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
 ) -> tuple[Statement, Assignment] | None:
     """Claim the first statement in the queue for a poll; see `claim_next`."""
+    if not message.opens_connections:
+        _fail_of_connections(tx, lease)
     claim = claim_next(
         tx,
         lease,
         running_limit,
         may_have_effects=not message.announces_effects,
         at_once=message.separates_queries,
+        opens_connections=message.opens_connections,
     )
     if claim is None:
         return None
@@ -51,6 +55,24 @@ def claim_next_assignment(
     if claim.statement.attempts > 1:
         transaction = transactions.adopt(tx, claim.statement.id, lease)
     return claim.statement, make_assignment(tx, claim, transaction)
+
+
+def _fail_of_connections(tx: Tx, lease: DriverLease) -> None:
+    """Fail the statements of connections that wait for a driver that knows no connections."""
+    error = UpgradeUnfinished(
+        f"The driver of session {lease.session_id} was started by an older version, which cannot"
+        " run statements of connections.",
+        hint=f"Close the session, and submit the statement again: headrace session close"
+        f" {lease.session_id}.",
+    )
+    for statement_id in statement_queue.list_of_connections(tx, lease.session_id):
+        statement_transitions.transition(
+            tx,
+            statement_id,
+            StatementState.FAILED,
+            actor=lease.actor,
+            failure=Failure.of(error),
+        )
 
 
 def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> Assignment:
@@ -61,9 +83,6 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
     """
     entry = None if transaction is None else make_entry(tx, transaction)
     statement, spec = claim.statement, claim.statement.spec
-    connection = None
-    if statement.connection_id is not None:
-        connection = connections.read_state(tx, statement.connection_id)
     return Assignment(
         statement_id=statement.id,
         text=spec.text,
@@ -85,11 +104,21 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
         view=find_view_to_refresh(tx, statement),
         task=jobs.get_task(tx, statement.id) if statement.command in TASKS else None,
-        isolated=claim.in_pool and connection is None,
-        connection=connection,
+        isolated=claim.in_pool and statement.connection_id is None,
+        connection=_assign_connection(tx, statement),
         alone=claim.parallelism == 1,
         ordinal=statement.ordinal,
     )
+
+
+def _assign_connection(tx: Tx, statement: Statement) -> AssignedConnection | None:
+    """Return the connection of a statement; None if it belongs to none."""
+    if statement.connection_id is None:
+        return None
+    connection = connections.get(tx, statement.connection_id)
+    # No driver has a session with this state, so that it asks for the connection that is gone.
+    changed_by = statement.id if connection is None else connection.changed_by
+    return AssignedConnection(id=statement.connection_id, changed_by=changed_by)
 
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
@@ -160,8 +189,12 @@ def save_report(
         mark_committed(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
         )
-    if message.snapshot is not None and locked.connection_id is not None:
-        connections.save_snapshot(tx, locked.connection_id, message.snapshot)
+    if locked.connection_id is not None:
+        connections.use(tx, locked.connection_id)
+        if message.snapshot is not None:
+            connections.save_snapshot(
+                tx, locked.connection_id, message.snapshot, changed_by=message.statement_id
+            )
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import time
 
-from headrace.control.conf import check_session_conf
+from headrace.control.conf import check_connection_conf
 from headrace.control.context import NodeContext
-from headrace.control.policy import Action, Caller, check, require_creator, resolve_owner
-from headrace.errors import ConnectionNotFound, NotPermitted
+from headrace.control.limits import check_connections, describe_owner
+from headrace.control.policy import (
+    Action,
+    Caller,
+    check,
+    listed_owners,
+    require_creator,
+    resolve_owner,
+)
+from headrace.errors import ConnectionNotFound, NotPermitted, UpgradeUnfinished
 from headrace.model.connection import Connection, ConnectionSpec
 from headrace.model.ids import looks_like_id, seconds_of_id
-from headrace.model.session import SessionSpec
+from headrace.model.messages import WITH_CONNECTIONS
+from headrace.store import nodes
 from headrace.store.database import Tx
 from headrace.store.sessions import connections
 
@@ -39,12 +48,14 @@ class ClientConnections:
         Raises:
             NotPermitted: The caller may not run statements, or not for this owner.
             InvalidSetting, SettingDenied: For a key in `conf`.
+            TooManyConnections: The owner has as many open connections as it may.
+            UpgradeUnfinished: A node of an older version runs.
         """
         require_creator(caller, "connections")
-        check_session_conf(SessionSpec(conf=spec.conf), self._settings.conf_policy)
+        check_connection_conf(spec.conf, self._settings.conf_policy)
         owner = resolve_owner(caller, owner)
         with self._database.write("connection.open") as tx:
-            return connections.insert_connection(tx, owner, protocol, spec)
+            return self._insert(tx, caller, owner, protocol, spec)
 
     def open_named(self, caller: Caller, connection_id: str, *, protocol: str) -> Connection:
         """Return the open connection with an id that a node gave its client; open a new one.
@@ -56,17 +67,30 @@ class ClientConnections:
             ConnectionNotFound: The connection is closed or belongs to another owner, or the id is
                 older than connections without use become.
             NotPermitted: The caller may not run statements.
+            TooManyConnections, UpgradeUnfinished: As `open`, for a new connection.
         """
         require_creator(caller, "connections")
         oldest = time.time() - self._settings.sessions.connection_idle_timeout.total_seconds()
         with self._database.write("connection.open") as tx:
             is_fresh = looks_like_id(connection_id) and seconds_of_id(connection_id) > oldest
             if is_fresh and connections.get(tx, connection_id) is None:
-                spec = ConnectionSpec()
-                connections.insert_connection(
-                    tx, caller.owner, protocol, spec, connection_id=connection_id
-                )
+                self._insert(tx, caller, caller.owner, protocol, ConnectionSpec(), connection_id)
             return find_own_connection(tx, caller, connection_id)
+
+    def page(
+        self, caller: Caller, *, before: str | None, limit: int, all_owners: bool = False
+    ) -> list[Connection]:
+        """Return open connections, newest first.
+
+        Args:
+            before: Only connections older than the one with this id.
+            limit: Largest number of connections.
+            all_owners: Whether to list those of all owners whose objects the caller may read, and
+                not only those of the caller and its groups.
+        """
+        owners = listed_owners(caller, all_owners=all_owners)
+        with self._database.read() as tx:
+            return connections.page_open(tx, owners, before=before, limit=limit)
 
     def get(self, caller: Caller, connection_id: str) -> Connection:
         """Return an open connection of the caller. Raise ConnectionNotFound."""
@@ -77,6 +101,31 @@ class ClientConnections:
         """Close a connection. Its statements run on. Raise ConnectionNotFound."""
         with self._database.write("connection.close") as tx:
             connections.close(tx, find_connection(tx, caller, connection_id, Action.CHANGE).id)
+
+    def _insert(
+        self,
+        tx: Tx,
+        caller: Caller,
+        owner: str,
+        protocol: str,
+        spec: ConnectionSpec,
+        connection_id: str | None = None,
+    ) -> Connection:
+        older = nodes.find_older(tx, WITH_CONNECTIONS)
+        if older is not None:
+            raise UpgradeUnfinished(
+                f"The node {older} has an older version, which does not know connections.",
+                hint="Connect again when all nodes have been upgraded.",
+            )
+        check_connections(tx, self._settings, describe_owner(tx, self._settings, owner, caller))
+        return connections.insert_connection(tx, owner, protocol, spec, connection_id=connection_id)
+
+
+def build_closed_error(connection_id: str) -> ConnectionNotFound:
+    """Build the error for a connection that does not exist or is closed."""
+    return ConnectionNotFound(
+        f"There is no open connection {connection_id[:64]}.", hint="Connect again."
+    )
 
 
 def find_connection(
@@ -89,10 +138,8 @@ def find_connection(
         NotPermitted: The caller may read it, and do no more.
     """
     found = connections.get(tx, connection_id) if looks_like_id(connection_id) else None
-    missing = ConnectionNotFound(
-        f"There is no open connection {connection_id[:64]}.", hint="Connect again."
-    )
-    return check(caller, action, found if found and found.ended_at is None else None, missing)
+    is_open = found is not None and found.ended_at is None
+    return check(caller, action, found if is_open else None, build_closed_error(connection_id))
 
 
 def find_own_connection(tx: Tx, caller: Caller, connection_id: str) -> Connection:

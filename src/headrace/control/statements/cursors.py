@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.control.context import NodeContext
 from headrace.control.policy import Action, Caller
 from headrace.control.statements.lookup import check_permitted
+from headrace.errors import NotPermitted
 from headrace.model.connection import Cursor
 from headrace.model.statement import Statement
 from headrace.store.statements import cursors
@@ -30,8 +31,14 @@ class Cursors:
     ) -> bool:
         """Store a position, and return True, if `previous` is what `find` still returns.
 
-        Raise as `find`.
+        Raise as `find`, and NotPermitted for a statement of another owner, whatever the caller may
+        read: the client of the owner would miss the rows.
         """
         check_permitted(caller, statement, statement.id, Action.READ_CONTENT)
+        if statement.owner not in caller.owners:
+            raise NotPermitted(
+                f"Statement {statement.id} belongs to another owner, whose client reads its rows.",
+                hint=f"Read them by their position: GET /api/v1/statements/{statement.id}/rows.",
+            )
         with self._database.write("statement.read") as tx:
             return cursors.save(tx, statement.id, cursor, previous=previous)

@@ -34,7 +34,7 @@ from headrace.control.policy import (
     require_creator,
     resolve_owner,
 )
-from headrace.control.sessions.connections import find_own_connection
+from headrace.control.sessions.connections import build_closed_error, find_own_connection
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -78,10 +78,11 @@ from headrace.grammar.materialized_views import (
 from headrace.grammar.parse import Command, ParsedStatement, parse
 from headrace.grammar.secret_references import check_has_no_reference, list_in_sql
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
+from headrace.model.connection import Connection
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
 from headrace.model.result import Disposition, ResultInfo, has_certain_parts
-from headrace.model.session import NewSession, SessionKind, SessionSpec
+from headrace.model.session import NewSession, SessionKind, SessionSpec, Snapshot
 from headrace.model.statement import (
     MAX_PARAMETERS,
     REFRESH_VIEW,
@@ -365,16 +366,9 @@ class Statements:
         if first is not None:
             return first
         is_local = spec.kind is SessionKind.LOCAL
-        named = None
-        if request.session is not None:
-            named = find_own_session(tx, request.caller, request.session)
-            _check_owner(named, request.owner)
-        owner = _choose_owner(tx, request) if named is None else named.owner
-        connection = None
-        if request.connection is not None:
-            connection = find_own_connection(tx, request.caller, request.connection)
-            connections.use(tx, connection.id)
-            owner = connection.owner
+        named, connection = _find_named(tx, request)
+        place = named or connection
+        owner = _choose_owner(tx, request) if place is None else place.owner
         limited = describe_owner(tx, self._settings, owner, request.caller)
         take_submit(tx, self._settings, limited)
         session_id, is_chosen_pool = self._choose_session(tx, request, limited, named)
@@ -399,9 +393,11 @@ class Statements:
             if is_chosen_pool:
                 raise _PoolSessionClosed from error
             raise
+        if connection is not None and not connections.use(tx, connection.id):
+            raise build_closed_error(connection.id)
         is_save = isinstance(parsed.command, SaveStream)
-        origin = named.id if named is not None and is_save else None
-        submission.prepare(tx, self._settings, statement, parsed.command, origin=origin)
+        state = _read_snapshot(tx, named, connection) if is_save else None
+        submission.prepare(tx, self._settings, statement, parsed.command, state=state)
         view_submission.prepare(tx, acting, self._settings, statement, parsed.command)
         if is_local:
             self._node_statements.execute(tx, acting, statement)
@@ -695,9 +691,9 @@ class Statements:
     ) -> tuple[str, bool]:
         """Return the id of the session for a statement, and whether it was chosen as the pool's.
 
-        A batch or streaming statement gets a new session, configured like the named session, if
-        the named session is of another kind. A refresh runs in the pool session if that session has
-        the driver that the refresh needs.
+        A batch or streaming statement gets a new session, configured like the named session or the
+        connection, if the named session is of another kind. A refresh runs in the pool session if
+        that session has the driver that the refresh needs.
         """
         kind, reusable = request.spec.kind, request.reusable
         spec = SessionSpec(catalog=request.catalog)
@@ -712,6 +708,9 @@ class Statements:
         if _runs_in_pool(request, spec):
             pool = replace(new_pool_session(self._settings, owner.id), actor=request.caller.actor)
             return choose_pool_session(tx, self._settings, owner, pool), True
+        if request.connection is not None and kind is not SessionKind.LOCAL:
+            state = connections.read_state(tx, request.connection)
+            spec = spec if state is None else state.to_session_spec()
         new = NewSession(
             id=new_id("se"),
             owner=owner.id,
@@ -729,6 +728,18 @@ class Statements:
         return create_session(tx, self._settings, new), False
 
 
+def _find_named(tx: Tx, request: _Submit) -> tuple[NamedSession | None, Connection | None]:
+    """Return the session or the connection in which a statement is submitted, if it names one."""
+    named = connection = None
+    if request.session is not None:
+        named = find_own_session(tx, request.caller, request.session)
+        _check_owner(named, request.owner)
+    if request.connection is not None:
+        connection = find_own_connection(tx, request.caller, request.connection)
+        _check_fits_connection(request, connection)
+    return named, connection
+
+
 def _check_owner(named: NamedSession, owner: str | None) -> None:
     """Raise InvalidRequest if a statement names a session of another owner than its own one."""
     if owner not in {None, named.owner}:
@@ -736,6 +747,35 @@ def _check_owner(named: NamedSession, owner: str | None) -> None:
             f"owner: The session belongs to {named.owner}, and the statement would too.",
             hint="Leave out `owner`, or name another session.",
         )
+
+
+def _check_fits_connection(request: _Submit, connection: Connection) -> None:
+    """Raise InvalidRequest if a statement of a connection asks for something else besides."""
+    if request.session is not None:
+        raise InvalidRequest(
+            "A statement runs in a session or in a connection.",
+            hint="Leave out `session` or `connection`.",
+        )
+    if request.own_driver:
+        raise InvalidRequest(
+            "kind: A statement of kind batch has a driver of its own, and none of a connection.",
+            hint="Leave out `kind` or `connection`.",
+        )
+    if request.owner not in {None, connection.owner}:
+        raise InvalidRequest(
+            f"owner: The connection belongs to {connection.owner}, and the statement would too.",
+            hint="Leave out `owner`, or open a connection for this owner.",
+        )
+
+
+def _read_snapshot(
+    tx: Tx, named: NamedSession | None, connection: Connection | None
+) -> Snapshot | None:
+    """Return the state of the session or the connection in which a statement is submitted."""
+    if named is not None:
+        return sessions.get_snapshot(tx, named.id)
+    state = None if connection is None else connections.read_state(tx, connection.id)
+    return None if state is None else state.snapshot
 
 
 def _choose_owner(tx: Tx, request: _Submit) -> str:

@@ -61,7 +61,10 @@ class WaitReasons:
     def _explain(self, statement: Statement, queue: QueueView, share: Share | None) -> WaitingFor:
         if queue.session_state is not SessionState.RUNNING:
             return _explain_session(queue)
-        code, text, blocker = self._explain_place(statement, queue, share)
+        code, blocker = WaitCode.CONNECTION, queue.connection_blocker
+        text = f"It runs after the statement {blocker} of its connection."
+        if blocker is None:
+            code, text, blocker = self._explain_place(statement, queue, share)
         return WaitingFor(code=code, text=text, since=statement.waiting_since, statement_id=blocker)
 
     def _explain_place(

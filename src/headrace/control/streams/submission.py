@@ -96,15 +96,20 @@ def check_statement(text: str, command: Command | None) -> None:
 
 
 def prepare(
-    tx: Tx, settings: Settings, statement: Statement, command: Command | None, *, origin: str | None
+    tx: Tx,
+    settings: Settings,
+    statement: Statement,
+    command: Command | None,
+    *,
+    state: Snapshot | None,
 ) -> None:
     """Check a statement that was just stored against the definitions of its owner.
 
     For a SAVE STREAM, insert the query that it starts.
 
     Args:
-        origin: Id of the session that the request names. A SAVE STREAM reads its temporary views,
-            also if the query runs in a session of its own.
+        state: State of the session or the connection that the request names. A SAVE STREAM reads
+            its temporary views, also if the query runs in a session of its own.
 
     Raises:
         InvalidStatement: With the position, if the query cannot start.
@@ -114,7 +119,7 @@ def prepare(
         StreamNameExists, CheckpointInUse: Another live query has the name or the checkpoint.
     """
     if isinstance(command, SaveStream):
-        _insert_query(tx, settings, statement, command, origin)
+        _insert_query(tx, settings, statement, command, state)
     elif isinstance(command, CreateStream | CreateStreamAs):
         _check_is_new(tx, statement.owner, DefinitionKind.STREAM, command.name, command.replace)
     elif isinstance(command, CreateSink):
@@ -165,14 +170,14 @@ class QueryPlaces:
 
 
 def _insert_query(
-    tx: Tx, settings: Settings, statement: Statement, command: SaveStream, origin: str | None
+    tx: Tx, settings: Settings, statement: Statement, command: SaveStream, state: Snapshot | None
 ) -> None:
     text, owner = statement.spec.text, statement.owner
     defined = DefinedNames(tx, owner, ADHOC_SCOPE)
     named_sink = _find_sink(command, defined)
     sinks = {} if named_sink is None else {named_sink.name.casefold(): named_sink}
     sink = choose_sink(text, command, sinks)
-    views = _find_views(tx, command, origin)
+    views = _find_views(command, state)
     if not views:
         _check_source(text, command, sink, defined)
     streams = list_streams_read(views) if views else _source_names(command)
@@ -222,15 +227,14 @@ def _source_names(command: SaveStream) -> list[str]:
     return [command.source[0]] if len(command.source) == 1 else []
 
 
-def _find_views(tx: Tx, command: SaveStream, origin: str | None) -> list[SessionView]:
+def _find_views(command: SaveStream, state: Snapshot | None) -> list[SessionView]:
     """Return the temporary view that a query reads, after the temporary views that this one reads.
 
     A temporary view comes before a stream with the same name, as in the statements of its session.
     """
-    snapshot = None if origin is None else sessions.get_snapshot(tx, origin)
-    if snapshot is None:
+    if state is None:
         return []
-    views = order_views(snapshot, _source_names(command))
+    views = order_views(state, _source_names(command))
     if sum(len(view.query) for view in views) > _MAX_VIEWS:
         raise InvalidStatement(
             f"The temporary view {command.source[0]} and those that it reads are larger than"

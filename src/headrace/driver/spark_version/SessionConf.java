@@ -1,5 +1,6 @@
 package headrace;
 
+import java.lang.reflect.Field;
 import java.util.Map;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -127,6 +128,18 @@ public final class SessionConf extends SparkStrategy {
         put(settings, keys[i], earlier[i]);
       }
     }
+  }
+
+  /**
+   * Lets RESET return to these values, as it does to those with which a session was built.
+   *
+   * A session that Spark has cloned has none: ResetCommand reads the private field of the session.
+   */
+  public static void setInitial(SparkSession session, scala.collection.immutable.Map values)
+      throws Exception {
+    Field field = SparkSession.class.getDeclaredField("initialSessionOptions");
+    field.setAccessible(true);
+    field.set(session, values);
   }
 
   private static void put(Map settings, String key, Object value) {

@@ -44,8 +44,10 @@ public class SessionState {
      * <p>Its keys are `conf`, `catalog`, `namespace`, `variables`, `functions`, `views`,
      * `global_views`, and `jars`, `files` and `archives` with the original URI of each. A Java
      * object of an entry is serialized, in base64.
+     *
+     * @param withGlobalViews False: the list of global views is empty.
      */
-    public String capture(SparkSession session) throws Exception {
+    public String capture(SparkSession session, boolean withGlobalViews) throws Exception {
         SessionCatalog catalog = session.sessionState().catalog();
         Map state = new LinkedHashMap();
         state.put("conf", CollectionConverters.asJava(session.conf().getAll()));
@@ -53,7 +55,8 @@ public class SessionState {
         state.put("variables", describeVariables(session));
         state.put("functions", describeFunctions(catalog));
         state.put("views", describeViews(catalog));
-        state.put("global_views", describeGlobalViews(catalog));
+        state.put("global_views",
+            withGlobalViews ? describeGlobalViews(catalog) : new ArrayList());
         putResources(session.sparkContext(), state);
         return JSON.writeValueAsString(state);
     }

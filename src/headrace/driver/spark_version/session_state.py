@@ -35,9 +35,9 @@ class RestorableState:
         """Return Spark's clone of the session: without variables, in the first catalog."""
         return SparkSession(self._context, self._jvm.session.cloneSession())
 
-    def capture(self) -> Snapshot:
+    def capture(self, *, with_global_views: bool = True) -> Snapshot:
         """Return the whole state, of any size, with what the session has from its start."""
-        captured = json.loads(self._java.capture(self._jvm.session))
+        captured = json.loads(self._java.capture(self._jvm.session, with_global_views))
         resources = _without_own_jar(captured)
         functions, unsaved_functions = _describe_functions(captured["functions"])
         views, unsaved_views = _describe_views(captured["views"], "TEMPORARY VIEW")
@@ -248,6 +248,11 @@ def _write_statement(view: Mapping[str, Any], create: str) -> str:
     return f"{create}{columns} USING {view['source']} OPTIONS ({options})"
 
 
+def read_namespace(session: SparkSession) -> tuple[str, list[str]]:
+    """Return the current catalog and namespace, see `RestorableState.capture_namespace`."""
+    return RestorableState(session).capture_namespace()
+
+
 def restore_namespace(session: SparkSession, catalog: str, namespace: list[str]) -> None:
     """Make a catalog and a namespace current. Raises AnalysisException if one does not exist."""
     session.sql(f"SET CATALOG {quote_name(catalog)}")
@@ -266,6 +271,17 @@ def make_entry(
     return SnapshotEntry.model_construct(
         name=name, form=form, body=body, default=default, view=view
     )
+
+
+def set_initial_conf(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """Set a configuration to which RESET returns. Raises PySparkException and Py4JError.
+
+    If Spark refuses a key, the error names it.
+    """
+    for key, value in conf.items():
+        session.conf.set(key, value)
+    jvm = Py4JBridge(session)
+    _load_session_conf(jvm).setInitial(jvm.session, jvm.mapping(dict(conf)))
 
 
 def install_rules(

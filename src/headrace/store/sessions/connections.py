@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
+from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, delete, exists, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    case,
+    delete,
+    exists,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from headrace.model.connection import Connection, ConnectionSpec, ConnectionState
@@ -45,32 +58,64 @@ def get(tx: Tx, connection_id: str) -> Connection | None:
     return None if row is None else _to_connection(row)
 
 
+def page_open(
+    tx: Tx, owners: Collection[str] | None, *, before: str | None, limit: int
+) -> list[Connection]:
+    """Return open connections, newest first.
+
+    Args:
+        owners: Owners of the connections; None: all.
+        before: Only connections older than this one.
+        limit: Largest number of connections.
+    """
+    conditions: list[ColumnElement[bool]] = (
+        [] if owners is None else [table.c.owner.in_(sorted(owners))]
+    )
+    if before is not None:
+        conditions.append(table.c.id < before)
+    query = _SELECT.where(_OPEN, *conditions).order_by(table.c.id.desc()).limit(limit)
+    return [_to_connection(row) for row in tx.execute(query).mappings()]
+
+
 def use(tx: Tx, connection_id: str) -> bool:
-    """Record that a statement is submitted. Return False if the connection is closed."""
+    """Record that a statement is submitted or has ended. Return False if the connection is closed.
+
+    The transaction locks the session of the statement before, so that a submit and the end of an
+    earlier statement do not wait for each other.
+    """
     change = update(table).where(table.c.id == connection_id, _OPEN).values(last_used_at=clock())
     return bool(tx.execute(change).rowcount)
 
 
-def close(tx: Tx, connection_id: str) -> None:
-    """Close a connection, and forget its state."""
-    change = update(table).where(table.c.id == connection_id, _OPEN)
-    tx.execute(change.values(ended_at=clock(), snapshot=None))
+def close(tx: Tx, connection_id: str) -> bool:
+    """Close a connection. Return False if it is closed already.
+
+    Its waiting statements still run in its state, which is forgotten with the last of them.
+    """
+    change = update(table).where(table.c.id == connection_id, _OPEN).values(**_closed())
+    return bool(tx.execute(change).rowcount)
 
 
 def read_state(tx: Tx, connection_id: str) -> ConnectionState | None:
-    """Return a connection for a driver; None if it is closed."""
-    query = select(table.c.spec, table.c.snapshot).where(table.c.id == connection_id, _OPEN)
+    """Return a connection for a driver, also if it is closed; None if there is none."""
+    columns = (table.c.spec, table.c.snapshot, table.c.changed_by)
+    query = select(*columns).where(table.c.id == connection_id)
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else ConnectionState(id=connection_id, **row)
 
 
-def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot) -> None:
+def save_snapshot(tx: Tx, connection_id: str, snapshot: Snapshot, *, changed_by: str) -> None:
     """Replace the state of a connection.
+
+    Args:
+        changed_by: The statement that has reported it.
 
     The transaction must have locked a statement of it that the driver owns: this fences the write.
     """
-    change = update(table).where(table.c.id == connection_id, _OPEN)
-    tx.execute(change.values(snapshot=snapshot))
+    # A statement that waits still needs the state of a connection that is closed already.
+    is_needed = or_(_OPEN, _has_live())
+    change = update(table).where(table.c.id == connection_id, is_needed)
+    tx.execute(change.values(snapshot=snapshot, changed_by=changed_by))
 
 
 def close_idle(tx: Tx, idle_seconds: float, limit: int) -> int:
@@ -80,18 +125,27 @@ def close_idle(tx: Tx, idle_seconds: float, limit: int) -> int:
     """
     idle = (_OPEN, seconds_since(table.c.last_used_at) > idle_seconds, ~_has_live())
     ids = list(tx.execute(select(table.c.id).where(*idle).limit(limit)).scalars())
-    change = update(table).where(table.c.id.in_(ids), _OPEN)
-    tx.execute(change.values(ended_at=clock(), snapshot=None))
-    return len(ids)
+    # One of them may have been used since.
+    change = update(table).where(table.c.id.in_(ids), *idle).values(**_closed())
+    return tx.execute(change).rowcount
 
 
 def delete_ended(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
-    """Delete connections that were closed more than some seconds ago; return their number."""
-    old = (table.c.ended_at.is_not(None), seconds_since(table.c.ended_at) > seconds)
+    """Delete connections that were closed more than some seconds ago; return their number.
+
+    Those with a live statement stay.
+    """
+    old = (table.c.ended_at.is_not(None), seconds_since(table.c.ended_at) > seconds, ~_has_live())
     chosen = select(table.c.id).where(*old).limit(limit)
     ids = list(tx.execute(chosen).scalars())
     tx.execute(delete(table).where(table.c.id.in_(ids)))
     return {"connections": len(ids)}
+
+
+def _closed() -> dict[str, Any]:
+    """Return the columns that change when a connection is closed."""
+    kept = case((_has_live(), table.c.snapshot), else_=null())
+    return {"ended_at": clock(), "snapshot": kept}
 
 
 def _has_live() -> ColumnElement[bool]:

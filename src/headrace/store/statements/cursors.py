@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.connection import Cursor
 from headrace.store.database import Tx
@@ -27,10 +28,9 @@ def save(tx: Tx, statement_id: str, cursor: Cursor, *, previous: Cursor | None) 
     """
     values = cursor._asdict()
     if previous is None:
-        if find(tx, statement_id) is not None:
-            return False
-        tx.execute(insert(table).values(statement_id=statement_id, **values))
-        return True
+        insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
+        new = insert(table).values(statement_id=statement_id, **values).on_conflict_do_nothing()
+        return tx.execute(new.returning(table.c.statement_id)).one_or_none() is not None
     stored = (table.c.start, table.c.end, table.c.sequence)
     change = update(table).where(table.c.statement_id == statement_id)
     for column, value in zip(stored, previous, strict=True):

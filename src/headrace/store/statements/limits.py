@@ -49,12 +49,14 @@ from headrace.model.session import SessionKind
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.statements.statement_queries import (
+    is_connection_busy,
     is_running_alone,
     queue_order,
     will_run_alone,
 )
 from headrace.store.tables import (
     STORED,
+    connections,
     fair_shares,
     limit_locks,
     results,
@@ -72,6 +74,7 @@ class Counted(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     STREAMS = "streams"
+    CONNECTIONS = "connections"
 
 
 class Share(NamedTuple):
@@ -147,6 +150,7 @@ _ROWS: Mapping[Counted, tuple[Table, tuple[ColumnElement[bool], ...]]] = {
     Counted.WAITING: (statements, _QUEUED),
     Counted.RUNNING: (statements, _RUNNING),
     Counted.STREAMS: (stream_queries, (stream_queries.c.ended_at.is_(None),)),
+    Counted.CONNECTIONS: (connections, (connections.c.ended_at.is_(None),)),
 }
 _IN_FLIGHT = (
     select(statements.c.owner, func.count().label("number"))
@@ -193,6 +197,7 @@ _READY = (
         sessions.c.state == SessionState.RUNNING,
         sessions.c.lease_until > clock(),
         *_WAITING,
+        ~is_connection_busy(statements),
         _number_in_flight < _places,
     )
     .group_by(sessions.c.id, sessions.c.owner)
@@ -465,6 +470,7 @@ _USE = select(
             (LimitName.WAITING, Counted.WAITING),
             (LimitName.RUNNING, Counted.RUNNING),
             (LimitName.STREAMS, Counted.STREAMS),
+            (LimitName.CONNECTIONS, Counted.CONNECTIONS),
         )
     ),
     _STORED_BYTES.scalar_subquery().label(LimitName.STORED_BYTES),

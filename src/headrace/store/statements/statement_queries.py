@@ -137,20 +137,38 @@ def is_before(first: Any, second: Any) -> ColumnElement[bool]:
     return condition
 
 
+def is_connection_busy(table: Any) -> ColumnElement[bool]:
+    """Return whether a waiting statement waits for an earlier one of its connection.
+
+    The statements behind it in the queue do not wait for it.
+    """
+    earlier = statements.alias("earlier")
+    return (
+        exists()
+        .where(
+            earlier.c.connection_id == table.c.connection_id,
+            earlier.c.ended_at.is_(None),
+            earlier.c.state != StatementState.WAITING,
+        )
+        .correlate(table)
+    )
+
+
 @cache
 def claim_first() -> ReturningUpdate[Any]:
     """Return the update that claims the first statement in a session's queue, if it may run."""
     in_session = (statements.c.session_id == bindparam("session"), _LIVE)
     other = statements.alias("other")
-    # A statement of a connection waits for the earlier one, and those behind it do not.
-    is_connection_busy = exists().where(
-        other.c.connection_id == statements.c.connection_id,
-        other.c.ended_at.is_(None),
-        other.c.state != StatementState.WAITING,
-    )
+    is_ready = ~is_connection_busy(statements)
     first = (
         select(statements.c.id)
-        .where(*in_session, statements.c.state == StatementState.WAITING, ~is_connection_busy)
+        .where(*in_session, statements.c.state == StatementState.WAITING, is_ready)
+        .where(
+            or_(
+                bindparam("opens_connections", type_=Boolean()),
+                statements.c.connection_id.is_(None),
+            )
+        )
         .order_by(*queue_order(statements))
         .limit(1)
     )

@@ -47,6 +47,7 @@ _STOPPED = select(statements.c.id).where(
     statements.c.ordinal == _OLDEST.scalar_subquery() - 1,
     statements.c.state.in_(sorted(STATEMENT.terminal - {StatementState.SUCCESS})),
 )
+_OF_CONNECTIONS = select(statements.c.id).where(*_IN_QUEUE, statements.c.connection_id.is_not(None))
 _COUNT = select(func.count()).select_from(statements).where(*_IN_QUEUE)
 
 
@@ -78,6 +79,11 @@ def is_stopped(tx: Tx, session_id: str) -> bool:
     Return False if no statement waits.
     """
     return tx.execute(_STOPPED, {"session": session_id}).first() is not None
+
+
+def list_of_connections(tx: Tx, session_id: str) -> list[str]:
+    """Return the waiting statements of a session that run in connections."""
+    return list(tx.execute(_OF_CONNECTIONS, {"session": session_id}).scalars())
 
 
 def cancel_chunk(tx: Tx, session_id: str, *, actor: str, reason: CancelReason) -> int:

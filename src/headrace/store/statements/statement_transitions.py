@@ -67,6 +67,7 @@ def claim_next(
     *,
     may_have_effects: bool = True,
     at_once: bool = True,
+    opens_connections: bool = True,
 ) -> Claim | None:
     """Claim the first statement in the queue of a session for its driver.
 
@@ -80,6 +81,7 @@ def claim_next(
             the claim on. Otherwise the driver announces them, and `note_effects` stores that.
         at_once: Whether the driver can run queries of the session at once. It always can those of a
             pool session.
+        opens_connections: Whether the driver can run the statements of connections.
 
     Returns:
         The claim of the statement, which is now `launched`. None if no statement can be claimed
@@ -100,6 +102,7 @@ def claim_next(
         "is_pool": session.pool,
         "session_owner": session.owner,
         "has_effects": may_have_effects,
+        "opens_connections": opens_connections,
     }
     claim = tx.execute(claim_first(), names | values)
     row = claim.mappings().one_or_none()

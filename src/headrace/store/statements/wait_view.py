@@ -15,7 +15,11 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or
 
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState, TransactionState
 from headrace.store.database import Tx
-from headrace.store.statements.statement_queries import is_before, is_running_alone
+from headrace.store.statements.statement_queries import (
+    is_before,
+    is_connection_busy,
+    is_running_alone,
+)
 from headrace.store.table_writes import IS_HELD
 from headrace.store.tables import sessions, statements, table_writes, transactions
 
@@ -29,7 +33,10 @@ class QueueView:
     """What a waiting statement may wait for."""
 
     before: int
-    """Waiting statements of its session that come before it."""
+    """Waiting statements of its session that are claimed before it, unless it waits for another
+    statement of its connection."""
+    connection_blocker: str | None
+    """The statement of its connection that it waits for."""
     session_state: SessionState
     created_at: datetime
     """Creation of the session."""
@@ -98,7 +105,26 @@ def read_locks(tx: Tx, statement_ids: Sequence[str]) -> dict[str, LockView]:
 
 @cache
 def _select_queues(*, counts_users: bool) -> Select[Any]:
-    before = (*_IN_SESSION, _other.c.state == StatementState.WAITING)
+    # Those whose connection is busy do not hold up the others.
+    before = (
+        *_IN_SESSION,
+        _other.c.state == StatementState.WAITING,
+        or_(
+            _other.c.connection_id == statements.c.connection_id,
+            ~is_connection_busy(_other),
+        ),
+    )
+    connection_blocker = (
+        select(func.min(_other.c.id))
+        .where(
+            _other.c.connection_id == statements.c.connection_id,
+            _other.c.ended_at.is_(None),
+            _other.c.id != statements.c.id,
+            or_(_other.c.state != StatementState.WAITING, is_before(_other, statements)),
+        )
+        .correlate(statements)
+        .scalar_subquery()
+    )
     exclusive = (
         select(_other.c.id)
         .where(*_IN_SESSION, _IS_IN_FLIGHT, is_running_alone(_other))
@@ -112,6 +138,7 @@ def _select_queues(*, counts_users: bool) -> Select[Any]:
         select(
             statements.c.id,
             _count(*before, is_before(_other, statements)).label("before"),
+            connection_blocker.label("connection_blocker"),
             sessions.c.state.label("session_state"),
             sessions.c.created_at,
             sessions.c.last_update_time,

@@ -1,4 +1,4 @@
-"""`/connections`: open, show, close."""
+"""`/connections`: open, list, show, close."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
-from headrace.frontends.http.api_route import ApiRoute, json_response
+from headrace.frontends.http.api_route import (
+    AllOwners,
+    ApiRoute,
+    Before,
+    Limit,
+    json_response,
+    split_page,
+)
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.examples import AT
 from headrace.frontends.rest.problems import problems
@@ -64,7 +71,17 @@ class ConnectionBody(ResponseModel):
     created_at: Instant
     """When it was opened."""
     last_used_at: Instant
-    """When its last statement was submitted."""
+    """When its last statement was submitted, or has ended."""
+
+
+@has_examples({"items": [_CONNECTION], "next": None})
+class ConnectionPage(ResponseModel):
+    """A page of connections."""
+
+    items: list[ConnectionBody]
+    """Open connections, newest first."""
+    next: str | None
+    """Value of `before` for the next page; null on the last page."""
 
 
 router = APIRouter(prefix="/connections", tags=["connections"], route_class=ApiRoute)
@@ -72,12 +89,28 @@ router = APIRouter(prefix="/connections", tags=["connections"], route_class=ApiR
 ConnectionRef = Annotated[str, Path(max_length=100, description="Id of the connection.")]
 
 
-@router.post("", status_code=201, response_model=ConnectionBody, responses=problems(415))
+@router.post("", status_code=201, response_model=ConnectionBody, responses=problems(415, 429, 503))
 def open_connection(request: Request, caller: Authenticated, body: ConnectionRequest) -> Response:
     """Open a connection. No driver starts before its first statement."""
     spec = ConnectionSpec(catalog=body.catalog, database=body.database, conf=body.conf)
     opened = node_of(request).connections.open(caller, spec, protocol="rest", owner=body.owner)
     return json_response(_body(opened), 201)
+
+
+@router.get("", response_model=ConnectionPage)
+def list_connections(
+    request: Request,
+    caller: Authenticated,
+    before: Before = None,
+    limit: Limit = 100,
+    all_owners: AllOwners = False,
+) -> Response:
+    """List open connections, newest first."""
+    found = node_of(request).connections.page(
+        caller, before=before, limit=limit + 1, all_owners=all_owners
+    )
+    page, next_ = split_page(found, limit)
+    return json_response(ConnectionPage(items=[_body(each) for each in page], next=next_))
 
 
 @router.get("/{connection}", response_model=ConnectionBody, responses=problems(404))

@@ -7,7 +7,7 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-oldest_code = "0001"
+oldest_code = "0003"  # older code would run the statements of connections outside them
 
 _INSTANT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -22,12 +22,22 @@ def upgrade() -> None:
         sa.Column("protocol", sa.Text, nullable=False),
         sa.Column("spec", sa.JSON, nullable=False),
         sa.Column("snapshot", sa.JSON),
+        sa.Column("changed_by", _ID),
         sa.Column("created_at", _INSTANT, nullable=False),
         sa.Column("last_used_at", _INSTANT, nullable=False),
         sa.Column("ended_at", _INSTANT),
         sa.PrimaryKeyConstraint("id", name="connections_key"),
     )
     op.create_index("connections_by_use", "connections", ["ended_at", "last_used_at"])
+    is_live = sa.text("ended_at IS NULL")
+    op.create_index(
+        "connections_open_by_owner",
+        "connections",
+        ["owner"],
+        sqlite_where=is_live,
+        postgresql_where=is_live,
+    )
+    op.execute("INSERT INTO limit_locks (counted) VALUES ('connections')")
     op.create_table(
         "cursors",
         sa.Column("statement_id", _ID, nullable=False),
@@ -40,11 +50,3 @@ def upgrade() -> None:
         ),
     )
     op.add_column("statements", sa.Column("connection_id", _ID))
-    is_live = sa.text("ended_at IS NULL")
-    op.create_index(
-        "statements_live_by_connection",
-        "statements",
-        ["connection_id"],
-        sqlite_where=is_live,
-        postgresql_where=is_live,
-    )
