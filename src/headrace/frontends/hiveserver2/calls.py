@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from anyio import to_thread
@@ -71,6 +72,8 @@ _HOLD_SECONDS = 2.0
 ask again at once."""
 _HOLD_WITH_PROGRESS = 0.5
 _WAIT_SECONDS = 3600.0
+_TEMPORARY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Refusals of a session that may be tried again. dbt does so if it finds a word in the message."""
 _NOT_COUNTED = -1
 _MAX_RUNNING = 1000
 """Unfinished statements among which a repeated one is looked for."""
@@ -179,6 +182,8 @@ class HiveServer2Calls:
         fields: dict[str, Any] = {"status": status}
         if name == "OpenSession":
             fields["serverProtocolVersion"] = _NEWEST_VERSION
+            if error.status in _TEMPORARY:
+                status.errorMessage += " (temporarily_unavailable)"
         if name == "GetInfo":
             fields["infoValue"] = self._protocol.TGetInfoValue(stringValue="")
         return response(**fields)
