@@ -172,13 +172,7 @@ def running_beeline(
         [
             # Java takes no SIGINT if its parent ignores it, as a job in the background of a shell.
             *("env", "--default-signal=INT"),
-            # Without a file of settings, log4j writes errors between the rows.
-            *(
-                _java(),
-                "-Dorg.apache.logging.log4j.level=OFF",
-                "-cp",
-                f"{driver}:{spark_class_path()}",
-            ),
+            *(_java(), _NO_LOG, "-cp", f"{driver}:{spark_class_path()}"),
             "org.apache.hive.beeline.BeeLine",
             *("-u", url, "-n", user, "-p", password, "--outputformat=csv2", *options),
         ],
