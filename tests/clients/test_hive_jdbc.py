@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from tests.support.client_environments import (
-    MILLION,
-    MILLION_SUM,
     SLOW,
     VALUES,
     WRONG,
@@ -30,10 +28,15 @@ def versions() -> dict[str, str]:
     return {"2.3": spark_class_path(), "4.0": jdbc_jar("hive-jdbc-4")}
 
 
+def make_jdbc(client: str) -> JdbcClient:
+    """Return a client by the version of its driver and its transport."""
+    version, transport = client.split("-")
+    return JdbcClient(versions()[version], HTTP if transport == "http" else BINARY)
+
+
 @pytest.fixture(params=["2.3-binary", "2.3-http", "4.0-binary", "4.0-http"])
 def jdbc(request: pytest.FixtureRequest) -> JdbcClient:
-    version, transport = request.param.split("-")
-    return JdbcClient(versions()[version], HTTP if transport == "http" else BINARY)
+    return make_jdbc(request.param)
 
 
 @pytest.fixture(params=["2.3", "4.0"])
@@ -71,9 +74,20 @@ def test_tables_and_columns_are_listed(jdbc: JdbcClient, server: ClientNode) -> 
     assert described == [["a", "4", "INT", "10"], ["d", "3", "DECIMAL(10,2)", "10"]]
 
 
-def test_a_million_rows_are_paged(jdbc: JdbcClient, server: ClientNode) -> None:
-    [[count, total, _seconds]] = jdbc.run(server.values, "count", MILLION, "10000")
-    assert (count, total) == (1_000_000, MILLION_SUM)
+@pytest.mark.parametrize(
+    ("client", "rows"),
+    # Hive's driver 2.3 asks for the state of the statement before each row: by HTTP it takes
+    # minutes for a million rows, also with other servers.
+    [("2.3-binary", 10**6), ("2.3-http", 10**5), ("4.0-binary", 10**6), ("4.0-http", 10**6)],
+)
+def test_many_rows_are_paged(
+    client: str, rows: int, server: ClientNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = f"SELECT id FROM range({rows})"
+    [[count, total, seconds]] = make_jdbc(client).run(server.values, "count", query, "10000")
+    with capsys.disabled():
+        print(f"\nHive's JDBC {client}: {rows:,} rows in {seconds:.1f} s")  # noqa: T201 - a figure
+    assert (count, total) == (rows, rows * (rows - 1) // 2)
 
 
 def test_a_statement_is_cancelled(jdbc: JdbcClient, server: ClientNode) -> None:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.spark]
 
 PRELUDE = """
 from impala.dbapi import connect as connect_impala
-from impala.error import HiveServer2Error
+from impala.error import OperationalError
 
 def connect(**changes):
     options = dict(host=host, port=hive_port, user=user, password=password)
@@ -90,11 +90,10 @@ def test_databases_tables_and_columns_are_listed(impyla: PythonClient, server: C
         def listed(call, *arguments, **options):
             getattr(cursor, call)(*arguments, **options)
             return cursor.fetchall()
-        cursor.get_table_schema("a_b", "impyla_db")
         seen = {
             "databases": [row[0] for row in listed("get_databases")],
             "tables": [row[2:4] for row in listed("get_tables", database_name="impyla_db")],
-            "schema": cursor.get_table_schema("a_b", "impyla_db"),
+            "schema": cursor.get_table_schema(r"a\\_b", "impyla_db"),
             "exists": [cursor.table_exists("a_b", "impyla_db"), cursor.database_exists("nope")],
         }
         """,
@@ -102,7 +101,7 @@ def test_databases_tables_and_columns_are_listed(impyla: PythonClient, server: C
     )
     assert "impyla_db" in seen["databases"]
     assert seen["tables"] == [["a_b", "TABLE"], ["axb", "TABLE"]]
-    assert seen["schema"] == [["a", "INT"], ["d", "DECIMAL"]]
+    assert seen["schema"] == [["a", "INT"], ["d", "DECIMAL(10,2)"]]
     assert seen["exists"] == [True, False]
 
 
@@ -133,17 +132,14 @@ def test_a_statement_is_cancelled(impyla: PythonClient, server: ClientNode) -> N
         cursor.execute_async(text)
         while cursor.status() != "RUNNING_STATE":
             pass
-        log = cursor.get_log()
+        seen = cursor.get_log()
         cursor.cancel_operation()
-        while cursor.status() in ("PENDING_STATE", "RUNNING_STATE"):
-            pass
-        seen = [log, cursor.status()]
         """,
         **server.values,
         text=f"{SLOW} -- impyla",
     )
-    assert seen == ["", "CANCELED_STATE"]
     [statement] = server.statements("-- impyla")
+    assert statement["id"] in seen
     assert statement["state"] == "cancelled"
 
 
@@ -152,7 +148,7 @@ def test_an_error_has_its_line_and_column(impyla: PythonClient, server: ClientNo
         """
         try:
             run(connect(), text)
-        except HiveServer2Error as error:
+        except OperationalError as error:
             seen = str(error)
         """,
         **server.values,
@@ -163,12 +159,15 @@ def test_an_error_has_its_line_and_column(impyla: PythonClient, server: ClientNo
 
 
 def read_values(impyla: PythonClient, values: dict[str, Any]) -> Any:
-    """Return the row of VALUES as impyla reads it: types of columns, types and texts of values."""
+    """Return the row of VALUES as impyla reads it: types of columns, types and texts of values.
+
+    Intervals are left out: impyla does not know the ids that the Thrift Server sends for them.
+    """
     return impyla.run(
         """
-        connection = connect()
-        run(connection, "SET TIME ZONE 'America/New_York'")
-        cursor = connection.cursor()
+        # Each cursor of impyla is a session.
+        cursor = connect().cursor()
+        cursor.execute("SET TIME ZONE 'America/New_York'")
         cursor.execute(text)
         [row] = cursor.fetchall()
         seen = {
@@ -177,8 +176,14 @@ def read_values(impyla: PythonClient, values: dict[str, Any]) -> Any:
         }
         """,
         **values,
-        text=VALUES,
+        text=f"SELECT * EXCEPT (months, seconds) FROM ({VALUES})",
     )
+
+
+def test_intervals_arrive_as_text(impyla: PythonClient, server: ClientNode) -> None:
+    text = f"SELECT months, seconds FROM ({VALUES})"
+    seen = impyla.run("seen = run(connect(), text)", **server.values, text=text)
+    assert seen == [["1-2", "-1 02:03:04.500000000"]]
 
 
 def test_values_are_those_of_the_thrift_server(

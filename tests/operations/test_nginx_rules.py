@@ -109,6 +109,25 @@ def test_a_post_whose_node_breaks_is_not_sent_to_another_node(tmp_path: Path) ->
         assert sum(_counts(servers)) == 1
 
 
+def test_a_call_of_a_java_client_of_hiveserver2_goes_to_the_next_node(tmp_path: Path) -> None:
+    with balanced(tmp_path / "nginx", BREAKS, BREAKS, 200) as (client, servers):
+        java = {"User-Agent": "Java/THttpClient/HC"}
+        statuses = [client.post("/cliservice", headers=java).status_code for _ in range(4)]
+
+        assert statuses == [200] * 4
+        assert _counts(servers)[2] == 4
+
+
+@pytest.mark.parametrize("agent", ["Python/ImpylaHttpClient", "Python/THttpClient"])
+def test_a_call_of_another_client_of_hiveserver2_is_sent_once(tmp_path: Path, agent: str) -> None:
+    """Its calls have no numbers: a node would not know one that is sent again."""
+    with balanced(tmp_path / "nginx", BREAKS, BREAKS, BREAKS) as (client, servers):
+        response = client.post("/cliservice/", headers={"User-Agent": agent})
+
+        assert response.status_code == 502
+        assert sum(_counts(servers)) == 1
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_request_that_can_be_repeated_goes_to_the_next_node(tmp_path: Path, method: str) -> None:
     with balanced(tmp_path / "nginx", BREAKS, BREAKS, 200) as (client, servers):

@@ -9,7 +9,7 @@ import json
 import subprocess
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -52,6 +52,9 @@ MILLION_SUM = 999_999 * 1_000_000 // 2
 SLOW = "SELECT count(*) FROM range(300) WHERE reflect('java.lang.Thread', 'sleep', 200L) IS NULL"
 WRONG = "SELECT 1,\n  nope FROM range(1)"
 """A query with an error in its second line."""
+PAIR_TOKEN = "token-of-a-pair-of-nodes"
+_NO_LOG = "-Dorg.apache.logging.log4j.level=OFF"
+"""Without a file of settings, log4j writes errors between the rows."""
 DELTA = ("delta", "unitycatalog")
 """Parts of the names of Delta's jars."""
 
@@ -133,7 +136,10 @@ class JdbcClient:
         # Janino compiles the program and calls its main method: no JDK is needed.
         compiler = ("org.codehaus.janino.SimpleCompiler", str(source), source.stem)
         return subprocess.Popen(
-            [_java(), "-cp", ":".join([self._jars, *janino]), *compiler, *sign_in, *action],
+            [
+                *(_java(), _NO_LOG, "-cp", ":".join([self._jars, *janino])),
+                *(*compiler, *sign_in, *action),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -155,13 +161,18 @@ def jdbc_jar(name: str) -> str:
 
 @contextmanager
 def running_beeline(
-    url: str, user: str, password: str, *options: str
+    url: str, user: str, password: str, *options: str, driver: str = ""
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run beeline for the block, with its output in CSV."""
+    """Run beeline for the block, with its output in CSV.
+
+    Args:
+        driver: Jar of the driver of JDBC; that of beeline by default.
+    """
     process = subprocess.Popen(
         [
-            # Without a file of settings, log4j writes errors between the rows.
-            *(_java(), "-Dorg.apache.logging.log4j.level=OFF", "-cp", spark_class_path()),
+            # Java takes no SIGINT if its parent ignores it, as a job in the background of a shell.
+            *("env", "--default-signal=INT"),
+            *(_java(), _NO_LOG, "-cp", f"{driver}:{spark_class_path()}"),
             "org.apache.hive.beeline.BeeLine",
             *("-u", url, "-n", user, "-p", password, "--outputformat=csv2", *options),
         ],
@@ -175,6 +186,39 @@ def running_beeline(
     finally:
         process.kill()
         process.communicate()
+
+
+class NodeOfPair(NodeProcess):
+    """A node that keeps its ports when it is started again."""
+
+    def __init__(self, home: Path, **settings: str) -> None:
+        self.hive_port = free_port()
+        ports = {"HIVESERVER2__PORT": str(self.hive_port)}
+        super().__init__(home, port=free_port(), TOKEN=PAIR_TOKEN, **ports, **settings)
+
+    def start(self) -> None:
+        super().start()
+        self.http.headers["Authorization"] = f"Bearer {PAIR_TOKEN}"
+
+
+@contextmanager
+def running_pair(folder: Path, store_url: str, **settings: str) -> Iterator[list[NodeOfPair]]:
+    """Run two nodes with one store for the block. Their token is `PAIR_TOKEN`.
+
+    Their tables are those of the driver of a user, which outlives its node.
+    """
+    shared = {
+        "STORE__URL": store_url,
+        "CATALOG__KIND": "memory",
+        "RESULTS__LOCATION": str(folder / "results"),
+        "LEASE__RENEW": "1s",
+        **settings,
+    }
+    with ExitStack() as stack:
+        nodes = [NodeOfPair(folder / name, **shared) for name in ("first", "second")]
+        for node in nodes:
+            stack.callback(node.close)
+        yield nodes
 
 
 def _java() -> str:

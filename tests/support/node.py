@@ -35,10 +35,16 @@ class NodeProcess(NodeClient):
         *,
         python: str = sys.executable,
         environment: dict[str, str] | None = None,
+        port: int = 0,
         **settings: str,
     ) -> None:
-        """Start the node. `settings` are environment variables without HEADRACE_: STORE__URL."""
+        """Start the node. `settings` are environment variables without HEADRACE_: STORE__URL.
+
+        Args:
+            port: 0: a free one, and another one after each start.
+        """
         self.home = home
+        self._port = str(port)
         self._python = python
         # The tests are the operator, who may set every key.
         self._settings = {
@@ -56,9 +62,10 @@ class NodeProcess(NodeClient):
         file.unlink(missing_ok=True)
         log_file = self.home / "node.log"
         log_file.touch(mode=0o600)
+        home = str(self.home)
         with log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [self._python, "-m", "headrace.frontends", "--port", "0", "--home", str(self.home)],
+                [self._python, "-m", "headrace.frontends", "--port", self._port, "--home", home],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

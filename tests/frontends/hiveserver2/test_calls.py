@@ -572,6 +572,16 @@ def test_a_session_with_an_unknown_database_is_not_opened_and_not_left(
     refused.close()
 
 
+def test_a_session_beyond_the_limit_is_refused_in_words_after_which_dbt_tries_again(
+    tmp_path: Path,
+) -> None:
+    with serve_hive(tmp_path / "home", limits={"connections_per_user": 1}) as node:
+        assert node.over_http().open().status.statusCode == THRIFT.TStatusCode.SUCCESS_STATUS
+        refused = node.over_http().open()
+        assert refused.status.errorMessage.startswith("[too_many_connections]")
+        assert "temporarily_unavailable" in refused.status.errorMessage
+
+
 def test_a_database_with_a_dot_gets_a_hint_about_the_catalog(
     server: HiveNode, connect: Connect
 ) -> None:

@@ -77,6 +77,7 @@ def write(
         ("integer", 1 << 30),
         ("long", -(1 << 62)),
         ("double", 1.25),
+        ("float", 1.1),
         ("string", "é"),
     ],
 )

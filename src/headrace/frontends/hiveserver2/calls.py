@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from anyio import to_thread
@@ -71,6 +72,8 @@ _HOLD_SECONDS = 2.0
 ask again at once."""
 _HOLD_WITH_PROGRESS = 0.5
 _WAIT_SECONDS = 3600.0
+_TEMPORARY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Refusals of a session that may be tried again. dbt does so if it finds a word in the message."""
 _NOT_COUNTED = -1
 _MAX_RUNNING = 1000
 """Unfinished statements among which a repeated one is looked for."""
@@ -179,6 +182,8 @@ class HiveServer2Calls:
         fields: dict[str, Any] = {"status": status}
         if name == "OpenSession":
             fields["serverProtocolVersion"] = _NEWEST_VERSION
+            if error.status in _TEMPORARY:
+                status.errorMessage += " (temporarily_unavailable)"
         if name == "GetInfo":
             fields["infoValue"] = self._protocol.TGetInfoValue(stringValue="")
         return response(**fields)
@@ -351,10 +356,12 @@ class HiveServer2Calls:
         ended = self._fetches.find(caller, handle)
         wait = partial(self._node.async_statements.wait, caller, handle.id, seconds, cut_text=True)
         statement = ended or await wait()
+        has_ended = statement.state in STATEMENT.terminal
         fields: dict[str, Any] = {"hasResultSet": _has_rows(statement)}
         if request.getProgressUpdate:
-            fields["progressUpdateResponse"] = describe_progress(statement)
-        if statement.state in STATEMENT.terminal and statement.state is not StatementState.SUCCESS:
+            is_over = has_ended and not self._logs.finish_bar(caller, handle)
+            fields["progressUpdateResponse"] = describe_progress(statement, is_over=is_over)
+        if has_ended and statement.state is not StatementState.SUCCESS:
             error = self._error(_failure_of(statement))
             fields["sqlState"], fields["errorCode"] = error.sqlState, error.errorCode
             fields["errorMessage"] = error.errorMessage

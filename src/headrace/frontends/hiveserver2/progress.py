@@ -25,11 +25,17 @@ _HEADERS = (
     *("RUNNING", "PENDING", "FAILED", ""),
 )
 """Beeline's bar has nine columns; those after the status count tasks."""
+_BAR = "bar"
 _NO_PROGRESS = Progress(**dict.fromkeys(Progress.model_fields, 0))
 
 
-def describe_progress(statement: Statement) -> Any:
-    """Return the `TProgressUpdateResp` of a statement."""
+def describe_progress(statement: Statement, *, is_over: bool = False) -> Any:
+    """Return the `TProgressUpdateResp` of a statement.
+
+    Args:
+        is_over: Whether the client has seen the end. Hive's driver 2.3 asks again for each row, and
+            Beeline would show the bar each time.
+    """
     progress = statement.progress or _NO_PROGRESS
     stages = f"{progress.stages_done}/{progress.stages_total}"
     pending = max(0, progress.tasks_total - progress.tasks_done - progress.tasks_active)
@@ -41,6 +47,8 @@ def describe_progress(statement: Statement) -> Any:
     if statement.state in STATEMENT.terminal:
         has_succeeded = statement.state is StatementState.SUCCESS
         status, part = (_COMPLETE, 1.0) if has_succeeded else (_NOT_AVAILABLE, part)
+    if is_over:
+        status = _NOT_AVAILABLE
     begin = statement.started_at or statement.created_at
     return load_protocol().TProgressUpdateResp(
         headerNames=list(_HEADERS),
@@ -77,10 +85,20 @@ class OperationLogs:
         with self._lock:
             known = {} if from_first else self._read.pop((caller, handle), {})
             lines = _write_lines(statement, wait_reason)
-            self._read[caller, handle] = known | lines
-            while len(self._read) > _MAX_LOGS:
-                self._read.popitem(last=False)
+            self._remember(caller, handle, known | lines)
         return [line for subject, line in lines.items() if known.get(subject) != line]
+
+    def finish_bar(self, caller: Caller, handle: Handle) -> bool:
+        """Return whether this client sees the end of the progress for the first time."""
+        with self._lock:
+            known = self._read.pop((caller, handle), {})
+            self._remember(caller, handle, {**known, _BAR: ""})
+        return _BAR not in known
+
+    def _remember(self, caller: Caller, handle: Handle, known: dict[str, str]) -> None:
+        self._read[caller, handle] = known
+        while len(self._read) > _MAX_LOGS:
+            self._read.popitem(last=False)
 
     def forget(self, caller: Caller, handle: Handle) -> None:
         """Free what is kept in memory for an operation."""

@@ -104,6 +104,7 @@ def _write_column(array: pa.Array, spark_type: SparkType, zone: str) -> bytes:
     form = _FORMS.get(spark_type.kind, _TEXT)
     if form is _TEXT:
         array = encode_hive_text(array, spark_type, zone)
+    array = _as_double(array)
     values = _write_strings(array) if form.numbers is None else _write_numbers(array, form.numbers)
     nulls = _write_nulls(array)
     return b"".join(
@@ -114,6 +115,11 @@ def _write_column(array: pa.Array, spark_type: SparkType, zone: str) -> bytes:
             *(STOP, STOP),
         ]
     )
+
+
+def _as_double(array: pa.Array) -> pa.Array:
+    """Return floats as doubles with the same digits: 1.1, and not 1.100000023841858."""
+    return array.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(array.type) else array
 
 
 def _write_numbers(array: pa.Array, numbers: str) -> bytes:
@@ -186,7 +192,7 @@ def _list_values(array: pa.Array, spark_type: SparkType, zone: str) -> Iterable[
     field = write_field(form.kind, 1)
     return [
         null if value is None else begin + field + pack(value) + STOP + STOP
-        for value in array.to_pylist()
+        for value in _as_double(array).to_pylist()
     ]
 
 
