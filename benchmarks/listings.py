@@ -66,10 +66,10 @@ def _create_tables(session: SparkSession, tables: int) -> None:
     bridge = Py4JBridge(session)
     external = bridge.state.catalog().externalCatalog()
     first = external.getTable("default", "t0")
+    values: list[Any] = [getattr(first, f"copy$default${at}")() for at in range(1, 22)]
+    identifier = bridge.type("org.apache.spark.sql.catalyst.TableIdentifier")
     for number in range(1, tables):
-        values: list[Any] = [getattr(first, f"copy$default${at}")() for at in range(1, 22)]
-        identifier = "org.apache.spark.sql.catalyst.TableIdentifier"
-        values[0] = bridge.type(identifier)(f"t{number}", bridge.some("default"))
+        values[0] = identifier(f"t{number}", bridge.some("default"))
         external.createTable(first.copy(*values), False)
 
 

@@ -126,6 +126,7 @@ public class CatalogObjects {
         private final String catalog;
         private final Pattern schema;
         private final List rows = new ArrayList();
+        private final Set foundNamespaces = new HashSet();
         /** Why a schema could not be listed; null: all could. */
         private Throwable firstFailure = null;
         private int listed = 0;
@@ -241,6 +242,10 @@ public class CatalogObjects {
         private void addNamespaces(SupportsNamespaces catalog, String[][] namespaces, List found)
                 throws Throwable {
             for (int i = 0; i < namespaces.length; i++) {
+                if (!foundNamespaces.add(join(namespaces[i]))) {
+                    // Iceberg's catalog in memory lists some for two parents.
+                    continue;
+                }
                 addMatching(namespaces[i], found);
                 if (namespaces[i].length >= MAX_DEPTH || !mayMatchWithin(namespaces[i])) {
                     continue;
