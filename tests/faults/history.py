@@ -123,6 +123,22 @@ class History(JobSteps):
         self._submit(f"CREATE TABLE {table} (timestamp TIMESTAMP, value BIGINT) USING parquet")
         self._run_stream(f"TABLE {table}", ["restart", "stop"])
 
+    def connection(self) -> None:
+        """Create a view in a connection, close the connection, and read the view there.
+
+        Whatever fails meanwhile, a query that runs must find what the statement before it has made.
+        """
+        connection = self._request("POST", "/connections", json={}).json()["id"]
+        place = {"session": None, "connection": connection}
+        view = self._submit("CREATE OR REPLACE TEMPORARY VIEW own AS SELECT 7 AS x", **place)
+        read = self._submit("SELECT x FROM own", **place)
+        self._request("DELETE", f"/connections/{connection}")
+        for statement in (view, read):
+            self._wait_ended(statement)
+        if self._get_statement(view)["state"] == "success":
+            code = (self._get_statement(read)["error"] or {}).get("condition")
+            assert code != "TABLE_OR_VIEW_NOT_FOUND", read
+
     def purge(self) -> None:
         """Purge what is older than a year: nothing of this history."""
         answer = self._request("POST", "/history/purge", json={"older_than": "365d"})

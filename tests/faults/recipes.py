@@ -27,7 +27,7 @@ USUAL = [
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
     *("terminated_driver", "full_queue", "stream", "view", "job", "drained_node"),
-    *("paused_stream", "table_stream", "lost_start"),
+    *("paused_stream", "table_stream", "lost_start", "connection"),
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host", "lost_start"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
@@ -61,6 +61,7 @@ def find_recipe(point: str) -> Recipe | None:
 _NEW_SESSION = Recipe(("renew_session", "query"))
 _SLOW = Recipe(("slow", "query"))
 _JOB = Recipe(("job",))
+_CONNECTION = Recipe(("connection",))
 _STUCK = Recipe(("stuck", "query"))
 _FREEZE_DRIVER = Fault(LEASE_RENEWED, "before", "freeze", hit=2)
 _KILL_WRITER = Recipe(("insert", "query"), (Fault(WRITE_LOCK_REQUESTED, "after", "kill"),))
@@ -112,6 +113,9 @@ RECIPES = {
     "link loop:restore": _NEW_SESSION,
     "link loop:goodbye": _NEW_SESSION,
     "store link.goodbye": _NEW_SESSION,
+    "store connection.open": _CONNECTION,
+    "store connection.close": _CONNECTION,
+    "link connections:open_connection": _CONNECTION,
     "store session.open": _NEW_SESSION,
     "store session.close": _NEW_SESSION,
     # A driver that dies before this report leaves files to which no result refers.
