@@ -16,9 +16,12 @@ from pathlib import Path
 
 from pyhive import hive
 from tests.support.client_environments import (
+    DBT,
+    FLIGHT_SQL,
     MILLION,
     JdbcClient,
     PythonClient,
+    jdbc_jar,
     make_client,
     running_thrift_server,
     spark_class_path,
@@ -32,8 +35,6 @@ from benchmarks.peers.processes import CONF
 from benchmarks.peers.thrift import ThriftClient
 
 PLAIN, HEADRACE, THRIFT = "PySpark in process, `toArrow()`", "Headrace", "Spark Thrift Server"
-ADBC_REQUIREMENTS = ("adbc-driver-flightsql==1.13.0", "pyarrow==25.0.0")
-DBT_REQUIREMENTS = ("dbt-core==1.11.16", "dbt-spark[PyHive]==1.11.0")
 PAGE = "10000"
 """Rows that the JDBC driver asks for at a time."""
 _ADBC = """
@@ -96,9 +97,14 @@ def select_one(ports: Servers, *, warm_up: int, rounds: int) -> dict[str, Sample
         )
 
 
-def million_rows(ports: Servers, *, warm_up: int, rounds: int) -> dict[str, Sample]:
-    """Return the times in which Hive's JDBC driver 2.3 reads a million rows."""
-    client = JdbcClient(spark_class_path(), "jdbc:hive2://127.0.0.1:{port}/")
+def million_rows(ports: Servers, version: str, *, warm_up: int, rounds: int) -> dict[str, Sample]:
+    """Return the times in which Hive's JDBC driver reads a million rows.
+
+    Args:
+        version: Of the driver. 2.3 asks for the state of the statement before each row.
+    """
+    jars = spark_class_path() if version == "2.3" else jdbc_jar(f"hive-jdbc-{version}")
+    client = JdbcClient(jars, "jdbc:hive2://127.0.0.1:{port}/")
 
     def read(port: int) -> float:
         values = {"port": port, "user": "ada", "password": "any"}
@@ -114,7 +120,7 @@ def arrow_rows(
     ports: Servers, folder: Path, query: str, *, warm_up: int, rounds: int
 ) -> dict[str, Sample]:
     """Return the times in which ADBC and PySpark itself make an Arrow table of a query."""
-    client = PythonClient(make_client("adbc", *ADBC_REQUIREMENTS), "")
+    client = PythonClient(make_client("flight-sql", *FLIGHT_SQL), "")
 
     def read() -> float:
         seconds, _rows = client.run(_ADBC, port=ports.flight, query=query)
@@ -127,7 +133,7 @@ def arrow_rows(
 
 def dbt_builds(ports: Servers, folder: Path, *, warm_up: int, rounds: int) -> dict[str, Sample]:
     """Return the times of `dbt build --full-refresh` of a project of 20 models."""
-    program = make_client("dbt", *DBT_REQUIREMENTS).parent / "dbt"
+    program = make_client("dbt", *DBT).parent / "dbt"
     project = folder / "dbt"
     _write_project(project, ports.by_thrift)
 

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 from tests.support.client_environments import (
+    DBT,
     PAIR_TOKEN,
     ROOT,
     ClientNode,
@@ -29,7 +30,6 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PAGE = ROOT / "docs" / "connect" / "dbt.md"
-REQUIREMENTS = ("dbt-core==1.11.16", "dbt-spark[PyHive]==1.11.0")
 PEOPLE = {
     1: 'ada,O\'Hara \\\\ "x" 100%,2026-01-01 00:00:00',
     2: "bob,plain,2026-01-01 00:00:00",
@@ -121,7 +121,7 @@ class Project:
         """Run dbt for the block."""
         outputs = {"dev": self.profile}
         self.write("profiles.yml", json.dumps({"shop": {"target": "dev", "outputs": outputs}}))
-        program = make_client("dbt", *REQUIREMENTS).parent / "dbt"
+        program = make_client("dbt", *DBT).parent / "dbt"
         environment = {**os.environ, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
         process = subprocess.Popen(
             [program, "--no-use-colors", *command, "--profiles-dir", "."],
@@ -220,7 +220,7 @@ def test_a_failed_test_and_an_error_of_sql_are_reported(project: Project) -> Non
 
 
 def test_dbt_finds_what_it_looks_for_in_listings_and_messages(server: ClientNode) -> None:
-    client = PythonClient(make_client("dbt", *REQUIREMENTS), "from pyhive import hive")
+    client = PythonClient(make_client("dbt", *DBT), "from pyhive import hive")
     seen = client.run(
         """
         connection = hive.connect(host, hive_port, username=user, password=password, auth="LDAP")
@@ -255,7 +255,7 @@ def test_a_session_survives_its_driver_between_two_statements_of_a_model(
     server: ClientNode,
 ) -> None:
     """An incremental model sets a value and creates a view, then inserts from the view."""
-    client = PythonClient(make_client("dbt", *REQUIREMENTS), "from pyhive import hive")
+    client = PythonClient(make_client("dbt", *DBT), "from pyhive import hive")
     drivers = [
         process.pid
         for process in processes_of(server.node.home)

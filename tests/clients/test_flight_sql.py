@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.client_environments import (
+    FLIGHT_SQL,
     ROOT,
     ClientNode,
     PythonClient,
@@ -43,8 +44,7 @@ def refused(call):
 
 @pytest.fixture(scope="module")
 def adbc() -> PythonClient:
-    packages = ["adbc-driver-flightsql==1.13.0", "pyarrow==26.0.1", "polars", "duckdb", "pandas"]
-    return PythonClient(make_client("flight-sql", *packages), PRELUDE)
+    return PythonClient(make_client("flight-sql", *FLIGHT_SQL), PRELUDE)
 
 
 def test_a_password_and_a_token_sign_in(adbc: PythonClient, server: ClientNode) -> None:

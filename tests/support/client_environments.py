@@ -59,6 +59,11 @@ DELTA = ("delta", "unitycatalog")
 """Parts of the names of Delta's jars."""
 
 
+DBT = ("dbt-core==1.11.16", "dbt-spark[PyHive]==1.11.0")
+FLIGHT_SQL = ("adbc-driver-flightsql==1.13.0", "pyarrow==26.0.1", "polars", "duckdb", "pandas")
+"""Requirements of clients that several modules run."""
+
+
 def make_client(name: str, *requirements: str) -> Path:
     """Return the Python of an environment with these packages, which a machine makes once."""
     subprocess.run([ROOT / "scripts" / "setup-client", name, *requirements], check=True)
