@@ -1,8 +1,8 @@
-"""Time of the calls of HiveServer2 that list 5,000 tables of an embedded metastore.
+"""Time of the calls of HiveServer2 that list 5,000 tables of Spark's catalog in memory.
 
 A driver's Spark lists them, and the rows of the calls are made from its result, as a node does. The
 way of the statement through the store is that of any statement, and is not measured.
-Run it alone by `python -m benchmarks.listings`: it starts a Spark with a metastore of its own.
+Run it alone by `python -m benchmarks.listings`: it starts a Spark of its own.
 """
 
 from __future__ import annotations
@@ -45,16 +45,11 @@ def listing_times(folder: Path, *, tables: int = TABLES) -> dict[MetadataCall, l
 
 
 def _start_spark(folder: Path) -> SparkSession:
-    url = f"jdbc:derby:;databaseName={folder}/metastore;create=true"
     return (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        .config("spark.hadoop.javax.jdo.option.ConnectionURL", url)
-        .config("spark.hadoop.datanucleus.schema.autoCreateAll", "true")
-        .config("spark.hadoop.hive.metastore.schema.verification", "false")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
-        .enableHiveSupport()
         .getOrCreate()
     )
 

@@ -148,7 +148,7 @@ def test_times_are_those_of_the_zone_of_the_session(
 ) -> None:
     """The zone of the client's machine changes nothing. No day is off."""
     monkeypatch.setenv("TZ", zone)
-    [row] = binary.run(server.values, "rows", ZONE, TIMES)
+    row = binary.run(server.values, "rows", ZONE, TIMES)[-1]
     assert [text for _type, text in row] == [
         "2026-03-08 01:59:59.0",
         "2026-03-08 03:00:00.0",

@@ -180,7 +180,7 @@ def test_a_schema_with_several_parts_has_a_name_with_dots(
     # Such a name leads to the same schema when a client connects, or chooses it.
     for schema in schemas:
         restore_namespace(session, iceberg, split_namespace(schema))
-        [current] = [*session.sql("SELECT current_database()").first()]
+        current = session.catalog.currentDatabase()
         assert split_namespace(current) == split_namespace(schema)
 
 
