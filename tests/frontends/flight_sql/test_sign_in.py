@@ -186,7 +186,7 @@ def test_options_that_spark_or_headrace_refuse_are_errors(flight: FlightNode) ->
         basic("token", "wrong"),
         basic("ada", "wrong"),
         "Bearer wrong",
-        f"Bearer ~{new_id('cn')}",
+        f"Bearer ~cn_{'0' * 32}",
         "Basic /w==",
         "Digest x",
     ],
