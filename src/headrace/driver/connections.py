@@ -127,9 +127,10 @@ class ConnectionSessions:
     ) -> ConnectionSession:
         self._spark.prepare_changes()
         spark = self._spark.with_own_session()
-        # Spark looks for a variable among the settings.
-        conf = {**state.spec.variables, **state.spec.conf}
-        _set_conf(spark.session, secrets.resolve_conf(conf))
+        # Spark looks for a variable among the settings, and puts its value into texts: it is no
+        # place for a secret.
+        conf = {**state.spec.variables, **secrets.resolve_conf(state.spec.conf)}
+        _set_conf(spark.session, conf)
         opened = ConnectionSession(state.id, spark, state.changed_by)
         if state.snapshot is None:
             error = _enter_first(spark.session, state.spec)
