@@ -281,8 +281,9 @@ def test_a_dropped_current_database_fails_every_statement_but_the_choice_of_anot
     assert driver.read(connection, "SELECT '${my.own}' AS o") == [{"o": "1"}]
 
 
-def test_a_catalog_that_is_gone_can_be_left_by_set_catalog(
-    driver: Driver, other_driver: Driver, tmp_path: Path
+@pytest.mark.parametrize("choice", ["SET CATALOG spark_catalog", "USE spark_catalog.default"])
+def test_a_catalog_that_is_gone_can_be_left_by_the_name_of_another(
+    driver: Driver, other_driver: Driver, tmp_path: Path, choice: str
 ) -> None:
     connection = driver.link.connect()
     driver.run_all(connection, *jdbc_catalog(tmp_path), "USE other.`SYS`")
@@ -295,7 +296,11 @@ def test_a_catalog_that_is_gone_can_be_left_by_set_catalog(
     ended = other_driver.run(connection, "SELECT 1")
     assert ended.failure is not None
     assert ended.failure.code == "current_database_unavailable"
-    other_driver.run_all(connection, "SET CATALOG spark_catalog")
+    # It would be the database of this name in the catalog that is current now.
+    ended = other_driver.run(connection, "USE default")
+    assert ended.failure is not None
+    assert ended.failure.code == "current_database_unavailable"
+    other_driver.run_all(connection, choice)
     assert other_driver.read(connection, STATE) == [{"c": "spark_catalog", "s": "default"}]
 
 

@@ -136,8 +136,9 @@ class History(JobSteps):
         for statement in (view, read):
             self._wait_ended(statement)
         if self._get_statement(view)["state"] == "success":
-            code = (self._get_statement(read)["error"] or {}).get("condition")
-            assert code != "TABLE_OR_VIEW_NOT_FOUND", read
+            error = self._get_statement(read)["error"] or {}
+            assert error.get("condition") != "TABLE_OR_VIEW_NOT_FOUND", read
+            assert error.get("code") != "connection_not_found", read
 
     def purge(self) -> None:
         """Purge what is older than a year: nothing of this history."""

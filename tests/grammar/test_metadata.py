@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.client.listings import join_namespace
 from headrace.grammar.metadata import (
     ListedObjects,
     ListObjects,
-    join_namespace,
     matches,
     pattern_to_regex,
     split_namespace,

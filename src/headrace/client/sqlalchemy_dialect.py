@@ -484,6 +484,9 @@ class HeadraceDialect(default.DefaultDialect):
             raise exc.NoSuchTableError(_full_name(table_name, schema))
         # A temporary view hides a table of the same name.
         rows = [row for row in rows if not row[1]] or rows
+        if any(row[3] is None for row in rows):
+            name = _full_name(table_name, schema)
+            raise exc.UnreflectableTableError(f"Spark cannot read the columns of {name}.")
         return [
             {
                 "name": name,

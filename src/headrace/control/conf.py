@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from headrace.config.conf_policy import ConfPolicy, ConfRule, find_refusal, is_launch_key
 from headrace.config.settings import Settings
 from headrace.errors import InvalidRequest, InvalidSetting, SettingDenied
-from headrace.grammar.secret_references import list_in_conf
+from headrace.grammar.secret_references import check_has_no_reference, list_in_conf
+from headrace.model.connection import ConnectionSpec
 from headrace.model.headrace_options import (
     CONF_OPTIONS,
     OWN_PREFIXES,
@@ -59,14 +60,20 @@ def check_session_conf(spec: SessionSpec, policy: ConfPolicy) -> None:
     check_conf({**artifact_conf(spec), **spec.conf}, policy)
 
 
-def check_connection_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
-    """Check the configuration of a connection. Raise as `check_conf` does.
+def check_connection_conf(spec: ConnectionSpec, policy: ConfPolicy) -> None:
+    """Check the configuration and the variables of a connection. Raise as `check_conf` does.
 
     Raise InvalidSetting for a key that acts only when a driver starts: the driver of a connection
     serves all connections of its owner.
     """
-    check_conf(conf, policy)
-    for key in filter(is_launch_key, conf):
+    check_conf(spec.conf, policy)
+    # Spark keeps variables among the settings of a session.
+    for name, value in spec.variables.items():
+        refusal = find_refusal(name, policy.rules)
+        if refusal is not None:
+            raise SettingDenied(refusal.refusal(name), hint=refusal.hint or None)
+        check_has_no_reference(value, "A variable")
+    for key in filter(is_launch_key, spec.conf):
         raise InvalidSetting(
             f"'{key}' acts only when a driver starts, and the connections of an owner share one.",
             hint="Leave the key out, let the operator set it in the profile, or run the statements"

@@ -171,6 +171,11 @@ def _delete_failures(database: Database) -> int:
         return sign_in_failures.delete_forgotten(tx, _BATCH)
 
 
+def _forget_connections(database: Database) -> int:
+    with database.write("retention.closed_connections") as tx:
+        return connections.forget_closed(tx, _BATCH)
+
+
 def _close_connections(database: Database, idle_seconds: float) -> int:
     with database.write("retention.idle_connections") as tx:
         return connections.close_idle(tx, idle_seconds, _BATCH)
@@ -192,7 +197,11 @@ def _repeat_full(delete_batch: Callable[[], int]) -> None:
             return
 
 
-_EXPIRIES: tuple[Callable[[Database], int], ...] = (_delete_keys, _delete_failures)
+_EXPIRIES: tuple[Callable[[Database], int], ...] = (
+    _delete_keys,
+    _delete_failures,
+    _forget_connections,
+)
 """Deletions of what has a time of its own, whatever the settings say."""
 _Deletion = Callable[[Database, float], dict[str, int]]
 _DELETIONS: tuple[_Deletion, ...] = (

@@ -35,6 +35,9 @@ from headrace.model.messages import Assignment
 
 _MAX_KEPT = 500
 """Connections whose Spark session is kept."""
+_UNSAVED_SECONDS = 8 * 3600.0
+"""As long as `sessions.connection_idle_timeout`, after which a connection is closed."""
+_WORDS_OF_USE = 10
 _IDLE_SECONDS = 300.0
 """A session that is unused for longer is dropped: its client may have closed the connection."""
 
@@ -100,7 +103,7 @@ class ConnectionSessions:
             raise ConnectionNotFound(
                 f"The connection {assigned.id} was closed, and its state is gone. Connect again."
             )
-        return self._open(state, secrets, chooses_database=_chooses_database(assignment.text))
+        return self._open(state, secrets, assignment.text)
 
     def keep(self, session: ConnectionSession) -> None:
         """Keep a session for the next statement of its connection."""
@@ -109,22 +112,26 @@ class ConnectionSessions:
             self._kept[session.id] = session
             self._kept.move_to_end(session.id)
             if len(self._kept) > _MAX_KEPT:
-                saved = (key for key, each in self._kept.items() if _is_saved(each))
-                del self._kept[next(saved, next(iter(self._kept)))]
+                others = [key for key in self._kept if key != session.id]
+                saved = (key for key in others if _is_saved(self._kept[key]))
+                del self._kept[next(saved, others[0])]
 
     def drop_unused(self) -> None:
-        """Drop the sessions that were unused for some minutes, if the store has all their state."""
-        latest = time.monotonic() - self._idle_seconds
+        """Drop the sessions that were unused for some minutes, if the store has all their state.
+
+        Drop the others after some hours.
+        """
+        now = time.monotonic()
+        latest = now - self._idle_seconds
         with self._lock:
             for session in list(self._kept.values()):
                 if session.unused_since > latest:
                     break
-                if _is_saved(session):
+                if _is_saved(session) or session.unused_since < now - _UNSAVED_SECONDS:
                     del self._kept[session.id]
 
-    def _open(
-        self, state: ConnectionState, secrets: SecretValues, *, chooses_database: bool
-    ) -> ConnectionSession:
+    def _open(self, state: ConnectionState, secrets: SecretValues, text: str) -> ConnectionSession:
+        """Open the session of a connection for a statement with this text."""
         self._spark.prepare_changes()
         spark = self._spark.with_own_session()
         # Spark looks for a variable among the settings, and puts its value into texts: it is no
@@ -140,7 +147,9 @@ class ConnectionSessions:
             error = tracker.lost_namespace
         if error is None:
             return opened
-        if not chooses_database:
+        catalog = state.spec.catalog if state.snapshot is None else state.snapshot.catalog
+        has_catalog = catalog in {None, read_namespace(spark.session)[0]}
+        if not _chooses_database(text, has_catalog=has_catalog):
             raise _explain(error, state)
         opened.has_database = False
         # Also if the statement chooses the database that happens to be current now.
@@ -154,7 +163,7 @@ def _is_saved(session: ConnectionSession) -> bool:
 
 
 def _set_conf(session: SparkSession, conf: dict[str, str]) -> None:
-    """Set what the client has said when it connected."""
+    """Set the configuration with which the client has connected."""
     try:
         set_initial_conf(session, conf)
     except PySparkException as error:
@@ -190,12 +199,19 @@ def _explain(
     place = ".".join(name for name in names if name)
     refusal = CurrentDatabaseUnavailable(
         f"The current database of the connection, {place}, cannot be used: {reason.message}"
-        " Choose another one with USE or SET CATALOG, or connect again."
+        " Choose another one with USE catalog.database or SET CATALOG, or connect again."
     )
     return refusal.with_condition(reason.condition, reason.sqlstate)
 
 
-def _chooses_database(text: str) -> bool:
-    """Return whether a statement is a USE or a SET CATALOG."""
-    words = [token.word for token in islice(code_tokens(text), 3)]
-    return words[:1] == ["USE"] or (words[:2] == ["SET", "CATALOG"] and words[2:] != ["="])
+def _chooses_database(text: str, *, has_catalog: bool) -> bool:
+    """Return whether a statement is a USE or a SET CATALOG.
+
+    Args:
+        has_catalog: Whether the current catalog is that of the connection. If not, USE must name a
+            catalog: a database of the same name in another catalog is another one.
+    """
+    words = [token.word for token in islice(code_tokens(text), _WORDS_OF_USE)]
+    if words[:2] == ["SET", "CATALOG"]:
+        return words[2:3] != ["="]
+    return words[:1] == ["USE"] and (has_catalog or "." in words)

@@ -37,8 +37,9 @@ class ListObjects:
     makes the next character mean itself. None matches all names. A schema with several parts is a
     name with dots; a part that has a dot or a backquote itself is in backquotes.
 
-    Temporary views and Spark's own functions belong to no schema, and are listed for every pattern
-    of schemas.
+    Temporary views and Spark's own functions belong to no schema. In Spark's own catalog, the views
+    are listed for every pattern of schemas, and the functions for every pattern that a schema
+    matches.
     """
 
     objects: ListedObjects
@@ -103,11 +104,6 @@ def pattern_to_regex(pattern: str | None) -> str:
 def matches(pattern: str | None, name: str) -> bool:
     """Return whether a pattern matches a name."""
     return bool(re.fullmatch(pattern_to_regex(pattern), name, re.IGNORECASE | re.DOTALL))
-
-
-def join_namespace(parts: Sequence[str]) -> str:
-    """Return the name of a schema with these parts."""
-    return ".".join(quote_name(part) if "." in part or "`" in part else part for part in parts)
 
 
 def split_namespace(name: str) -> list[str]:

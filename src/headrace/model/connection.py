@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.model.session import SessionSpec, Snapshot
+from headrace.model.session import Snapshot
 
 
 class ConnectionSpec(BaseModel):
@@ -51,19 +51,8 @@ class ConnectionState(BaseModel):
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the store has had a snapshot and keeps it no more."""
+        """Whether the store has deleted the snapshot."""
         return self.snapshot is None and self.changed_by is not None
-
-    def to_session_spec(self) -> SessionSpec:
-        """Return the configuration of a session that starts where the connection is now."""
-        if self.snapshot is None:
-            spec = self.spec
-            return SessionSpec(catalog=spec.catalog, database=spec.database, conf=spec.conf)
-        return SessionSpec(
-            catalog=self.snapshot.catalog,
-            database=".".join(self.snapshot.namespace) or None,
-            conf=self.spec.conf,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

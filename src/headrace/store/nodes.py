@@ -84,8 +84,8 @@ def register(
 def find_older(tx: Tx, link_version: int) -> str | None:
     """Return a node that has not ended and exchanges older messages with drivers, or None."""
     is_older = (nodes.c.ended_at.is_(None), nodes.c.link_version < link_version)
-    found: str | None = tx.execute(select(nodes.c.id).where(*is_older).limit(1)).scalar()
-    return found
+    node_id: str | None = tx.execute(select(nodes.c.id).where(*is_older).limit(1)).scalar()
+    return node_id
 
 
 def renew(

@@ -423,6 +423,7 @@ store_catalog = Table(
 )
 """The one catalog of the store: one row, or none before a node has started."""
 
+_TO_FORGET = text("ended_at IS NOT NULL AND snapshot IS NOT NULL")
 cursors = Table(
     "cursors",
     metadata,
@@ -446,6 +447,7 @@ connections = Table(
     Column("ended_at", Instant),
     Index("connections_by_use", "ended_at", "last_used_at"),
     Index("connections_open_by_owner", "owner", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("connections_to_forget", "id", sqlite_where=_TO_FORGET, postgresql_where=_TO_FORGET),
 )
 
 snapshots = Table(

@@ -13,12 +13,14 @@ from tests.support.store import waits_for_lock
 from tests.support.waiting import wait_until
 
 from headrace.model.connection import AssignedConnection
+from headrace.model.ids import new_id
 from headrace.model.messages import Assignment
 from headrace.model.session import DriverLease, EntryForm, SessionView, Snapshot, SnapshotEntry
-from headrace.model.statement import WaitCode
+from headrace.model.statement import NewStatement, StatementSpec, WaitCode
 from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.sessions import connections
+from headrace.store.statements import statements
 from headrace.store.statements.locks import lock_owned_statement
 from headrace.store.tables import connections as table
 
@@ -90,16 +92,47 @@ def test_a_connection_with_a_configuration_that_its_driver_cannot_use_is_refused
 
 
 def test_a_submit_to_a_connection_that_closes_meanwhile_is_refused(
-    node: InProcessNode, monkeypatch: pytest.MonkeyPatch
+    start_node: StartNode, postgres_url: str
 ) -> None:
-    connection, use = open_connection(node), connections.use
+    node = start_node(store={"url": postgres_url})
+    connection = open_connection(node)
+    with ThreadPoolExecutor(1) as threads:
+        with node.database.write("test") as tx:
+            assert connections.close(tx, connection)
+            refused = threads.submit(
+                refuse, node, 404, "connection_not_found", connection=connection
+            )
+            wait_until(lambda: waits_for_lock(node.database), what="the submit waits")
+        refused.result()
 
-    def close_and_use(tx: Any, connection_id: str) -> bool:
-        connections.close(tx, connection_id)
-        return use(tx, connection_id)
 
-    monkeypatch.setattr(connections, "use", close_and_use)
-    refuse(node, 404, "connection_not_found", connection=connection)
+def test_a_close_sees_the_statement_of_a_submit_that_it_waited_for(
+    start_node: StartNode, postgres_url: str
+) -> None:
+    node = start_node(store={"url": postgres_url})
+    connection = open_connection(node)
+    first = node.submit(connection=connection)
+    driver = start_driver(node, first["session_id"])
+    driver.claim()
+    driver.succeed(first["id"], snapshot=STATE)
+    with ThreadPoolExecutor(1) as threads:
+        with node.database.write("test") as tx:
+            new = NewStatement(
+                id=new_id("st"),
+                session_id=first["session_id"],
+                owner=first["owner"],
+                spec=StatementSpec(text="SELECT 1"),
+                connection_id=connection,
+            )
+            statements.insert(tx, new, actor="test")
+            assert connections.use(tx, connection)
+            closed = threads.submit(close_connection, node, connection)
+            wait_until(lambda: waits_for_lock(node.database), what="the close waits")
+        closed.result()
+    driver.claim()
+    state = driver.open_connection(new.id)
+    assert state is not None
+    assert state.snapshot == STATE
 
 
 @pytest.mark.parametrize(

@@ -519,7 +519,8 @@ def test_keys_that_no_program_knows_are_variables(server: HiveNode, connect: Con
         }
     )
     operation = client.execute("SELECT ${x}").operationHandle
-    connection = server.claim(operation).connection
+    server.claim(operation)
+    connection = server.driver_of(operation).open_connection(id_of(operation))
     assert connection is not None
     assert connection.spec.variables == {"x": "1", "airflow.ctx.dag_id": "daily load"}
     assert connection.spec.conf == {"spark.sql.ansi.enabled": "false"}
@@ -528,6 +529,12 @@ def test_keys_that_no_program_knows_are_variables(server: HiveNode, connect: Con
     assert response.status.errorMessage.startswith("[invalid_setting]")
     misspelt = server.over_http().open(**{"set:hivevar:headrace.no": "x"})
     assert misspelt.status.errorMessage.startswith("[invalid_setting]")
+    # Spark passes settings of a session on to Hadoop.
+    for key in ("fs.file.impl", "fs.defaultFS", "hadoop.security.authentication"):
+        denied = server.over_http().open(**{f"set:hivevar:{key}": "x"})
+        assert denied.status.errorMessage.startswith("[setting_denied]"), key
+    secret = server.over_http().open(**{"set:hivevar:x": "${secret:warehouse}"})
+    assert secret.status.errorMessage.startswith("[secret_misplaced]")
 
 
 def test_a_configuration_of_one_statement_holds_for_it_alone(

@@ -93,12 +93,18 @@ def test_a_closed_connection_keeps_its_state_for_the_statements_that_still_run_i
         )
         tx.execute(update(table).values(ended_at=clock(-100)))
         assert connections.delete_ended(tx, 60, 10) == {"connections": 0}
+        assert connections.forget_closed(tx, 10) == 0
     assert claim(store, lease) == statement
     with store.write("test") as tx:
         for target in (StatementState.RUNNING, StatementState.SUCCESS):
             assert statement_transitions.transition(
                 tx, statement, target, actor="test", lease=lease
             )
+        assert connections.forget_closed(tx, 10) == 1
+        assert connections.forget_closed(tx, 10) == 0
+        state = connections.read_state(tx, connection)
+        assert state is not None
+        assert state.is_forgotten
         assert connections.delete_ended(tx, 60, 10) == {"connections": 1}
 
 

@@ -52,7 +52,7 @@ class ClientConnections:
             UpgradeUnfinished: A node of an older version runs.
         """
         require_creator(caller, "connections")
-        check_connection_conf(spec.conf, self._settings.conf_policy)
+        check_connection_conf(spec, self._settings.conf_policy)
         owner = resolve_owner(caller, owner)
         with self._database.write("connection.open") as tx:
             return self._insert(tx, caller, owner, protocol, spec)

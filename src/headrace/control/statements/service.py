@@ -76,9 +76,10 @@ from headrace.grammar.materialized_views import (
     ViewAction,
 )
 from headrace.grammar.parse import Command, ParsedStatement, parse
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.secret_references import check_has_no_reference, list_in_sql
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
-from headrace.model.connection import Connection
+from headrace.model.connection import Connection, ConnectionState
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
 from headrace.model.result import Disposition, ResultInfo, has_certain_parts
@@ -710,7 +711,7 @@ class Statements:
             return choose_pool_session(tx, self._settings, owner, pool), True
         if request.connection is not None and kind is not SessionKind.LOCAL:
             state = connections.read_state(tx, request.connection)
-            spec = spec if state is None else state.to_session_spec()
+            spec = spec if state is None else _describe_start(state)
         new = NewSession(
             id=new_id("se"),
             owner=owner.id,
@@ -766,6 +767,16 @@ def _check_fits_connection(request: _Submit, connection: Connection) -> None:
             f"owner: The connection belongs to {connection.owner}, and the statement would too.",
             hint="Leave out `owner`, or open a connection for this owner.",
         )
+
+
+def _describe_start(state: ConnectionState) -> SessionSpec:
+    """Return the configuration of a session that starts where a connection is now."""
+    catalog, database = state.spec.catalog, state.spec.database
+    if state.snapshot is not None:
+        parts = state.snapshot.namespace
+        names = [part if part.isidentifier() else quote_name(part) for part in parts]
+        catalog, database = state.snapshot.catalog, ".".join(names) or None
+    return SessionSpec(catalog=catalog, database=database, conf=state.spec.conf)
 
 
 def _read_snapshot(

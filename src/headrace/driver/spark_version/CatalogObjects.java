@@ -101,6 +101,17 @@ public class CatalogObjects {
         return error instanceof NoSuchTableException || error instanceof NoSuchDatabaseException;
     }
 
+    /** Each catalog has its own class for this: the names are those of Hadoop, Hive and Iceberg. */
+    private static boolean isNotPermitted(Throwable error) {
+        for (Throwable each = error; each != null; each = each.getCause()) {
+            String name = each.getClass().getSimpleName();
+            if (name.contains("AccessControl") || name.startsWith("Forbidden")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     private static Pattern compile(String pattern) {
         int flags = Pattern.CASE_INSENSITIVE | Pattern.UNICODE_CASE | Pattern.DOTALL;
         return Pattern.compile(pattern, flags);
@@ -182,10 +193,19 @@ public class CatalogObjects {
             return catalog.equals(SESSION_CATALOG);
         }
 
-        /** Let the listing continue with the next schema: this one was dropped or not permitted. */
+        /**
+         * Let the listing continue with the next schema: this one was dropped or is not permitted.
+         * Throws any other error: half a list would read as a whole one.
+         */
         private void skip(Throwable error) throws Throwable {
             check(error);
-            if (!isDropped(error) && firstFailure == null) {
+            if (isDropped(error)) {
+                return;
+            }
+            if (!isNotPermitted(error)) {
+                throw error;
+            }
+            if (firstFailure == null) {
                 firstFailure = error;
             }
         }
@@ -254,8 +274,7 @@ public class CatalogObjects {
                 try {
                     children = catalog.listNamespaces(namespaces[i]);
                 } catch (Throwable error) {
-                    // It has been dropped, or is not permitted.
-                    check(error);
+                    skip(error);
                 }
                 addNamespaces(catalog, children, found);
             }

@@ -29,26 +29,23 @@ def read_configuration(configuration: Mapping[str, str]) -> tuple[ConnectionSpec
     for name, value in _list_settings(configuration):
         options |= _OPTIONS.get((name, value.lower()), ClientOption.NONE)
     database = configuration.get(_DATABASE)
+    conf = read_conf(configuration)
+    # A key without a prefix names a setting: it may be misspelt.
+    variables = [name for name in conf if name not in configuration and _is_variable(name)]
     spec = ConnectionSpec(
         catalog=configuration.get(_CATALOG) or None,
         database=None if database in {None, "", _DEFAULT} else database,
-        conf=read_conf(configuration),
-        variables={
-            name: value
-            for name, value in _list_settings(configuration)
-            if name not in configuration and _is_variable(name)
-        },
+        variables={name: conf.pop(name) for name in variables},
+        conf=conf,
     )
     return spec, options
 
 
 def read_conf(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration of Spark that a client has sent."""
+    """Return the configuration of Spark that a client has sent, with variables."""
     return {
         name: value
         for name, value in _list_settings(configuration)
-        # A key without a prefix names a setting: it may be misspelt.
-        if name in configuration or not _is_variable(name)
         if name and name not in _OWN and not name.startswith(_FOREIGN)
     }
 

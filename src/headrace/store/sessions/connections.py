@@ -90,8 +90,10 @@ def use(tx: Tx, connection_id: str) -> bool:
 def close(tx: Tx, connection_id: str) -> bool:
     """Close a connection. Return False if it is closed already.
 
-    Its waiting statements still run in its state, which is forgotten with the last of them.
+    Its waiting statements still run in its state, which `forget_closed` deletes later.
     """
+    # The change must see the statements of the submits that had locked the row before.
+    tx.execute(select(table.c.id).where(table.c.id == connection_id).with_for_update())
     change = update(table).where(table.c.id == connection_id, _OPEN).values(**_closed())
     return bool(tx.execute(change).rowcount)
 
@@ -125,15 +127,23 @@ def close_idle(tx: Tx, idle_seconds: float, limit: int) -> int:
     """
     idle = (_OPEN, seconds_since(table.c.last_used_at) > idle_seconds, ~_has_live())
     ids = list(tx.execute(select(table.c.id).where(*idle).limit(limit)).scalars())
-    # One of them may have been used since.
+    # A connection may have been used since the read.
     change = update(table).where(table.c.id.in_(ids), *idle).values(**_closed())
     return tx.execute(change).rowcount
+
+
+def forget_closed(tx: Tx, limit: int) -> int:
+    """Delete the states of closed connections without a live statement; return their number."""
+    old = (table.c.ended_at.is_not(None), table.c.snapshot.is_not(None), ~_has_live())
+    ids = list(tx.execute(select(table.c.id).where(*old).limit(limit)).scalars())
+    tx.execute(update(table).where(table.c.id.in_(ids)).values(snapshot=None))
+    return len(ids)
 
 
 def delete_ended(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete connections that were closed more than some seconds ago; return their number.
 
-    Those with a live statement stay.
+    Connections with a live statement stay.
     """
     old = (table.c.ended_at.is_not(None), seconds_since(table.c.ended_at) > seconds, ~_has_live())
     chosen = select(table.c.id).where(*old).limit(limit)

@@ -37,6 +37,14 @@ def upgrade() -> None:
         sqlite_where=is_live,
         postgresql_where=is_live,
     )
+    has_state = sa.text("ended_at IS NOT NULL AND snapshot IS NOT NULL")
+    op.create_index(
+        "connections_to_forget",
+        "connections",
+        ["id"],
+        sqlite_where=has_state,
+        postgresql_where=has_state,
+    )
     op.execute("INSERT INTO limit_locks (counted) VALUES ('connections')")
     op.create_table(
         "cursors",
