@@ -144,3 +144,10 @@ def test_a_schema_has_parts() -> None:
 def test_the_pool_sees_a_lost_connection_by_its_code(code: str, is_lost: bool) -> None:
     error = headrace.OperationalError("It failed.", code=code)
     assert DIALECT.is_disconnect(error, None, None) is is_lost
+
+
+def test_columns_that_spark_cannot_read_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [("spark_catalog", "sales", "orders", None)]
+    monkeypatch.setattr(HeadraceDialect, "_list", lambda *_arguments: broken)
+    with pytest.raises(sa.exc.UnreflectableTableError, match=r"columns of sales\.orders"):
+        DIALECT.get_columns(None, "orders", "sales")  # type: ignore[arg-type]
