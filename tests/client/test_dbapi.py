@@ -30,6 +30,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 from headrace.model.result import ResultReport
+from headrace.store.sessions import connections
 
 COLUMNS = [("n", "long"), ("s", "string")]
 ROWS = [[1, "a"], [None, "é"], [3, None]]
@@ -140,7 +141,10 @@ def test_all_statements_of_a_connection_run_in_one_connection_of_the_node(
         assert first is not None
         assert second is not None
         assert first.id == second.id == connection.id
-        assert (first.spec.database, first.spec.conf) == ("sales", {"spark.a": "1"})
+        with node.database.read() as tx:
+            stored = connections.get(tx, first.id)
+        assert stored is not None
+        assert (stored.spec.database, stored.spec.conf) == ("sales", {"spark.a": "1"})
         connection.check()
         opened = connection.id
     assert node.http.get(f"/api/v1/connections/{opened}").status_code == 404

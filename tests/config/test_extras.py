@@ -17,7 +17,7 @@ from headrace.errors import PackagesMissing
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 _NAME = re.compile(r"[\w.-]+")
-_MODULES = {"python_ldap": "ldap"}
+_MODULES = {"grpcio": "grpc", "python_ldap": "ldap"}
 """Modules whose names are not those of their packages."""
 
 

@@ -19,9 +19,9 @@ from headrace.errors import PackagesMissing
 
 EXTRAS = {
     "server": (
-        *("alembic", "fastapi", "fastapi_offline", "fsspec", "joserfc", "prometheus_client"),
-        *("psutil", "pyarrow", "ruamel.yaml", "sqlalchemy", "sse_starlette", "urllib3"),
-        *("uuid_utils", "uvicorn"),
+        *("alembic", "fastapi", "fastapi_offline", "fsspec", "grpc", "joserfc", "numpy"),
+        *("prometheus_client", "psutil", "pyarrow", "ruamel.yaml", "sqlalchemy"),
+        *("sse_starlette", "thriftpy2", "urllib3", "uuid_utils", "uvicorn"),
     ),
     "postgres": ("psycopg",),
     "spark": ("fsspec", "pandas", "pyarrow", "pyspark", "urllib3"),

@@ -36,7 +36,7 @@ from headrace.deploy.yaml_values import (
     is_null,
 )
 from headrace.errors import HeadraceError, Position
-from headrace.grammar.text import MAX_BYTES, check_text, position_at
+from headrace.grammar.text import MAX_OWN, check_text, position_at
 
 _MAX_DEPTH = 20
 _MAX_VALUES = 20_000
@@ -71,7 +71,7 @@ def read_documents(path: str, text: str, findings: Findings) -> list[YamlMapping
         findings: Receives the problems.
     """
     text = text.removeprefix("\ufeff")
-    if len(text.encode(errors="replace")) > MAX_BYTES:
+    if len(text.encode(errors="replace")) > MAX_OWN:
         findings.add_problem(
             _to_place(path, None), "file_too_large", "The file is larger than 1 MiB."
         )

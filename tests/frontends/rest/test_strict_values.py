@@ -205,5 +205,6 @@ def test_a_key_that_is_twice_in_the_report_of_a_driver_is_refused(node: InProces
 
 
 def test_objects_of_a_list_may_have_the_same_keys(node: InProcessNode) -> None:
-    parameters = [{"name": "a", "value": {"a": 1}}, {"name": "b", "value": {"a": 1}}]
+    value = {"base64": "AP8="}
+    parameters = [{"name": name, "value": value, "type": "BINARY"} for name in "ab"]
     assert node.submit("SELECT :a, :b", parameters=parameters)["state"] == "waiting"

@@ -271,7 +271,7 @@ class FlightCalls:
         except HeadraceError as error:
             raise UnsuccessfulStatement(Failure.with_hint(error), statement.id) from None
 
-    async def put(
+    async def do_put(
         self, call: FlightCall, first: bytes, following: AsyncIterator[bytes]
     ) -> list[bytes]:
         """Run an update, or bind values. Return messages `PutResult`."""

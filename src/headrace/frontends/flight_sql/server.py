@@ -144,7 +144,7 @@ class _FlightService:
     async def _put(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         async def work(call: FlightCall) -> list[bytes]:
             first = await anext(requests, b"")
-            return await self._calls.put(call, first, requests)
+            return await self._calls.do_put(call, first, requests)
 
         for result in await self._answer(context, work):
             yield result
