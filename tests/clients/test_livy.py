@@ -26,6 +26,8 @@ PYLIVY = "livy==0.8.0"
 AIRFLOW = "apache-airflow-providers-apache-livy==4.6.4"
 TOKEN = "of-the-node"
 
+pytestmark = pytest.mark.clients
+
 SQL_PROGRAM = """
 import json, sys
 import requests

@@ -11,7 +11,7 @@ import pytest
 from tests.support.client_environments import ROOT, make_client
 from tests.support.node import NodeProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(900)]
 CHECKS = Path(__file__).parent / "python_tools"
 TOOLS = ("polars==2.1.0", "pandas==3.1.1", "duckdb==2.0.1", "ibis-framework==12.0.0")
 # Superset does not limit two packages whose newer versions it cannot use.

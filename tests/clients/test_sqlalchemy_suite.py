@@ -17,7 +17,7 @@ from tests.support.node import NodeProcess
 
 import headrace
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.clients, pytest.mark.spark]
 SUITE = Path(__file__).parents[1] / "client" / "sqlalchemy_suite"
 
 
