@@ -105,7 +105,7 @@ def test_ctrl_c_cancels(transport: str, server: ClientNode) -> None:
 def test_what_ends_without_success_is_a_failure_of_beeline(
     transport: str, server: ClientNode
 ) -> None:
-    """Its exit status tells a scheduler whether to go on."""
+    """Its exit status tells a scheduler whether to continue."""
     known = {statement["id"] for statement in server.statements("SELECT 'ended'")}
     url = transport.format_map(server.values)
     options = ("-e", f"SELECT 'ended', * FROM ({SLOW})")

@@ -9,6 +9,7 @@ import gc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -512,3 +513,22 @@ def assignment_of(link: StoreLink, connection: str) -> Assignment:
         attempt=1,
         connection=AssignedConnection(id=connection, changed_by=link.states[connection].changed_by),
     )
+
+
+def test_sessions_that_cannot_be_saved_displace_no_session_that_was_just_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections_module, "_MAX_KEPT", 2)
+    sessions = ConnectionSessions(cast("Any", None), cast("Any", None))
+    for name, is_saved in (("first", False), ("second", False), ("third", True)):
+        spark = cast("Spark", SimpleNamespace(has_unreported_state=not is_saved))
+        sessions.keep(ConnectionSession(name, spark, changed_by=None))
+    assert list(sessions._kept) == ["second", "third"]
+    # The store has the state of the third one, which is dropped first from then on.
+    unsaved = cast("Spark", SimpleNamespace(has_unreported_state=True))
+    sessions.keep(ConnectionSession("fourth", unsaved, changed_by=None))
+    assert list(sessions._kept) == ["second", "fourth"]
+    monkeypatch.setattr(connections_module, "_UNSAVED_SECONDS", 0.0)
+    sessions._idle_seconds = 0.0
+    sessions.drop_unused()
+    assert list(sessions._kept) == []

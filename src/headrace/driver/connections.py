@@ -38,6 +38,7 @@ _MAX_KEPT = 500
 _UNSAVED_SECONDS = 8 * 3600.0
 """As long as `sessions.connection_idle_timeout`, after which a connection is closed."""
 _WORDS_OF_USE = 10
+"""Tokens of a USE that are searched for the dot between a catalog and a database."""
 _IDLE_SECONDS = 300.0
 """A session that is unused for longer is dropped: its client may have closed the connection."""
 

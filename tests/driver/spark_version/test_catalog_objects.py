@@ -305,7 +305,7 @@ for objects in ("TABLES", "COLUMNS"):
     seen[objects] = [row.asDict() for row in frame.collect()]
 print(json.dumps(seen))
 """
-"""Lists tables of an embedded metastore, three of which Spark cannot read."""
+"""Lists tables of an embedded metastore. Spark cannot read three of them."""
 
 
 def test_what_a_metastore_holds_is_listed_though_spark_cannot_read_some(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Cursors:
         if statement.owner not in caller.owners:
             raise NotPermitted(
                 f"Statement {statement.id} belongs to another owner, whose client reads its rows.",
-                hint=f"Read them by their position: GET /api/v1/statements/{statement.id}/rows.",
+                hint=f"Read them by their position: GET /api/v1/statements/{statement.id}/result.",
             )
         with self._database.write("statement.read") as tx:
             return cursors.save(tx, statement.id, cursor, previous=previous)
