@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from sqlalchemy import null, update
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.connection import AssignedConnection
@@ -21,6 +21,12 @@ STATE = Snapshot(
     namespace=["shops"],
     variables=[SnapshotEntry(name="v", form=EntryForm.JAVA, body=LARGE)],
 )
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> InProcessNode:
+    """Serve a node of its own: statements of other tests may wait in a pool session."""
+    return start_node()
 
 
 @pytest.fixture

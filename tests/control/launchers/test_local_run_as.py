@@ -140,6 +140,8 @@ def test_the_files_of_a_driver_belong_to_its_user_alone(
         }
         assert open_to_others == passed
         assert all(not (home / name).stat().st_mode & 0o066 for name in passed)
+        # While the kernel replaces the program of a process, the process has no arguments.
+        wait_until(lambda: "writes in" in request.log.read_text(), what="the driver runs")
         assert launcher.find(request.name, request.profile) == handle
     finally:
         launcher.kill(handle)
