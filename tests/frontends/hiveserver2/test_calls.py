@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -342,23 +342,41 @@ def test_a_statement_that_takes_too_long_reads_as_timed_out(
     assert status.errorMessage
 
 
-def test_a_question_for_the_state_waits_for_a_change(server: HiveNode, connect: Connect) -> None:
-    """Kyuubi's JDBC asks without a pause: fewer than 20 times in 30 s."""
-    client = connect()
+@pytest.mark.parametrize(
+    ("version", "fields"),
+    [(9, {}), (5, {"getProgressUpdate": True})],
+    ids=["of Kyuubi's JDBC", "of PyHive"],
+)
+def test_a_question_for_the_state_waits_for_a_change(
+    server: HiveNode, connect: Connect, version: int, fields: dict[str, bool]
+) -> None:
+    """Kyuubi's JDBC asks without a pause, dbt by PyHive pauses for five seconds."""
+    client = connect(version=version)
     operation = client.execute("SELECT 1").operationHandle
     driver = server.driver_of(operation)
     server.claim(operation)
     driver.report_start(id_of(operation))
-    begin = time.monotonic()
-    assert client.status(operation).operationState == STATES.RUNNING_STATE
-    assert time.monotonic() - begin > 1.5
     with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(client.status, operation)
-        time.sleep(0.3)
+        asked = thread.submit(
+            client.call, "GetOperationStatus", operationHandle=operation, **fields
+        )
+        assert not wait([asked], 1.5).done
         ended = time.monotonic()
         driver.succeed(id_of(operation))
         assert asked.result().operationState == STATES.FINISHED_STATE
         assert time.monotonic() - ended < 1
+
+
+def test_a_client_that_draws_the_progress_gets_it_twice_a_second(
+    server: HiveNode, connect: Connect
+) -> None:
+    client = connect()
+    operation = client.execute("SELECT 1").operationHandle
+    server.claim(operation)
+    begin = time.monotonic()
+    response = client.call("GetOperationStatus", operationHandle=operation, getProgressUpdate=True)
+    assert response.operationState == STATES.RUNNING_STATE
+    assert 0.4 < time.monotonic() - begin < 2
 
 
 def test_every_good_answer_is_a_success_and_closes_can_be_repeated(

@@ -67,10 +67,13 @@ from headrace.results.schema import parse_schema
 _PROTOCOL = "hiveserver2"
 _NEWEST_VERSION = 9
 """Version of the protocol that the node speaks: the tenth, that of Hive 3."""
-_HOLD_SECONDS = 2.0
-"""Longest time for which a question for the state of a statement waits for its end: some clients
-ask again at once."""
+_HOLD_SECONDS = 5.0
+"""Longest time for which a question for the state of a statement waits for its end, as in Hive.
+Some clients ask again at once, and dbt only after five seconds."""
 _HOLD_WITH_PROGRESS = 0.5
+"""The same for clients that draw a progress bar from each answer."""
+_FIRST_WITH_PROGRESS = 9
+"""Clients with an older version of the protocol, such as PyHive, ask for progress and draw none."""
 _WAIT_SECONDS = 3600.0
 _TEMPORARY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 """Refusals of a session that may be tried again. dbt does so if it finds a word in the message."""
@@ -350,7 +353,8 @@ class HiveServer2Calls:
             return self._protocol.TGetOperationStatusResp(
                 status=self._ok(), operationState=finished, hasResultSet=True
             )
-        seconds = _HOLD_WITH_PROGRESS if request.getProgressUpdate else _HOLD_SECONDS
+        draws_progress = request.getProgressUpdate and handle.version >= _FIRST_WITH_PROGRESS
+        seconds = _HOLD_WITH_PROGRESS if draws_progress else _HOLD_SECONDS
         # Hive's JDBC 2.3 asks for each row that it reads. A statement whose rows are read has
         # ended for good, also for other nodes.
         ended = self._fetches.find(caller, handle)
