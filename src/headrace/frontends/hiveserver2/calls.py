@@ -80,6 +80,8 @@ _TEMPORARY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAIL
 _NOT_COUNTED = -1
 _MAX_RUNNING = 1000
 """Unfinished statements among which a repeated one is looked for."""
+_KEPT_BYTES = 64 * 1024
+"""Largest size of the rows that a call brings from the store at the end of its statement."""
 _ARROW_HINTS = (
     "__kyuubi_operation_result_format__=arrow",
     "__kyuubi_operation_result_arrow_timestampAsString__=true",
@@ -273,7 +275,7 @@ class HiveServer2Calls:
         )
         seconds = 0.0 if request.runAsync else _WAIT_SECONDS
         statements = self._node.async_statements
-        running = None
+        running, data = None, None
         if session.options & ClientOption.JOIN:
             find = partial(self._find_running, caller, session.id, spec.text)
             running = await to_thread.run_sync(find)
@@ -284,21 +286,24 @@ class HiveServer2Calls:
                 statements.submit_and_wait,
                 caller,
                 spec,
-                lambda statement, _rows: statement,
+                _with_rows,
                 seconds=seconds,
+                rows_bytes=_KEPT_BYTES,
                 connection=session.id,
                 repeatable=_make_repeatable(session.id, number, spec) if number > 0 else None,
             )
             try:
-                statement = await submit()
+                statement, data = await submit()
             except IdempotencyConflict:
                 # The first call was being stored, perhaps by another node.
-                statement = await submit()
+                statement, data = await submit()
         status = self._ok()
         if not request.runAsync and statement.state is not StatementState.SUCCESS:
             status = self._error(_failure_of(statement))
         listing = find_hive_show(spec.text) if session.options & ClientOption.HIVE_SHOW else None
         handle = Handle(statement.id, session.version, listing or 0, options=session.options)
+        if data is not None and not listing:
+            self._fetches.expect(caller, handle, statement, data)
         return self._protocol.TOperationResp(
             status,
             operation_handle(
@@ -406,7 +411,8 @@ class HiveServer2Calls:
         if handle.listing:
             schema = schema_of(MetadataCall(handle.listing))
         else:
-            statement = await self._wait(caller, handle.id)
+            known = self._fetches.find(caller, handle)
+            statement = known or await self._wait(caller, handle.id)
             if statement.state is not StatementState.SUCCESS or statement.result is None:
                 return self._protocol.TGetResultSetMetadataResp(self._error(_failure_of(statement)))
             schema = parse_schema(statement.result.spark_schema)
@@ -463,6 +469,10 @@ class HiveServer2Calls:
         if statement.state not in STATEMENT.terminal:
             raise InvalidRequest(f"Statement {statement_id} runs for long. Ask for its state.")
         return statement
+
+
+def _with_rows(statement: Statement, rows: bytes | None) -> tuple[Statement, bytes | None]:
+    return statement, rows
 
 
 def _has_rows(statement: Statement) -> bool:

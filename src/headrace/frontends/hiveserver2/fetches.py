@@ -28,7 +28,7 @@ from headrace.model.statement import Statement
 from headrace.results.batches import count_rows_within
 from headrace.results.layout import build_stored_schema
 from headrace.results.reader import RowRange
-from headrace.results.schema import Schema, SparkType, TypeKind
+from headrace.results.schema import Schema, SparkType, TypeKind, parse_schema
 
 _MAX_BYTES = 8 * 1024 * 1024
 """Largest size of the rows of one answer: some clients refuse messages above 16 MB."""
@@ -97,6 +97,12 @@ def _empty(schema: Schema) -> pa.RecordBatch:
     return pa.record_batch([pa.array([], field.type) for field in stored], schema=stored)
 
 
+def _all_rows(statement: Statement, position: int = 0) -> RowRange:
+    """Return the range of the rows from a position on."""
+    assert statement.result is not None
+    return RowRange(position, max(1, statement.result.row_count))
+
+
 def _write(handle: Handle) -> Callable[..., bytes]:
     """Return the function that writes rows as a client reads them."""
     if handle.version < _FIRST_WITH_COLUMNS:
@@ -122,6 +128,13 @@ class Fetches:
         """Free what is kept in memory for an operation."""
         with self._lock:
             self._readings.pop((caller, handle), None)
+
+    def expect(self, caller: Caller, handle: Handle, statement: Statement, data: bytes) -> None:
+        """Keep the rows of an inline result whose client has them not yet."""
+        assert statement.result is not None
+        schema = parse_schema(statement.result.spark_schema)
+        batches = self._open_inline(caller, statement, data)
+        self._keep(caller, handle, _Reading(schema, _BEGIN, batches, statement))
 
     def find(self, caller: Caller, handle: Handle) -> Statement | None:
         """Return the statement whose rows this caller reads at this node; None: not known."""
@@ -208,6 +221,14 @@ class Fetches:
             while len(self._readings) > _MAX_OPEN:
                 self._readings.popitem(last=False)
 
+    def _open_inline(
+        self, caller: Caller, statement: Statement, data: bytes
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of an inline result. It counts as read when the first one is wanted."""
+        selection = _all_rows(statement)
+        rows = self._node.statements.open_result(caller, statement, selection=selection, data=data)
+        yield from rows.select(selection)
+
     def _open(
         self, caller: Caller, handle: Handle, statement: Statement | None, position: int
     ) -> _Reading:
@@ -220,7 +241,6 @@ class Fetches:
             rows = read_rows(listing, found, text, handle.types)
             return _Reading(schema_of(listing), cursor, iter([rows.slice(position)]), statement)
         assert statement is not None
-        assert statement.result is not None
-        selection = RowRange(position, max(1, statement.result.row_count))
+        selection = _all_rows(statement, position)
         stored = statements.open_result(caller, statement, selection=selection)
         return _Reading(stored.schema, cursor, stored.select(selection), statement)
