@@ -398,10 +398,11 @@ class HiveServer2Calls:
         # As for a session; and a call for metadata has no statement, or one that has ended.
         with suppress(StatementNotFound, AlreadyEnded, UnknownHandle):
             handle = read_operation(request.operationHandle)
+            known = self._fetches.find(caller, handle)
             self._fetches.forget(caller, handle)
             self._logs.forget(caller, handle)
             get = self._node.async_statements.get
-            statement = await get(caller, handle.id, cut_text=True)
+            statement = known or await get(caller, handle.id, cut_text=True)
             if statement.state not in STATEMENT.terminal:
                 await to_thread.run_sync(self._node.statements.cancel, caller, handle.id)
         return self._protocol.TCloseOperationResp(self._ok())
