@@ -31,7 +31,7 @@ class HttpSettings(Section):
     of a reverse proxy. A node always serves loopback names, `advertise` and its own addresses."""
     allowed_origins: list[str] = Field(default=[])
     """Origins of web pages of other sites that may call this node, for example
-    `https://app.example.com`. Such a page sends the token itself; the node uses no cookies."""
+    `https://app.example.com`. Such a page sends the token itself: the API reads no cookies."""
     auth: bool = True
     """Whether requests need the token of the node: `token`, otherwise the file `token` in the home,
     which the node creates."""
@@ -400,6 +400,14 @@ class FlightSqlSettings(Section):
     token_lifetime: Duration = Field(default=timedelta(hours=8), ge=timedelta(minutes=1))
     """Time without a call after which a client that has signed in with a password, or with a token
     of an issuer, must sign in again."""
+
+
+class WebSettings(Section):
+    """The pages for people, at `/ui`."""
+
+    sign_in_lifetime: Duration = Field(default=timedelta(hours=12), ge=timedelta(minutes=1))
+    """Time without a page after which a browser must sign in again. A sign-in with a token lasts
+    this long at most, whether pages are opened or not."""
 
 
 class OpenSearchSettings(Section):

@@ -53,6 +53,7 @@ from headrace.config.sections import (
     StoreSettings,
     StreamSettings,
     TlsSettings,
+    WebSettings,
 )
 from headrace.errors import InvalidSetting
 
@@ -110,6 +111,7 @@ class Settings(BaseSettings):
     opensearch: OpenSearchSettings = OpenSearchSettings()
     hiveserver2: HiveServer2Settings = HiveServer2Settings()
     flight_sql: FlightSqlSettings = FlightSqlSettings()
+    web: WebSettings = WebSettings()
     profiles: dict[str, AnyProfile] = {}
     """Profiles by name; the profile `default` always exists."""
     _is_embedded: bool = PrivateAttr(default=False)

@@ -16,7 +16,12 @@ from headrace.frontends.driver_link import BatchedRenewals, LinkCalls
 from headrace.frontends.hiveserver2 import http as hiveserver2_http
 from headrace.frontends.hiveserver2.binary import HiveServer2Server
 from headrace.frontends.http.allowed_hosts import AllowedHosts
-from headrace.frontends.http.auth import API_PREFIX, SIGN_IN_THREADS, Authentication
+from headrace.frontends.http.auth import (
+    API_PREFIX,
+    SIGN_IN_THREADS,
+    WEB_PREFIX,
+    Authentication,
+)
 from headrace.frontends.http.body_limit import BodyLimit
 from headrace.frontends.http.browser_rules import BrowserRules, read_origins
 from headrace.frontends.http.errors import ErrorRenderers, install_error_handlers
@@ -56,6 +61,10 @@ from headrace.frontends.rest.routes import (
 )
 from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Server, Servers
+from headrace.frontends.web import pages
+from headrace.frontends.web import sign_in as web_sign_in
+from headrace.frontends.web.rendering import render_page_error
+from headrace.frontends.web.sign_in import BrowserRenewals
 
 _CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
 """Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
@@ -156,6 +165,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
         renew_seconds=node.settings.lease.renew.total_seconds(),
     )
     app.state.readiness = Readiness(node.check_ready)
+    app.state.browser_renewals = BrowserRenewals(node.settings.web.sign_in_lifetime)
     app.state.authentication_failures = AuthenticationFailures()
     app.state.sign_ins = CapacityLimiter(SIGN_IN_THREADS)
     app.state.password_checks = CapacityLimiter(SIGN_IN_THREADS)
@@ -164,8 +174,12 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
         by_prefix={
             OPENSEARCH_PREFIX: render_opensearch_error,
             LIVY_PREFIX: render_livy_error,
+            f"{WEB_PREFIX}/": render_page_error,
         },
-        by_path={OPENSEARCH_INFO_PATH: render_opensearch_error},
+        by_path={
+            OPENSEARCH_INFO_PATH: render_opensearch_error,
+            WEB_PREFIX: render_page_error,
+        },
     )
     http = node.settings.http
     hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
@@ -193,6 +207,8 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(async_query.info_router)
     app.include_router(livy_sessions.router)
     app.include_router(livy_batches.router)
+    app.include_router(web_sign_in.router)
+    app.include_router(pages.router)
     app.include_router(health.router)
     app.include_router(docs.router)
     app.include_router(docs.openapi_router)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from headrace.control.context import NodeContext
@@ -18,7 +18,7 @@ from headrace.control.policy import (
     require_creator,
     resolve_owner,
 )
-from headrace.errors import InvalidRequest, NotPermitted, TokenNotFound
+from headrace.errors import InvalidRequest, NotPermitted, TokenNotFound, Unauthorized
 from headrace.model.audit import AuditAction
 from headrace.model.identity import LONGEST_TOKEN, SHORTEST_TOKEN, ApiToken, Scope
 from headrace.model.ids import looks_like_id, new_id
@@ -30,6 +30,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SHOWN = 100
 _SIGN_IN = "sign-in:"
 """Begin of the names of tokens that `sign_in` creates."""
+_BROWSER = f"{_SIGN_IN}web:"
+"""Begin of the names of tokens of browsers."""
+_DERIVED = "derived:"
+"""The same after a sign-in with a token, whose id follows: it ends the tokens of its browsers."""
 _MAX_SIGNED_IN = 1000
 
 
@@ -104,13 +108,49 @@ class ApiTokens:
             del self._signed_in[next(iter(self._signed_in))]
         return created.text
 
+    def sign_in_browser(self, caller: Caller, lifetime: timedelta) -> str:
+        """Return the text of a token with which one browser continues a sign-in.
+
+        The token is valid until `sign_out`, and as long as `renew` is called within the lifetime.
+        After a sign-in with a token, it is valid for a lifetime at most, and no longer than that
+        token.
+        """
+        prefix, until = _BROWSER, None
+        if caller.token_id is not None:
+            prefix = _prefix_of_derived(caller.token_id)
+            with self._database.read() as tx:
+                entered = tokens.find_usable(tx, caller.token_id)
+            if entered is None:
+                raise Unauthorized("The token is not valid.")
+            until = entered.token.expires_at
+        name = prefix + new_id("tk")
+        return self._insert(caller, caller.owner, name, caller.scope, lifetime, until).text
+
+    def sign_out(self, caller: Caller) -> None:
+        """Revoke the token of the caller's browser. Other credentials stay valid."""
+        if caller.token_id is None:
+            return
+        with self._database.write("token.sign_out") as tx:
+            token = tokens.get(tx, caller.token_id)
+            if token is None or not token.name.startswith((_BROWSER, _DERIVED)):
+                return
+            if tokens.revoke(tx, token.id, actor=caller.actor):
+                self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=token.id)
+        self._authenticator.forget_callers()
+
     def renew(self, token_id: str, lifetime: timedelta) -> None:
-        """Let a token of `sign_in` expire a lifetime from now. Other tokens stay as they are."""
+        """Let a token of a sign-in expire a lifetime from now. Other tokens stay as they are."""
         with self._database.write("token.renew") as tx:
             tokens.extend(tx, token_id, lifetime.total_seconds(), prefix=_SIGN_IN)
 
     def _insert(
-        self, caller: Caller, owner: str, name: str, scope: Scope, expires: timedelta
+        self,
+        caller: Caller,
+        owner: str,
+        name: str,
+        scope: Scope,
+        expires: timedelta,
+        until: datetime | None = None,
     ) -> CreatedToken:
         new = make_token()
         with self._database.write("token.create") as tx:
@@ -121,6 +161,7 @@ class ApiTokens:
                 name=name,
                 scope=scope,
                 seconds=expires.total_seconds(),
+                until=until,
                 created_by=caller.actor,
             )
             detail = {"name": name, "owner": token.owner, "scope": scope}
@@ -146,8 +187,10 @@ class ApiTokens:
         """
         with self._database.write("token.revoke") as tx:
             token = self._find(tx, caller, name_or_id)
-            if tokens.revoke(tx, token.id, actor=caller.actor):
-                self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=token.id)
+            derived = tokens.list_with_prefix(tx, token.owner, _prefix_of_derived(token.id))
+            for each in [token, *derived]:
+                if tokens.revoke(tx, each.id, actor=caller.actor):
+                    self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=each.id)
             revoked = tokens.get(tx, token.id)
         self._authenticator.forget_callers()
         assert revoked is not None
@@ -163,6 +206,10 @@ class ApiTokens:
             )
         missing = TokenNotFound(f"There is no token {name_or_id[:_SHOWN]!r}.")
         return check(caller, Action.CHANGE, token, missing)
+
+
+def _prefix_of_derived(token_id: str) -> str:
+    return f"{_DERIVED}{token_id}:"
 
 
 def _check_name(name: str) -> None:

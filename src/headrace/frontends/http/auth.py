@@ -43,8 +43,17 @@ API_PREFIX = "/api/v1"
 OPENAPI_PATH = f"{API_PREFIX}/openapi.json"
 DOCS_PATH = "/docs"
 SIGN_IN_PATH = f"{API_PREFIX}/sign-in"
-PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH})
-"""Paths that need no credentials. Neither do the files of the page below DOCS_PATH."""
+WEB_PREFIX = "/ui"
+"""Path of the pages for people. Only they and their forms accept the cookie."""
+WEB_SIGN_IN_PATH = f"{WEB_PREFIX}/sign-in"
+COOKIE = "headrace_sign_in"
+"""Name of the cookie with the token of a browser."""
+PUBLIC_PATHS = frozenset(
+    {"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH, WEB_SIGN_IN_PATH}
+)
+"""Paths that need no credentials. Neither do the files of the pages below `_FILES`."""
+_FILES = (f"{LINK_PREFIX}/", f"{DOCS_PATH}/", f"{WEB_PREFIX}/assets/")
+"""Prefixes of paths that need none: files of pages, and the driver link."""
 _PROBES = frozenset({"/health", "/ready"})
 _TOKEN_PARAMETER = "access_token"  # noqa: S105
 _CHECK_SECONDS = 1.0
@@ -104,7 +113,9 @@ class Authentication:
             _check_query(request)
         except HeadraceError as error:
             record_refusal(request, error)
-            response = self._renderers.respond(scope["path"], error)
+            response = self._renderers.respond(
+                scope["path"], error, method=request.method, query=request.url.query
+            )
             if isinstance(error, Unauthorized) and node_of(request).settings.auth.ldap is not None:
                 response.headers.append("WWW-Authenticate", _PASSWORD_CHALLENGE)
             await response(scope, receive, send)
@@ -191,7 +202,7 @@ Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 
 
 def _is_exempt(path: str) -> bool:
-    return path in PUBLIC_PATHS or path.startswith((f"{LINK_PREFIX}/", f"{DOCS_PATH}/"))
+    return path in PUBLIC_PATHS or path.startswith(_FILES)
 
 
 def _check_certificate(request: Request) -> None:
@@ -264,10 +275,26 @@ def read_credentials(request: Request, settings: AuthSettings) -> Credentials:
         )
     if user is not None:
         return user
+    cookie = read_cookie(request)
+    if cookie is not None and not authorizations:
+        return BearerToken(cookie)
     scheme, _, text = (authorizations or [""])[0].partition(" ")
     if scheme.lower() == "basic":
         return _read_basic(text.strip(), address)
     return BearerToken(bearer_token(request, _hint(settings)))
+
+
+def is_web(path: str) -> bool:
+    """Return whether a path is that of a page for people."""
+    return path == WEB_PREFIX or path.startswith(f"{WEB_PREFIX}/")
+
+
+def read_cookie(request: Request) -> str | None:
+    """Return the token in the cookie of a request for a page; None if there is none.
+
+    The API does not read cookies: a page of another site could let the browser send them.
+    """
+    return request.cookies.get(COOKIE) if is_web(request.scope["path"]) else None
 
 
 def _hint(settings: AuthSettings) -> str:

@@ -25,6 +25,7 @@ from headrace.frontends.http.allowed_hosts import (
     parse_host,
     parse_origin,
 )
+from headrace.frontends.http.auth import is_web
 from headrace.frontends.http.errors import ErrorRenderers
 
 _SAFE_SITES = {"same-origin", "none"}
@@ -54,7 +55,13 @@ class BrowserRules:
         """Pass a request on to the app, or refuse it."""
         if scope["type"] == "http":
             try:
-                check_request(self._hosts, self._origins, scope["headers"], scope.get("server"))
+                check_request(
+                    self._hosts,
+                    self._origins,
+                    scope["headers"],
+                    scope.get("server"),
+                    follows_link=_follows_link(scope),
+                )
                 _check_has_host(scope)
             except HeadraceError as error:
                 await self._renderers.respond(scope["path"], error)(scope, receive, send)
@@ -89,11 +96,14 @@ def check_request(
     origins: Collection[str],
     headers: Iterable[tuple[bytes, bytes]],
     server: ServerAddress | None,
+    *,
+    follows_link: bool = False,
 ) -> None:
     """Check the headers of a request.
 
     Args:
         origins: Origins of other sites whose pages may call the node.
+        follows_link: Whether the browser opens a page for people. Any site may link to it.
 
     Raises:
         InvalidRequest: If the request has several Host headers.
@@ -116,8 +126,19 @@ def check_request(
                 " the page belongs to the node, add its host to http.allowed_hosts",
             )
     for site in values[b"sec-fetch-site"]:
-        if site not in _SAFE_SITES:
+        if site not in _SAFE_SITES and not follows_link:
             raise ForeignOrigin("Pages of other sites cannot call this node.")
+
+
+def _follows_link(scope: Scope) -> bool:
+    """Return whether a browser opens a page in a window, and not in a frame."""
+    headers = dict(scope["headers"])
+    return (
+        scope["method"] == "GET"
+        and is_web(scope["path"])
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
+    )
 
 
 def _check_has_host(scope: Scope) -> None:

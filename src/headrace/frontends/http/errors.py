@@ -54,6 +54,8 @@ class RequestError:
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = ""
     path: str = ""
+    query: str = ""
+    """Query string of the request, as far as the renderer needs it."""
     allowed_methods: Sequence[str] = ()
     """For a path that does not have the method of the request: the methods that it has."""
 
@@ -81,11 +83,16 @@ class ErrorRenderers:
         error: Exception,
         *,
         method: str = "",
+        query: str = "",
         allowed_methods: Sequence[str] = (),
     ) -> Response:
         """Return the response for an error on this path."""
         described = replace(
-            describe_error(error), method=method, path=path, allowed_methods=allowed_methods
+            describe_error(error),
+            method=method,
+            path=path,
+            query=query,
+            allowed_methods=allowed_methods,
         )
         return self._find_renderer(path)(described)
 

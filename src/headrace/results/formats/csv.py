@@ -64,15 +64,19 @@ def _write_lines(rows: Rows, batches: Iterator[pa.RecordBatch], *, header: bool)
         yield pc.binary_join(lists, "")[0].as_buffer().to_pybytes()
 
 
+def show_column(array: pa.Array, spark_type: SparkType) -> pa.Array:
+    """Return each value as the text of its field, without quotes; NULL stays null."""
+    if spark_type.kind not in _JSON_KINDS:
+        return encode_text(array, spark_type)
+    return pc.if_else(
+        array.is_valid(),
+        encode_column(array, spark_type, numbers=NumberFormat.TEXT),
+        pa.scalar(None, pa.string()),
+    )
+
+
 def _encode_fields(array: pa.Array, spark_type: SparkType) -> pa.Array:
-    if spark_type.kind in _JSON_KINDS:
-        text = pc.if_else(
-            array.is_valid(),
-            encode_column(array, spark_type, numbers=NumberFormat.TEXT),
-            pa.scalar(None, pa.string()),
-        )
-    else:
-        text = encode_text(array, spark_type)
+    text = show_column(array, spark_type)
     return pc.fill_null(text if spark_type.kind in _UNQUOTED_KINDS else _quote(text), "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import RowMapping, insert, select, update
@@ -44,8 +45,12 @@ def insert_token(
     scope: Scope,
     seconds: float,
     created_by: str,
+    until: datetime | None = None,
 ) -> ApiToken:
-    """Insert a token that expires after some seconds. Raise TokenNameExists."""
+    """Insert a token that expires after some seconds, or earlier at `until`.
+
+    Raise TokenNameExists.
+    """
     row = {
         "id": new_id("tk"),
         "secret_hash": secret_hash,
@@ -65,6 +70,9 @@ def insert_token(
             f"There is a token named {name!r} already.",
             hint="Choose another name, or revoke that token first.",
         ) from error
+    if until is not None:
+        is_later = (table.c.id == row["id"]) & (table.c.expires_at > until)
+        tx.execute(update(table).where(is_later).values(expires_at=until))
     detail = {"name": name, "scope": scope}
     events.append_creation(tx, TOKEN, row["id"], actor=created_by, detail=detail)
     token = get(tx, row["id"])
@@ -94,6 +102,13 @@ def find_usable(tx: Tx, token_id: str) -> UsableToken | None:
 def list_named(tx: Tx, owners: Collection[str], name: str) -> list[ApiToken]:
     """Return the tokens of these owners with this name that are not revoked."""
     query = _SELECT.where(table.c.owner.in_(owners), table.c.name == name, _LIVE)
+    return [_to_token(row) for row in tx.execute(query).mappings()]
+
+
+def list_with_prefix(tx: Tx, owner: str, prefix: str) -> list[ApiToken]:
+    """Return the tokens of an owner that are not revoked and whose names begin with a prefix."""
+    is_named = table.c.name.startswith(prefix, autoescape=True)
+    query = _SELECT.where(table.c.owner == owner, is_named, _LIVE)
     return [_to_token(row) for row in tx.execute(query).mappings()]
 
 

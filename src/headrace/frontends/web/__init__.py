@@ -1,0 +1,1 @@
+"""Pages for people, which any node renders from the store."""

@@ -1,0 +1,168 @@
+"""Pages from templates: links that work below any path, security headers, assets, errors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from headrace import __version__
+from headrace.control.policy import Caller
+from headrace.errors import NotFound
+from headrace.frontends.http.auth import COOKIE, WEB_PREFIX, WEB_SIGN_IN_PATH, node_of
+from headrace.frontends.http.errors import RequestError
+from headrace.frontends.web.forms import make_form_token
+from headrace.text.readable import describe_count, describe_duration, format_utc
+
+_FOLDER = Path(__file__).parent
+_ASSETS = {"headrace.css": "text/css", "icon.svg": "image/svg+xml"}
+"""Files that the pages load, with their media types."""
+_DIGITS = 12
+"""Length of the hash in the name of an asset."""
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    # The next user of the browser must not see the page.
+    "Cache-Control": "no-store",
+}
+_LONGEST_AGE = 365 * 24 * 3600
+
+
+def find_root(path: str) -> str:
+    """Return the relative link from a page to the folder of all pages, for example `../`.
+
+    A browser resolves it below the prefix of a proxy, which the node does not know.
+    """
+    if path == WEB_PREFIX:
+        return f"{WEB_PREFIX.removeprefix('/')}/"
+    return "../" * path.removeprefix(f"{WEB_PREFIX}/").count("/") or "./"
+
+
+def render(
+    request: Request,
+    template: str,
+    *,
+    caller: Caller | None,
+    status: int = 200,
+    **values: Any,
+) -> Response:
+    """Return a page.
+
+    Args:
+        caller: Whose page it is; None: nobody has signed in.
+        values: What the template shows.
+    """
+    cookie = request.cookies.get(COOKIE)
+    html = (
+        _environment()
+        .get_template(template)
+        .render(
+            root=find_root(request.scope["path"]),
+            section=request.scope["path"].removeprefix(f"{WEB_PREFIX}/").partition("/")[0],
+            caller=caller,
+            can_sign_out=cookie is not None,
+            form_token="" if cookie is None else make_form_token(cookie),
+            node=node_of(request),
+            version=__version__,
+            asset=_link_asset,
+            **values,
+        )
+    )
+    return HTMLResponse(html, status, headers=_HEADERS)
+
+
+def redirect(target: str) -> Response:
+    """Return a redirect to a relative link, which the browser opens with GET."""
+    return RedirectResponse(target, 303, headers=_HEADERS)
+
+
+def render_page_error(error: RequestError) -> Response:
+    """Return the page for an error. Who has not signed in is led to the sign-in, and back."""
+    root = find_root(error.path)
+    if error.status == 401 and error.path != WEB_SIGN_IN_PATH:
+        page = error.path.removeprefix(f"{WEB_PREFIX}/") if error.method in {"GET", "HEAD"} else ""
+        if page and error.query:
+            page += f"?{error.query}"
+        return redirect(f"{root}sign-in" + (f"?{urlencode({'page': page})}" if page else ""))
+    html = (
+        _environment()
+        .get_template("error.html")
+        .render(root=root, section="", caller=None, error=error, asset=_link_asset)
+    )
+    return HTMLResponse(html, error.status, headers={**_HEADERS, **error.headers})
+
+
+def serve_asset(name: str) -> Response:
+    """Return a file that pages load, by its name with or without a hash.
+
+    A node of another version may have made the page: its files get no long life in the cache.
+
+    Raises:
+        NotFound: There is no such file.
+    """
+    stem, _, rest = name.partition(".")
+    digest, _, ending = rest.rpartition(".")
+    file = f"{stem}.{ending}"
+    media_type = _ASSETS.get(file)
+    if media_type is None:
+        raise NotFound(f"There is no file {name[:100]!r}.")
+    is_same = digest == _hash_asset(file)
+    caching = f"public, max-age={_LONGEST_AGE}, immutable" if is_same else "no-cache"
+    content = (_FOLDER / "assets" / file).read_bytes()
+    headers = {"Cache-Control": caching, "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def _link_asset(name: str) -> str:
+    """Return the link to a file, relative to the folder of all pages."""
+    stem, _, ending = name.partition(".")
+    return f"assets/{stem}.{_hash_asset(name)}.{ending}"
+
+
+@cache
+def _hash_asset(name: str) -> str:
+    content = (_FOLDER / "assets" / name).read_bytes()
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "instant": format_utc,
+        "clock": _format_clock,
+        "count": describe_count,
+        "duration": describe_duration,
+        "path": lambda text: quote(text, safe=""),
+        "query": _make_query,
+    }
+    return environment
+
+
+def _format_clock(instant: datetime) -> str:
+    """Return an instant for a reader, with its zone: `2026-11-29 06:15:02 UTC`."""
+    return format_utc(instant)[:19].replace("T", " ") + " UTC"
+
+
+def _make_query(values: Mapping[str, str | None]) -> str:
+    """Return a query string of the values that are set, with `?`; nothing if none is."""
+    present = {name: value for name, value in values.items() if value}
+    return f"?{urlencode(present)}" if present else ""

@@ -1,0 +1,318 @@
+"""The pages of lists and single objects, as a browser without scripts shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import update
+from tests.support.browsers import Browser, Page, resolve
+from tests.support.identities import create_tokens
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.made_results import inline_result
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.errors import StatementFailed
+from headrace.frontends.web.pages import divide_time
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import StatementState
+from headrace.model.statement import Statement, StatementSpec
+from headrace.store.clock import clock
+from headrace.store.tables import results as result_table
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> InProcessNode:
+    return start_node()
+
+
+@pytest.fixture
+def browser(node: InProcessNode) -> Iterator[Browser]:
+    with Browser(node) as browser:
+        yield browser
+
+
+def run(node: InProcessNode, session: str, driver: ScriptedDriver, text: str, **end: object) -> str:
+    statement_id = str(node.submit(text, session=session)["id"])
+    driver.claim()
+    driver.succeed(statement_id, **end)  # type: ignore[arg-type]
+    return statement_id
+
+
+def show_statement(browser: Browser, statement_id: str) -> Page:
+    page = browser.open(f"statements/{statement_id}")
+    assert page.response.status_code == 200, page.text
+    return page
+
+
+def test_the_list_shows_state_sql_reason_and_rows(node: InProcessNode, browser: Browser) -> None:
+    assert "There are no statements yet." in browser.open("statements").text
+    session, driver = node.start_session(name="etl")
+    run(node, session, driver, "SELECT\n  1")
+    failed = str(node.submit("SELECT nothing", session=session)["id"])
+    driver.claim()
+    driver.report_end(
+        failed,
+        StatementState.FAILED,
+        failure=Failure.of(StatementFailed("There is no column 'nothing'.")),
+    )
+    first = str(node.submit("DROP TABLE a", session=session)["id"])
+    node.submit("DROP TABLE b", session=session)
+    driver.claim()
+    page = browser.open("statements")
+    assert "SELECT 1" in page.text
+    assert "There is no column 'nothing'." in page.text
+    assert "1 running statement" in page.text or first in page.text
+    for state in ("success", "failed", "waiting", "launched"):
+        assert state in page.text
+    assert "etl" in page.text
+    only_failed = browser.open("statements?state=failed")
+    assert "SELECT nothing" in only_failed.text
+    assert "DROP TABLE" not in only_failed.text
+    assert "No statement matches the filter." in browser.open("statements?state=cancelled").text
+
+
+def test_the_list_has_pages_without_a_gap(node: InProcessNode, browser: Browser) -> None:
+    session = node.session()
+    ids = [str(node.submit(f"SELECT {number}", session=session)["id"]) for number in range(60)]
+    seen: list[str] = []
+    link: str | None = "statements?state=waiting"
+    while link is not None:
+        page = browser.open(link)
+        found = [each for each in page.links if "statements/st_" in each]
+        seen += [each.rpartition("/")[2] for each in found]
+        older = [each for each in page.links if "before=" in each]
+        assert all("state=waiting" in each for each in older)
+        link = resolve(page, older[0]) if older else None
+    assert seen == ids[::-1]
+
+
+@pytest.mark.parametrize("link", ["statements?before=x", "sessions?before=st_1"])
+def test_a_link_with_a_wrong_position_is_an_error_page(browser: Browser, link: str) -> None:
+    page = browser.open(link)
+    assert page.response.status_code == 400
+    assert "text/html" in page.response.headers["content-type"]
+
+
+def test_a_running_statement_says_what_it_waits_for_and_can_be_stopped(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    first = str(node.submit("DROP TABLE a", session=session)["id"])
+    driver.claim()
+    second = str(node.submit("DROP TABLE b", session=session)["id"])
+    page = show_statement(browser, second)
+    assert f"The statement {first} runs alone in the session." in page.text
+    assert f"../statements/{first}" in page.links
+    page = browser.submit(page, f"statements/{second}/cancel")
+    assert page.response.url.path == f"/ui/statements/{second}"
+    assert "cancelled" in page.text
+    assert "Stop" not in page.text
+    # A second tab shows the button still.
+    page = browser.submit(page, f"statements/{second}/cancel")
+    assert page.response.status_code == 200
+    page = browser.submit(show_statement(browser, first), f"statements/{first}/cancel")
+    assert "Cancelling since" in page.text
+    driver.report_end(first, StatementState.CANCELLED)
+    assert "Cancelling" not in show_statement(browser, first).text
+
+
+def test_an_error_has_a_caret_below_its_place(node: InProcessNode, browser: Browser) -> None:
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT a,\n  nothing", session=session)["id"])
+    driver.claim()
+    failure = Failure(code="statement_failed", message="No such column.", line=2, column=3)
+    driver.report_end(statement_id, StatementState.FAILED, failure=failure)
+    text = show_statement(browser, statement_id).response.text
+    assert '  nothing\n<span class="caret" aria-label="position of the error">  ^</span>' in text
+    assert "line 2, column 3" in text
+
+
+def test_a_result_shows_null_empty_and_equal_names_as_they_are(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    columns = [
+        ("x", "string"),
+        ("x", "long"),
+        ("nested", {"type": "array", "elementType": "long", "containsNull": True}),
+    ]
+    rows = [[None, 2**62, [1, None]], ["", None, None], ["a" * 5000, 3, []]]
+    statement_id = run(
+        node, session, driver, "SELECT 1", result=inline_result(columns, rows, truncated=True)
+    )
+    page = show_statement(browser, statement_id)
+    html = page.response.text
+    assert html.count("<th>x ") == 2
+    assert html.count('<span class="null">NULL</span>') == 3
+    assert "<td></td>" in html
+    assert str(2**62) in page.text
+    assert "a" * 1000 + "…" in page.text
+    assert "a" * 1001 not in page.text
+    assert "Truncated: the statement has more rows." in page.text
+    assert "BIGINT" in page.text or "bigint" in page.text
+
+
+def test_a_wide_and_long_result_says_what_the_page_leaves_out(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    columns = [(f"c{number}", "integer") for number in range(2000)]
+    result = inline_result(columns, [[number] * 2000 for number in range(300)])
+    statement_id = run(node, session, driver, "SELECT 1", result=result)
+    page = show_statement(browser, statement_id)
+    assert "The page shows 200 rows and leaves out 1,900 columns." in page.text
+    assert len(page.response.content) < 1024 * 1024
+
+
+def test_a_result_that_has_expired_leaves_columns_count_and_sql(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    statement_id = run(node, session, driver, "SELECT 1 AS x")
+    with node.database.write("test") as tx:
+        tx.execute(update(result_table).values(gone_at=clock(), gone_reason="expired", data=None))
+    page = show_statement(browser, statement_id)
+    assert "1 row. The rows are gone (expired)." in page.text
+    assert "SELECT 1 AS x" in page.text
+
+
+def test_texts_of_users_run_nowhere(node: InProcessNode, browser: Browser) -> None:
+    session, driver = node.start_session(name="etl")
+    result = inline_result([(HOSTILE, "string")], [[HOSTILE]])
+    good = run(node, session, driver, f"SELECT '{HOSTILE}'", result=result)
+    bad = str(node.submit(f"SELECT '{HOSTILE}'", session=session)["id"])
+    driver.claim()
+    driver.report_end(
+        bad,
+        StatementState.FAILED,
+        failure=Failure(code="statement_failed", message=HOSTILE, line=1, column=1),
+    )
+    for link in ("statements", f"statements/{good}", f"statements/{bad}"):
+        page = browser.open(link)
+        assert "alert" in page.text
+        assert not [tag for tag, _ in page.tags if tag in {"script", "img", "style"}]
+        assert not [
+            name for _, each in page.tags for name in each if name.startswith(("on", "style"))
+        ]
+
+
+def test_the_rows_of_a_driver_are_not_read_for_a_page(
+    node: InProcessNode, browser: Browser
+) -> None:
+    """A page must not wait for a driver, which may hang."""
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session, result="stored")["id"])
+    driver.claim()
+    page = show_statement(browser, statement_id)
+    assert "Spark has not reported a stage yet." in page.text
+
+
+@pytest.mark.parametrize("path", ["/a/proxy/history/b"])
+def test_every_link_stays_below_the_path_of_a_proxy_and_changes_nothing(
+    node: InProcessNode, browser: Browser, path: str
+) -> None:
+    session, driver = node.start_session(name="etl")
+    run(node, session, driver, "SELECT 1")
+    waiting = str(node.submit("SELECT 2", session=session)["id"])
+    todo, seen = ["", "sign-in", f"statements/{waiting}", "statements/st_unknown"], set[str]()
+    with node.expect_no_changes():
+        while todo:
+            link = todo.pop()
+            if link in seen:
+                continue
+            seen.add(link)
+            page = browser.open(link)
+            is_missing = link == "statements/st_unknown"
+            assert page.response.status_code == (404 if is_missing else 200), link
+            if "text/html" not in page.response.headers["content-type"]:
+                continue
+            policy = page.response.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert page.response.headers["cache-control"] == "no-store"
+            for action in page.actions:
+                resolve(page, action)
+            found = {resolve(page, each) for each in page.links if not each.startswith("#")}
+            todo += sorted(found - seen)
+    assert {"statements", "sessions", "nodes"} <= seen
+    assert any(each.startswith("assets/headrace.") for each in seen)
+
+
+def test_files_of_another_version_are_served_without_a_long_life(browser: Browser) -> None:
+    page = browser.open("statements")
+    link = next(resolve(page, each) for each in page.links if each.endswith(".css"))
+    assert "immutable" in browser.http.get(link).headers["cache-control"]
+    old = browser.http.get("assets/headrace.0123456789ab.css")
+    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+    for name in ("headrace.js", "x", "pages.py", "%2e%2e%2fpages.py"):
+        assert browser.http.get(f"assets/{name}").status_code == 404
+
+
+def test_a_user_sees_own_objects_and_an_auditor_those_of_all(start_node: StartNode) -> None:
+    node = start_node(token="secret")
+    names = create_tokens(node.database, ["ada", "bob"])
+    submitted = node.http.post(
+        "/api/v1/statements",
+        json={"statement": "SELECT 'of ada'"},
+        headers={"Authorization": f"Bearer {names['ada']}"},
+    ).json()
+    link = f"statements/{submitted['id']}"
+    with Browser(node) as bob, Browser(node) as admin:
+        bob.sign_in(names["bob"])
+        assert "of ada" not in bob.open("statements?owner=all").text
+        page = bob.open(link)
+        assert page.response.status_code == 404
+        assert "of ada" not in page.text
+        page = bob.submit(bob.open("statements"), f"{link}/cancel")
+        assert page.response.status_code == 404
+        admin.sign_in("secret")
+        assert "of ada" not in admin.open("statements").text
+        assert "of ada" in admin.open("statements?owner=all").text
+        assert "of ada" in admin.open(link).text
+
+
+def test_sessions_and_nodes_are_listed(node: InProcessNode, browser: Browser) -> None:
+    assert "You have no live session." in browser.open("sessions").text
+    _session, driver = node.start_session(name="etl")
+    page = browser.open("sessions")
+    assert "etl" in page.text
+    assert "Spark 4.1.3" in page.text
+    driver.report_spark_failure()
+    nodes = browser.open("nodes")
+    assert node.address in nodes.text
+    assert "up" in nodes.text
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+seconds = st.floats(0, 1e6)
+
+
+@given(seconds, st.one_of(st.none(), seconds), seconds, st.booleans())
+def test_phases_add_up_to_the_wall_time(
+    waits: float, starts: float | None, runs: float, has_ended: bool
+) -> None:
+    launched = None if starts is None else AT + timedelta(seconds=waits)
+    started = None if launched is None else launched + timedelta(seconds=starts or 0)
+    end = (started or AT + timedelta(seconds=waits)) + timedelta(seconds=runs)
+    statement = make_statement(launched, started, end if has_ended else None)
+    phases = divide_time(statement, end)
+    assert sum(each.seconds for each in phases) == pytest.approx((end - AT).total_seconds())
+    assert all(0 <= each.share <= 100.01 for each in phases)
+    assert [each.name for each in phases] == ["waiting for a driver", "starting", "running"][
+        : len(phases)
+    ]
+
+
+def make_statement(
+    launched: datetime | None, started: datetime | None, ended: datetime | None
+) -> Statement:
+    fields = dict.fromkeys(Statement.__dataclass_fields__)
+    times = {"created_at": AT, "launched_at": launched, "started_at": started, "ended_at": ended}
+    return Statement(**{**fields, "id": new_id("st"), "spec": StatementSpec(text="x"), **times})  # type: ignore[arg-type]
