@@ -19,8 +19,8 @@ from headrace.errors import PackagesMissing
 
 EXTRAS = {
     "server": (
-        *("alembic", "fastapi", "fastapi_offline", "fsspec", "grpc", "joserfc", "numpy"),
-        *("prometheus_client", "psutil", "pyarrow", "ruamel.yaml", "sqlalchemy"),
+        *("alembic", "fastapi", "fastapi_offline", "fsspec", "grpc", "jinja2", "joserfc"),
+        *("numpy", "prometheus_client", "psutil", "pyarrow", "ruamel.yaml", "sqlalchemy"),
         *("sse_starlette", "thriftpy2", "urllib3", "uuid_utils", "uvicorn"),
     ),
     "postgres": ("psycopg",),
