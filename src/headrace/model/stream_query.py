@@ -22,6 +22,7 @@ from headrace.model.materialized_view import (
 from headrace.model.session import SessionView
 from headrace.model.stream_providers import find_sink
 from headrace.model.text import Count, JsonObject, Name, SmallCount
+from headrace.text.readable import describe_duration
 
 ADHOC_SCOPE = "adhoc"
 """Scope of the queries and definitions outside any job."""
@@ -387,6 +388,30 @@ def describe_conflict(query: StreamQuery, action: StreamAction) -> str:
     elif query.state is StreamState.STOPPING:
         state = f"{state}, to be {query.wanted}"
     return f"The query {query.qualified_name} cannot be {_PARTICIPLES[action]}: it is {state}."
+
+
+_STATE_TEXTS = {
+    StreamState.STARTING: "No driver has reported a run yet.",
+    StreamState.PAUSED: "Paused by a user.",
+}
+
+
+def explain_state(query: StreamQuery, now: datetime) -> str | None:
+    """Return why a query does not run, in words; None while it runs."""
+    error = "" if query.last_error is None else f": {query.last_error.summarize().text}"
+    match query.state:
+        case StreamState.BACKING_OFF:
+            remaining = 0.0 if query.retry_at is None else (query.retry_at - now).total_seconds()
+            when = f"in {describe_duration(remaining)}" if remaining > 0 else "is due"
+            return f"Retry {query.failures} {when}{error}"
+        case StreamState.STOPPING:
+            return f"Its driver stops it. Then it is {query.wanted}."
+        case StreamState.FAILED:
+            return f"Failed{error}"
+        case StreamState.STOPPED:
+            reason = "" if query.end_reason is None else describe_end(query.end_reason)["reason"]
+            return f"Stopped: {reason}." if reason else "Stopped."
+    return _STATE_TEXTS.get(query.state)
 
 
 def suggest_action(query: StreamQuery) -> str:

@@ -16,7 +16,7 @@ from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.errors import StatementFailed
-from headrace.frontends.web.pages import divide_time
+from headrace.frontends.web.statement_pages import divide_time
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState

@@ -55,7 +55,7 @@ def render(
     template: str,
     *,
     caller: Caller | None,
-    status: int = 200,
+    http_status: int = 200,
     **values: Any,
 ) -> Response:
     """Return a page.
@@ -80,7 +80,7 @@ def render(
             **values,
         )
     )
-    return HTMLResponse(html, status, headers=_HEADERS)
+    return HTMLResponse(html, http_status, headers=_HEADERS)
 
 
 def redirect(target: str) -> Response:

@@ -125,7 +125,7 @@ def _show_form(request: Request, page: str, error: HeadraceError | None = None) 
         request,
         "sign_in.html",
         caller=None,
-        status=200 if error is None else error.status,
+        http_status=200 if error is None else error.status,
         page=page,
         has_directory=settings.ldap is not None,
         error=error,

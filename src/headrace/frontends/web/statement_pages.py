@@ -1,8 +1,8 @@
-"""The pages: lists and single objects. No page waits for a driver, and no GET changes anything."""
+"""The pages of statements. No page waits for a driver, and no GET changes anything."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,10 +16,10 @@ from headrace.control.statements.wait_reasons import can_wait
 from headrace.errors import AlreadyEnded
 from headrace.frontends.http.auth import WEB_PREFIX, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import find_root, redirect, render, serve_asset
+from headrace.frontends.web.rendering import redirect, render
 from headrace.frontends.web.sign_in import Visitor
 from headrace.grammar.masking import mask_sql
-from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.statement import Statement, WaitingFor
 from headrace.model.text import cut_text
@@ -27,27 +27,15 @@ from headrace.results.formats.csv import show_column
 from headrace.results.reader import RowRange, Rows
 from headrace.results.schema import Column
 
-_ITEMS = 50
+ITEMS = 50
+"""Rows of a list on one page."""
 _SQL_CHARACTERS = 200
 _EVENTS = 100
 _ROWS, _COLUMNS, _CELL_CHARACTERS = 200, 100, 1000
 """What a page shows of a result."""
-_ALL = "all"
+ALL = "all"
 
 router = APIRouter(prefix=WEB_PREFIX, include_in_schema=False)
-
-
-@router.get("")
-@router.get("/")
-def show_start(request: Request, caller: Visitor) -> Response:  # noqa: ARG001 - signs in
-    """Lead to the first page."""
-    return redirect(f"{find_root(request.scope['path'])}statements")
-
-
-@router.get("/assets/{name}")
-def show_asset(name: str) -> Response:
-    """Return a file that pages load."""
-    return serve_asset(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +55,7 @@ class StatementRow:
 def list_statements(
     request: Request,
     caller: Visitor,
-    state: str = _ALL,
+    state: str = ALL,
     session: str | None = None,
     owner: str = "mine",
     before: Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")] = None,
@@ -81,8 +69,8 @@ def list_statements(
         states=states or None,
         before=before,
         id_prefix=None,
-        limit=_ITEMS,
-        all_owners=owner == _ALL,
+        limit=ITEMS,
+        all_owners=owner == ALL,
     )
     names = statements.find_session_names(caller, page.items)
     live = [each for each in page.items if each.state in STATEMENT.live and can_wait(each)]
@@ -104,7 +92,7 @@ def list_statements(
         caller=caller,
         rows=rows,
         states=list(StatementState),
-        state=states[0] if states else _ALL,
+        state=states[0] if states else ALL,
         session=session or "",
         owner=owner,
         sees_others=visible_owners(caller) is None,
@@ -140,12 +128,10 @@ class Grid:
 
 
 @router.get("/statements/{statement_id}")
-async def show_statement(
-    request: Request, caller: Visitor, statement_id: str, *, notice: str = ""
-) -> Response:
+async def show_statement(request: Request, caller: Visitor, statement_id: str) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statement = await node_of(request).async_statements.get(caller, statement_id)
-    return await run_in_threadpool(_show_statement, request, caller, statement, notice)
+    return await run_in_threadpool(_show_statement, request, caller, statement)
 
 
 @router.post("/statements/{statement_id}/cancel")
@@ -159,9 +145,7 @@ async def cancel_statement(request: Request, caller: Visitor, statement_id: str)
     return redirect(f"../{statement_id}")
 
 
-def _show_statement(
-    request: Request, caller: Caller, statement: Statement, notice: str
-) -> Response:
+def _show_statement(request: Request, caller: Caller, statement: Statement) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):
@@ -184,7 +168,6 @@ def _show_statement(
         grid=_read_grid(request, caller, statement),
         is_live=statement.state in STATEMENT.live,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
-        notice=notice,
     )
 
 
@@ -240,48 +223,3 @@ def _read_cells(rows: Rows, selection: RowRange) -> list[list[str | None]]:
 
 def _cut_cell(text: str) -> str:
     return text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"
-
-
-@router.get("/sessions")
-def list_sessions(
-    request: Request,
-    caller: Visitor,
-    state: str = "live",
-    owner: str = "mine",
-    before: Annotated[str | None, Query(pattern=r"^se_[0-9a-f]{32}$")] = None,
-) -> Response:
-    """List sessions, newest first."""
-    chosen: Mapping[str, Sequence[SessionState] | None] = {
-        **{each.value: [each] for each in SessionState},
-        "live": [each for each in SessionState if each in SESSION.live],
-        _ALL: None,
-    }
-    state = state if state in chosen else "live"
-    sessions = node_of(request).sessions.page(
-        caller,
-        states=chosen[state],
-        before=before,
-        id_prefix=None,
-        limit=_ITEMS + 1,
-        all_owners=owner == _ALL,
-    )
-    return render(
-        request,
-        "sessions.html",
-        caller=caller,
-        sessions=sessions[:_ITEMS],
-        states=["live", *SessionState],
-        state=state,
-        owner=owner,
-        sees_others=visible_owners(caller) is None,
-        before=before,
-        next=sessions[_ITEMS - 1].id if len(sessions) > _ITEMS else None,
-        now=datetime.now(UTC),
-    )
-
-
-@router.get("/nodes")
-def list_nodes(request: Request, caller: Visitor) -> Response:
-    """List the nodes of the cluster."""
-    nodes = node_of(request).nodes.list_nodes(caller)
-    return render(request, "nodes.html", caller=caller, nodes=nodes, now=datetime.now(UTC))

@@ -1,0 +1,150 @@
+"""The pages of streaming queries and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from headrace.control.policy import Action, may, visible_owners
+from headrace.errors import StreamStateConflict
+from headrace.frontends.http.auth import WEB_PREFIX, node_of
+from headrace.frontends.web.forms import read_form
+from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.sign_in import Visitor
+from headrace.frontends.web.statement_pages import ALL, ITEMS
+from headrace.grammar.masking import mask_urls
+from headrace.model.lifecycle import StreamAction
+from headrace.model.stream_query import Answer, QueryProgress, answer_action, explain_state
+
+_VERSIONS = 50
+_BAR_HEIGHT = 40.0
+
+router = APIRouter(prefix=WEB_PREFIX, include_in_schema=False)
+
+StreamPath = Annotated[str, Path(max_length=1024)]
+
+
+@router.get("/streams")
+def list_streams(
+    request: Request,
+    caller: Visitor,
+    state: str = "live",
+    owner: str = "mine",
+    before: Annotated[str | None, Query(pattern=r"^sq_[0-9a-f]{32}$")] = None,
+) -> Response:
+    """List streaming queries, newest first."""
+    found = node_of(request).streams.page(
+        caller,
+        live=state != ALL,
+        before=before,
+        limit=ITEMS + 1,
+        all_owners=owner == ALL,
+    )
+    now = datetime.now(UTC)
+    return render(
+        request,
+        "streams.html",
+        caller=caller,
+        rows=[(each, explain_state(each.query, now)) for each in found[:ITEMS]],
+        state=state,
+        owner=owner,
+        sees_others=visible_owners(caller) is None,
+        before=before,
+        next=found[ITEMS - 1].query.id if len(found) > ITEMS else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A batch in a plot."""
+
+    x: int
+    height: float
+    title: str
+
+
+@router.get("/streams/{stream}")
+def show_stream(request: Request, caller: Visitor, stream: StreamPath) -> Response:
+    """Show a streaming query: why it does not run, its batches, and what may be done to it."""
+    status = node_of(request).streams.get(caller, stream)
+    query = status.query
+    acts = [each for each in StreamAction if answer_action(query, each) is Answer.ACTS]
+    return render(
+        request,
+        "stream.html",
+        caller=caller,
+        status=status,
+        query=query,
+        reason=explain_state(query, datetime.now(UTC)),
+        actions=acts if may(caller, Action.CHANGE, query) else [],
+        path=None if query.spec.path is None else mask_urls(query.spec.path),
+        durations=draw_bars(status.progress, [each.milliseconds for each in status.progress], "ms"),
+        rows=draw_bars(status.progress, [each.input_rows for each in status.progress], "rows"),
+        bar_height=_BAR_HEIGHT,
+    )
+
+
+def draw_bars(batches: Sequence[QueryProgress], values: Sequence[int], unit: str) -> list[Bar]:
+    """Return a bar for each batch. The largest value has the full height."""
+    largest = max([1, *values])
+    return [
+        Bar(
+            position,
+            round(_BAR_HEIGHT * value / largest, 2),
+            f"Batch {batch.batch} at {batch.at}: {value:,} {unit}",
+        )
+        for position, (batch, value) in enumerate(zip(batches, values, strict=True))
+    ]
+
+
+@router.post("/streams/{stream}/{action}")
+async def act_on_stream(
+    request: Request, caller: Visitor, stream: StreamPath, action: StreamAction
+) -> Response:
+    """Act on a streaming query, and show it, or the next attempt."""
+    await read_form(request)
+    act = node_of(request).streams.act
+    try:
+        status = await run_in_threadpool(act, caller, stream, action)
+    except StreamStateConflict:
+        # Another tab has acted before: the page shows the state.
+        status = await run_in_threadpool(node_of(request).streams.get, caller, stream)
+    return redirect(f"../{status.query.id}")
+
+
+@router.get("/jobs")
+def list_jobs(request: Request, caller: Visitor, owner: str = "mine") -> Response:
+    """List all jobs by name."""
+    return render(
+        request,
+        "jobs.html",
+        caller=caller,
+        jobs=node_of(request).jobs.list_jobs(caller, all_owners=owner == ALL),
+        owner=owner,
+        sees_others=visible_owners(caller) is None,
+    )
+
+
+@router.get("/jobs/{job}")
+def show_job(
+    request: Request, caller: Visitor, job: Annotated[str, Path(max_length=100)]
+) -> Response:
+    """Show a job: its queries, its versions with decision and reason, and its savepoints."""
+    jobs = node_of(request).jobs
+    status = jobs.get_job(caller, job)
+    now = datetime.now(UTC)
+    return render(
+        request,
+        "job.html",
+        caller=caller,
+        status=status,
+        job=status.job,
+        queries=[(each, explain_state(each, now)) for each in status.queries],
+        versions=jobs.list_versions(caller, status.job.id, _VERSIONS),
+        state_location=mask_urls(status.job.state_location),
+    )
