@@ -48,6 +48,7 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-nginx
 	@scripts/setup-oidc
+	@scripts/setup-browser
 	@scripts/setup-ldap
 	@scripts/setup-systemd
 	@scripts/setup-prometheus
@@ -90,7 +91,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not oidc and not ldap and not promtool" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not oidc and not ldap and not promtool and not browser" $(ARGS)
 
 bench:
 	@scripts/setup bench

@@ -305,7 +305,7 @@ def test_phases_add_up_to_the_wall_time(
     phases = divide_time(statement, end)
     assert sum(each.seconds for each in phases) == pytest.approx((end - AT).total_seconds())
     assert all(0 <= each.share <= 100.01 for each in phases)
-    assert [each.name for each in phases] == ["waiting for a driver", "starting", "running"][
+    assert [each.name for each in phases] == ["waiting", "starting", "running"][
         : len(phases)
     ]
 

@@ -149,6 +149,18 @@ def test_a_page_renews_the_sign_in_of_its_browser_alone(start_node: StartNode) -
         assert token_id.removeprefix("tk_") in browser.http.cookies[COOKIE]
 
 
+def test_a_browser_without_cookies_is_told_so(browser: Browser) -> None:
+    form = browser.open("sign-in?page=nodes")
+    response = browser.http.post(
+        "sign-in", data={**form.hidden, "secret": TOKEN}, headers={"Origin": browser.address}
+    )
+    browser.http.cookies.clear()
+    page = browser.open(response.headers["location"])
+    assert page.response.status_code == 401
+    assert "Allow cookies for this site" in page.text
+    assert page.hidden["page"] == "nodes"
+
+
 def test_a_form_of_another_sign_in_changes_nothing(
     browser: Browser, secured: InProcessNode
 ) -> None:

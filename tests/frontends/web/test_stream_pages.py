@@ -36,7 +36,6 @@ def browser(node: InProcessNode) -> Iterator[Browser]:
 
 @pytest.fixture
 def query(node: InProcessNode) -> RunningQuery:
-    node.submit("CREATE STREAM t FROM rate", wait_timeout="10s")
     return RunningQuery(node)
 
 

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlencode
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
@@ -34,6 +35,9 @@ _PAGE = re.compile(
 )
 """A link below the folder of the pages, which leads to no other site."""
 _MAX_PAGE = 2000
+_NO_COOKIE = "The browser has not kept the cookie. Allow cookies for this site, then sign in again."
+_DONE = "done"
+"""Parameter of the link to which a sign-in leads, where the browser must have the cookie."""
 
 _RENEWALS = 20
 """Number of times within its lifetime that a sign-in of a browser in use is renewed at most."""
@@ -78,10 +82,15 @@ Visitor = Annotated[Caller, Depends(_find_visitor)]
 
 @router.get(WEB_SIGN_IN_PATH)
 def show_sign_in(request: Request) -> Response:
-    """Show the form."""
+    """Show the form; after a sign-in, lead to the page that the user wanted to open."""
+    page = _read_page(request.query_params.get("page"))
     if node_of(request).authenticator.is_open:
-        return redirect(f"{find_root(WEB_SIGN_IN_PATH)}{_START}")
-    return _show_form(request, _read_page(request.query_params.get("page")))
+        return redirect(f"{find_root(WEB_SIGN_IN_PATH)}{page}")
+    if _DONE not in request.query_params:
+        return _show_form(request, page)
+    if read_cookie(request) is None:
+        return _show_form(request, page, Unauthorized(_NO_COOKIE))
+    return redirect(f"{find_root(WEB_SIGN_IN_PATH)}{page}")
 
 
 @router.post(WEB_SIGN_IN_PATH)
@@ -100,7 +109,7 @@ async def sign_in(request: Request) -> Response:
         return _show_form(request, page, error)
     lifetime = node.settings.web.sign_in_lifetime
     token = await run_in_threadpool(node.tokens.sign_in_browser, caller, lifetime)
-    response = redirect(f"{find_root(WEB_SIGN_IN_PATH)}{page}")
+    response = redirect(f"sign-in?{urlencode({'page': page, _DONE: '1'})}")
     # Without a path, the cookie belongs to the folder of the pages, as the browser sees it behind a
     # proxy; without an age, it ends with the browser.
     response.set_cookie(

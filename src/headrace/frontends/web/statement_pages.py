@@ -175,7 +175,7 @@ def divide_time(statement: Statement, now: datetime) -> list[Phase]:
     """Return the phases of a statement. Their sum is its wall time since the submit."""
     end = statement.ended_at or now
     marks: list[tuple[str, datetime | None]] = [
-        ("waiting for a driver", statement.created_at),
+        ("waiting", statement.created_at),
         ("starting", statement.launched_at),
         ("running", statement.started_at),
     ]

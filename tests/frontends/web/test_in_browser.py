@@ -1,0 +1,165 @@
+"""The pages in Chromium: accessibility, the content policy, small screens, the keyboard."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser as Chromium
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.made_results import inline_result
+from tests.support.running_query import ERROR, RunningQuery
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState, StreamState
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(".tools/axe/node_modules/axe-core/axe.min.js")
+LONG = "a_very_long_name_of_a_table_without_any_space_" * 5
+HOSTILE = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
+WIDTHS = {"wide": 1280, "narrow": 390}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Serve a node with one object of each kind, and return the links of its pages."""
+    with serve_node(make_settings(tmp_path_factory.mktemp("web") / "home")) as node:
+        yield {name: f"{node.address}/ui/{link}" for name, link in fill_node(node).items()}
+
+
+def fill_node(node: InProcessNode) -> dict[str, str]:
+    """Create objects with usual, long and hostile texts, and return the links of their pages."""
+    session, driver = node.start_session(name="etl")
+    columns = [("id", "long"), (HOSTILE, "string"), (LONG, "string")]
+    rows = [[number, None if number % 3 else HOSTILE, LONG] for number in range(50)]
+    good = str(node.submit(f"SELECT id,\n  '{HOSTILE}',\n  {LONG}\nFROM t", session=session)["id"])
+    driver.claim()
+    driver.succeed(good, inline_result(columns, rows, truncated=True))
+    bad = str(node.submit(f"SELECT a,\n  {LONG}", session=session)["id"])
+    driver.claim()
+    failure = Failure(code="statement_failed", message=f"{HOSTILE} {LONG}", line=2, column=3)
+    driver.report_end(bad, StatementState.FAILED, failure=failure)
+    running = str(node.submit("DROP TABLE a", session=session)["id"])
+    driver.claim()
+    waiting = str(node.submit("DROP TABLE b", session=session)["id"])
+    query = RunningQuery(node)
+    query.report(
+        StreamState.BACKING_OFF, failures=2, delay_seconds=60.0, retry_seconds=60.0, error=ERROR
+    )
+    return {
+        "statements": "statements",
+        "no statements": "statements?state=cancelled",
+        "success": f"statements/{good}",
+        "failed": f"statements/{bad}",
+        "running": f"statements/{running}",
+        "waiting": f"statements/{waiting}",
+        "sessions": "sessions",
+        "streams": "streams?state=all",
+        "stream": f"streams/{query.id}",
+        "jobs": "jobs",
+        "nodes": "nodes",
+        "missing": "statements/st_unknown",
+    }
+
+
+def watch(page: Page) -> list[str]:
+    """Return what the browser reports from now on: refused content, errors, foreign requests."""
+    reports: list[str] = []
+    page.on("console", lambda message: reports.append(message.text))
+    page.on("pageerror", lambda error: reports.append(str(error)))
+    own = page.context.pages
+
+    def check(request: Any) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "http://localhost:")):
+            reports.append(f"request to {request.url}")
+
+    page.on("request", check)
+    assert own
+    return reports
+
+
+PAGES = [
+    *("statements", "no statements", "success", "failed", "running", "waiting"),
+    *("sessions", "streams", "stream", "jobs", "nodes", "missing"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=list(WIDTHS))
+def test_every_page_can_be_read_by_all(
+    chromium: Chromium, links: dict[str, str], width: int, scheme: Any
+) -> None:
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    with context:
+        page = context.new_page()
+        reports = watch(page)
+        for name in PAGES:
+            response = page.goto(links[name])
+            assert response is not None
+            assert response.ok == (name != "missing"), name
+            assert "broken" not in page.title()
+            overflow = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert overflow <= 0, f"{name} scrolls sideways by {overflow} pixels"
+            page.evaluate(AXE.read_text())
+            found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            problems = [
+                (each["id"], [node["html"] for node in each["nodes"]])
+                for each in found["violations"]
+            ]
+            assert problems == [], name
+        # The missing page answers 404, which the browser writes to its console.
+        assert [text for text in reports if "404" not in text] == []
+
+
+def test_the_keyboard_is_enough_to_sign_in_and_to_stop_a_statement(
+    chromium: Chromium, start_node: StartNode
+) -> None:
+    node = start_node(token="secret")
+    headers = {"Authorization": "Bearer secret"}
+    body = {"statement": "SELECT 1"}
+    submitted = node.http.post("/api/v1/statements", json=body, headers=headers).json()
+    with chromium.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{node.address}/ui/statements/{submitted['id']}")
+        page.get_by_label("Token").focus()
+        page.keyboard.type("secret")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/statements/{submitted['id']}")
+        page.get_by_role("button", name="Stop").focus()
+        page.keyboard.press("Enter")
+        page.get_by_text("cancelled").first.wait_for()
+        page.get_by_role("button", name="Sign out").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ui/sign-in")
+        assert context.cookies() == []
+        page.go_back()
+        page.get_by_label("Token").wait_for()
+
+
+def test_the_pages_need_no_script(chromium: Chromium, links: dict[str, str]) -> None:
+    with chromium.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(links["statements"])
+        page.get_by_label("State").select_option("failed")
+        page.get_by_role("button", name="Filter").click()
+        page.wait_for_url("**state=failed**")
+        assert page.locator("tbody tr").count() == 1
