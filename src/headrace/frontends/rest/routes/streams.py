@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -37,7 +38,7 @@ from headrace.frontends.rest.schemas import (
 )
 from headrace.frontends.rest.serializers import error_body
 from headrace.model.lifecycle import StreamAction, StreamState
-from headrace.model.stream_query import EndReason, Wanted
+from headrace.model.stream_query import EndReason, Wanted, explain_state
 
 StreamRef = Annotated[
     str, Path(description="id of the query, its name, or `scope.name`", max_length=1024)
@@ -49,6 +50,7 @@ _STREAM: Json = {
     "name": "clicks",
     "owner": "ada",
     "state": "running",
+    "reason": None,
     "wanted": "running",
     "session_id": SESSION_ID,
     "statement_id": STATEMENT_ID,
@@ -125,6 +127,9 @@ class StreamBody(ResponseModel):
     """User who has started it."""
     state: StreamState | str
     """State of the query."""
+    reason: str | None
+    """Why it does not run, in words: when the next attempt is, and why the last one failed; null
+    while it runs."""
     wanted: Wanted | str
     """What its users want; its driver works towards that."""
     session_id: str
@@ -186,6 +191,7 @@ def stream_body(status: QueryStatus) -> StreamBody:
     return fill(
         StreamBody,
         query,
+        reason=explain_state(query, datetime.now(UTC)),
         statement=status.statement,
         sink=spec.sink,
         guarantee=spec.guarantee,
