@@ -406,8 +406,9 @@ class WebSettings(Section):
     """The pages for people, at `/ui`."""
 
     sign_in_lifetime: Duration = Field(default=timedelta(hours=12), ge=timedelta(minutes=1))
-    """Time without a page after which a browser must sign in again. A sign-in with a token lasts
-    this long at most, whether pages are opened or not."""
+    """Time after which a browser must sign in again. A sign-in with a token also ends with the
+    token. The time is also the longest for which a user who was removed from a directory, or from
+    a group there, stays signed in: `headrace user disable` ends it at once."""
 
 
 class OpenSearchSettings(Section):

@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -72,6 +73,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
 from headrace.store import nodes
+from headrace.store.clock import read_clock
 from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
@@ -220,6 +222,11 @@ class Node:
     def id(self) -> str:
         """Id of the node, stable across restarts."""
         return self.context.node_id
+
+    def read_clock(self) -> datetime:
+        """Return the time of the store, which decides every expiry."""
+        with self.database.read() as tx:
+            return read_clock(tx.connection)
 
     @property
     def tokens(self) -> ApiTokens:

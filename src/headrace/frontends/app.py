@@ -64,7 +64,6 @@ from headrace.frontends.servers import Server, Servers
 from headrace.frontends.web import cluster_pages, statement_pages, stream_pages
 from headrace.frontends.web import sign_in as web_sign_in
 from headrace.frontends.web.rendering import render_page_error
-from headrace.frontends.web.sign_in import BrowserRenewals
 
 _CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
 """Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
@@ -165,7 +164,6 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
         renew_seconds=node.settings.lease.renew.total_seconds(),
     )
     app.state.readiness = Readiness(node.check_ready)
-    app.state.browser_renewals = BrowserRenewals(node.settings.web.sign_in_lifetime)
     app.state.authentication_failures = AuthenticationFailures()
     app.state.sign_ins = CapacityLimiter(SIGN_IN_THREADS)
     app.state.password_checks = CapacityLimiter(SIGN_IN_THREADS)

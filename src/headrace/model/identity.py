@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from headrace.model.lifecycle import TokenState
 
+BROWSER_TOKEN = "browser:"  # noqa: S105 - the begin of a name
+"""Begin of the names of tokens of browsers. No user can give a token a name with a colon."""
 SHORTEST_TOKEN = timedelta(minutes=1)
 LONGEST_TOKEN = timedelta(days=366)
 """Times for which a token can be valid."""

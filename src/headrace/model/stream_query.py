@@ -398,18 +398,19 @@ _STATE_TEXTS = {
 
 def explain_state(query: StreamQuery, now: datetime) -> str | None:
     """Return why a query does not run, in words; None while it runs."""
-    error = "" if query.last_error is None else f": {query.last_error.summarize().text}"
+    error = "." if query.last_error is None else f": {query.last_error.summarize().text}"
+    reason = None if query.end_reason is None else describe_end(query.end_reason)["reason"]
     match query.state:
         case StreamState.BACKING_OFF:
             remaining = 0.0 if query.retry_at is None else (query.retry_at - now).total_seconds()
             when = f"in {describe_duration(remaining)}" if remaining > 0 else "is due"
             return f"Retry {query.failures} {when}{error}"
         case StreamState.STOPPING:
-            return f"Its driver stops it. Then it is {query.wanted}."
+            cause = f" ({reason})" if reason else ""
+            return f"Its driver stops it{cause}. Then it is {query.wanted}."
         case StreamState.FAILED:
             return f"Failed{error}"
         case StreamState.STOPPED:
-            reason = "" if query.end_reason is None else describe_end(query.end_reason)["reason"]
             return f"Stopped: {reason}." if reason else "Stopped."
     return _STATE_TEXTS.get(query.state)
 

@@ -62,14 +62,16 @@ def encode_rows(
     return _enclose("[", _join_with_commas(columns), "]")
 
 
-def check_field_names(batch: pa.RecordBatch, types: list[SparkType]) -> None:
+def check_field_names(
+    batch: pa.RecordBatch, types: list[SparkType], *, limit: int = _MAX_NAME_CHARACTERS
+) -> None:
     """Raise FormatCannotHold if the names of struct fields would be most of a huge text.
 
     A schema has a name once, JSON has it in every struct.
     """
-    if sum(map(_count_name_characters, batch.columns, types)) > _MAX_NAME_CHARACTERS:
+    if sum(map(_count_name_characters, batch.columns, types)) > limit:
         raise FormatCannotHold(
-            f"The names of struct fields would be more than {_MAX_NAME_CHARACTERS} characters of"
+            f"The names of struct fields would be more than {limit} characters of"
             " the JSON text. Read the result as Arrow."
         )
 

@@ -10,7 +10,16 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, DateTime, Dialect, Float, literal
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    DateTime,
+    Dialect,
+    Float,
+    literal,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -107,3 +116,9 @@ def seconds_since(instant: ColumnElement[Any]) -> seconds_between:
 def read_process_clock() -> int:
     """Return the microseconds since 1970: the value of CLOCK_FUNCTION."""
     return time.time_ns() // 1000
+
+
+def read_clock(connection: Connection) -> datetime:
+    """Return the database's current time."""
+    now: datetime = connection.execute(select(clock())).scalar_one()
+    return now

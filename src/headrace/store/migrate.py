@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Index, delete, insert, inspect, select, text
 from sqlalchemy.schema import CreateIndex
 
 from headrace.errors import SchemaTooNew
-from headrace.store.clock import clock
+from headrace.store.clock import clock, read_clock
 from headrace.store.tables import event_generations, results, schema_support, statements
 
 # An arbitrary key that no other program is likely to use for an advisory lock.
@@ -191,5 +191,5 @@ def _next_number(connection: Connection, last: int) -> int:
     If the number were that of the last generation plus one, two restores of one dump would have the
     same number. Readers of the first restored store would then miss events of the second.
     """
-    now: datetime = connection.execute(select(clock())).scalar_one()
+    now = read_clock(connection)
     return max(last + 1, int((now - _BEGIN_OF_NUMBERS).total_seconds()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,18 @@ from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.errors import StatementFailed
+from headrace.frontends.web.rendering import _environment
 from headrace.frontends.web.statement_pages import divide_time
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import (
+    JobState,
+    NodeState,
+    SavepointState,
+    SessionState,
+    StatementState,
+    StreamState,
+)
 from headrace.model.statement import Statement, StatementSpec
 from headrace.store.clock import clock
 from headrace.store.tables import results as result_table
@@ -69,8 +78,10 @@ def test_the_list_shows_state_sql_reason_and_rows(node: InProcessNode, browser: 
     assert "SELECT 1" in page.text
     assert "There is no column 'nothing'." in page.text
     assert "1 running statement" in page.text or first in page.text
-    for state in ("success", "failed", "waiting", "launched"):
-        assert state in page.text
+    states = {
+        str(each["class"]) for _tag, each in page.tags if "state " in (each.get("class") or "")
+    }
+    assert states == {f"state {each}" for each in ("success", "failed", "waiting", "launched")}
     assert "etl" in page.text
     only_failed = browser.open("statements?state=failed")
     assert "SELECT nothing" in only_failed.text
@@ -132,6 +143,55 @@ def test_an_error_has_a_caret_below_its_place(node: InProcessNode, browser: Brow
     text = show_statement(browser, statement_id).response.text
     assert '  nothing\n<span class="caret" aria-label="position of the error">  ^</span>' in text
     assert "line 2, column 3" in text
+
+
+@pytest.mark.parametrize("place", [(2, 2**31 - 1), (2**31 - 1, 1), (3, 1), (1, 11)])
+def test_a_place_that_is_not_in_the_text_has_no_caret(
+    node: InProcessNode, browser: Browser, place: tuple[int, int]
+) -> None:
+    """A driver is a stranger: it may report any place."""
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT a,\n  nothing", session=session)["id"])
+    driver.claim()
+    line, column = place
+    failure = Failure(code="statement_failed", message="No.", line=line, column=column)
+    driver.report_end(statement_id, StatementState.FAILED, failure=failure)
+    page = show_statement(browser, statement_id)
+    assert 'class="caret"' not in page.response.text
+    assert len(page.response.content) < 20_000
+
+
+def test_a_long_text_is_shown_in_part_and_without_secrets(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session = node.session()
+    lines = "\n".join(f"  {number}," for number in range(100_000))
+    long = str(node.submit(f"SELECT\n{lines}\n  0", session=session)["id"])
+    page = show_statement(browser, long)
+    assert "The page shows the begin of" in page.text
+    assert len(page.response.content) < 200_000
+    padding = "x" * 3990
+    secret = f"SELECT '{padding}' AS a, 'hunter2' AS password, map('password', 'hunter2')"
+    node.submit(secret, session=session)
+    node.submit("SELECT 1 /* */, map('password', 'hunter2')", session=session)
+    assert "hunter2" not in browser.open("statements").text
+
+
+def test_rows_that_cannot_be_shown_leave_the_rest_of_the_page(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    name = "n" * 100_000
+    struct = {
+        "type": "struct",
+        "fields": [{"name": name, "type": "long", "nullable": True, "metadata": {}}],
+    }
+    result = inline_result([("x", struct)], [[{name: 1}]] * 1000)
+    statement_id = run(node, session, driver, "SELECT 1 AS x", result=result)
+    page = show_statement(browser, statement_id)
+    assert "The names of struct fields" in page.text
+    assert "SELECT 1 AS x" in page.text
+    assert len(page.response.content) < 50_000
 
 
 def test_a_result_shows_null_empty_and_equal_names_as_they_are(
@@ -214,9 +274,8 @@ def test_the_rows_of_a_driver_are_not_read_for_a_page(
     assert "Spark has not reported a stage yet." in page.text
 
 
-@pytest.mark.parametrize("path", ["/a/proxy/history/b"])
 def test_every_link_stays_below_the_path_of_a_proxy_and_changes_nothing(
-    node: InProcessNode, browser: Browser, path: str
+    node: InProcessNode, browser: Browser
 ) -> None:
     session, driver = node.start_session(name="etl")
     run(node, session, driver, "SELECT 1")
@@ -290,6 +349,14 @@ def test_sessions_and_nodes_are_listed(node: InProcessNode, browser: Browser) ->
     assert "up" in nodes.text
 
 
+def test_each_state_has_a_shape_of_its_own_kind() -> None:
+    macros = _environment().get_template("macros.html").module
+    lifecycles = (StatementState, SessionState, StreamState, JobState, NodeState, SavepointState)
+    for state in chain.from_iterable(lifecycles):
+        shown = str(macros.state(state))  # type: ignore[attr-defined]
+        assert "?" not in shown, state
+
+
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 seconds = st.floats(0, 1e6)
 
@@ -305,14 +372,19 @@ def test_phases_add_up_to_the_wall_time(
     phases = divide_time(statement, end)
     assert sum(each.seconds for each in phases) == pytest.approx((end - AT).total_seconds())
     assert all(0 <= each.share <= 100.01 for each in phases)
-    assert [each.name for each in phases] == ["waiting", "starting", "running"][
-        : len(phases)
-    ]
+    assert [each.name for each in phases] == ["waiting", "starting", "running"][: len(phases)]
 
 
 def make_statement(
     launched: datetime | None, started: datetime | None, ended: datetime | None
 ) -> Statement:
     fields = dict.fromkeys(Statement.__dataclass_fields__)
-    times = {"created_at": AT, "launched_at": launched, "started_at": started, "ended_at": ended}
+    times = {
+        "created_at": AT,
+        "waiting_since": AT,
+        "attempts": int(launched is not None),
+        "launched_at": launched,
+        "started_at": started,
+        "ended_at": ended,
+    }
     return Statement(**{**fields, "id": new_id("st"), "spec": StatementSpec(text="x"), **times})  # type: ignore[arg-type]

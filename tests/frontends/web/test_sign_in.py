@@ -50,7 +50,7 @@ def test_a_link_leads_to_its_page_after_the_sign_in(browser: Browser, link: str)
     "page",
     [
         *("https://evil.test/", "//evil.test", "/\\evil.test", "javascript:alert(1)", "../../x"),
-        *("a" * 3000, "statements\nX: y", "..", "./x", ""),
+        *("a" * 3000, "statements\nX: y", "..", "./x", "", "%2e%2e/%2E%2e/x", "x/.%2e/y"),
     ],
 )
 def test_the_sign_in_leads_to_no_other_site(browser: Browser, page: str) -> None:
@@ -127,29 +127,55 @@ def test_a_sign_in_with_a_token_lasts_no_longer_than_the_token(
     assert len(expiries) == 1
 
 
-def test_a_page_renews_the_sign_in_of_its_browser_alone(start_node: StartNode) -> None:
-    node = start_node(token=TOKEN, web={"sign_in_lifetime": "1m"})
-    with Browser(node) as browser, Browser(node) as idle:
-        idle.sign_in(TOKEN)
-        browser.sign_in(TOKEN)
-        with node.database.write("test") as tx:
-            tx.execute(update(token_table).values(expires_at=clock(30)))
-        short = {str(each["id"]): each["expires_at"] for each in tokens_of(node)}
-
-        def renewed() -> list[str]:
-            browser.open("statements")
-            return [
-                key
-                for each in tokens_of(node)
-                if short[key := str(each["id"])] != each["expires_at"]
-            ]
-
-        wait_until(renewed, what="a page renews the sign-in")
-        [token_id] = renewed()
-        assert token_id.removeprefix("tk_") in browser.http.cookies[COOKIE]
+def test_a_token_of_a_browser_is_for_pages_only(browser: Browser, secured: InProcessNode) -> None:
+    """Browsers send cookies to all ports of a host, also to programs of other users."""
+    browser.sign_in(TOKEN)
+    stolen = browser.http.cookies[COOKIE]
+    for path in ("/api/v1/statements", "/ui/statements", "/livy/version"):
+        headers = {"Authorization": f"Bearer {stolen}"}
+        response = secured.http.get(path, headers=headers)
+        assert response.status_code in {401, 303}
+    with Browser(secured) as thief:
+        page = thief.submit(thief.open("sign-in"), "sign-in", secret=stolen)
+        assert page.response.status_code == 401
+        ada = create_tokens(secured.database, ["ada"])["ada"]
+        thief.http.cookies.set(COOKIE, ada)
+        assert thief.open("statements").response.url.path == "/ui/sign-in"
 
 
-def test_a_browser_without_cookies_is_told_so(browser: Browser) -> None:
+def test_a_second_cookie_of_the_name_is_an_error(browser: Browser, secured: InProcessNode) -> None:
+    """A program at another port of the host has set one."""
+    browser.sign_in(TOKEN)
+    good = browser.http.cookies[COOKIE]
+    for cookie in (f"{COOKIE}={good}; {COOKIE}=x", f"{COOKIE}=x; {COOKIE}={good}"):
+        headers = {"Cookie": cookie}
+        response = secured.http.get("/ui/statements", headers=headers)
+        assert (response.status_code, response.headers["location"][:9]) == (303, "./sign-in")
+        response = secured.http.get("/ui/sign-in?done=1", headers=headers)
+        assert "Delete the cookies of this host." in response.text
+
+
+def test_a_new_sign_in_ends_the_former_one_of_the_browser(
+    browser: Browser, secured: InProcessNode
+) -> None:
+    browser.sign_in(TOKEN)
+    former = browser.http.cookies[COOKIE]
+    browser.submit(browser.open("sign-in"), "sign-in", secret=TOKEN)
+    assert browser.http.cookies[COOKIE] != former
+    assert sum(each["state"] == "live" for each in tokens_of(secured)) == 1
+
+
+def test_an_allowed_origin_may_call_the_api_and_send_no_form(start_node: StartNode) -> None:
+    node = start_node(token=TOKEN, http={"allowed_origins": ["https://app.example.com"]})
+    origin = {"Origin": "https://app.example.com"}
+    headers = {**origin, "Authorization": f"Bearer {TOKEN}"}
+    assert node.http.get("/api/v1/statements", headers=headers).status_code == 200
+    response = node.http.post("/ui/sign-in", data={"secret": TOKEN}, headers=origin)
+    assert response.status_code == 403
+    assert "set-cookie" not in response.headers
+
+
+def test_a_browser_that_refuses_cookies_gets_a_message(browser: Browser) -> None:
     form = browser.open("sign-in?page=nodes")
     response = browser.http.post(
         "sign-in", data={**form.hidden, "secret": TOKEN}, headers={"Origin": browser.address}
@@ -173,14 +199,20 @@ def test_a_form_of_another_sign_in_changes_nothing(
 
 @pytest.mark.parametrize(
     ("content", "media_type"),
-    [(b"{}", "application/json"), (b"\xff", "application/x-www-form-urlencoded"), (b"", "")],
+    [
+        (b"{}", "application/json"),
+        (b"\xff", "application/x-www-form-urlencoded"),
+        (b"", ""),
+        (b"a=1&" * 200, "application/x-www-form-urlencoded"),
+        (b"secret=" + b"%41" * 30_000, "application/x-www-form-urlencoded"),
+    ],
 )
 def test_a_body_that_is_no_form_is_refused(
     browser: Browser, content: bytes, media_type: str
 ) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
     response = browser.http.post("sign-in", content=content, headers=headers)
-    assert response.status_code == 400
+    assert response.status_code in {400, 413}
     assert "text/html" in response.headers["content-type"]
 
 

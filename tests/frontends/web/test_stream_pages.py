@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.browsers import Browser
+from tests.support.browsers import Browser, resolve
 from tests.support.deployed_job import DeployedJob
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.running_query import RunningQuery
@@ -91,12 +91,12 @@ def test_a_failing_stream_says_when_it_is_tried_again_and_can_be_tried_now(
     assert browser.submit(page, f"streams/{query.id}/retry").response.status_code == 200
 
 
-def test_a_stopped_stream_says_who_stopped_it_and_can_be_restarted(
+def test_a_stopped_stream_shows_the_reason_and_can_be_restarted(
     query: RunningQuery, browser: Browser
 ) -> None:
     page = browser.open(f"streams/{query.id}")
     page = browser.submit(page, f"streams/{query.id}/stop")
-    assert "Its driver stops it. Then it is stopped." in page.text
+    assert "Its driver stops it (stopped by a user). Then it is stopped." in page.text
     query.report(StreamState.STOPPED)
     page = browser.open(f"streams/{query.id}")
     assert "Stopped: stopped by a user." in page.text
@@ -107,13 +107,25 @@ def test_a_stopped_stream_says_who_stopped_it_and_can_be_restarted(
     assert "the one before" in page.text
 
 
-@pytest.mark.parametrize("action", ["delete", "Stop", ".."])
+@pytest.mark.parametrize("action", ["delete", "Stop", "%2e%2e", "stop/now"])
 def test_an_unknown_action_is_an_error_page(
     query: RunningQuery, browser: Browser, action: str
 ) -> None:
-    page = browser.submit(browser.open("streams"), f"streams/{query.id}/{action}x")
+    page = browser.submit(browser.open("streams"), f"streams/{query.id}/{action}")
     assert page.response.status_code in {400, 404}
     assert query.state == "running"
+
+
+def test_a_name_with_a_slash_leads_to_its_page(node: InProcessNode, browser: Browser) -> None:
+    session, driver = node.start_session(kind="streaming")
+    text = "SAVE STREAM t TO noop IDENTIFIED BY `a/b ü`"
+    statement_id = node.submit(text, session=session)["id"]
+    assert driver.claim().query is not None
+    driver.succeed(statement_id)
+    page = browser.open("streams/a%2Fb%20%C3%BC")
+    assert page.response.status_code == 200
+    assert "Stream adhoc.a/b ü" in page.text
+    assert {resolve(page, each) for each in page.links if "nodes" in each} == {"nodes"}
 
 
 def test_a_job_shows_its_version_with_decision_and_reason(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from headrace.control.context import NodeContext
@@ -20,7 +20,7 @@ from headrace.control.policy import (
 )
 from headrace.errors import InvalidRequest, NotPermitted, TokenNotFound, Unauthorized
 from headrace.model.audit import AuditAction
-from headrace.model.identity import LONGEST_TOKEN, SHORTEST_TOKEN, ApiToken, Scope
+from headrace.model.identity import BROWSER_TOKEN, LONGEST_TOKEN, SHORTEST_TOKEN, ApiToken, Scope
 from headrace.model.ids import looks_like_id, new_id
 from headrace.store.database import Tx
 from headrace.store.identity import tokens
@@ -30,10 +30,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SHOWN = 100
 _SIGN_IN = "sign-in:"
 """Begin of the names of tokens that `sign_in` creates."""
-_BROWSER = f"{_SIGN_IN}web:"
-"""Begin of the names of tokens of browsers."""
-_DERIVED = "derived:"
-"""The same after a sign-in with a token, whose id follows: it ends the tokens of its browsers."""
 _MAX_SIGNED_IN = 1000
 
 
@@ -109,22 +105,34 @@ class ApiTokens:
         return created.text
 
     def sign_in_browser(self, caller: Caller, lifetime: timedelta) -> str:
-        """Return the text of a token with which one browser continues a sign-in.
+        """Return the text of a token for the cookie of one browser. `sign_out` revokes it.
 
-        The token is valid until `sign_out`, and as long as `renew` is called within the lifetime.
-        After a sign-in with a token, it is valid for a lifetime at most, and no longer than that
-        token.
+        After a sign-in with a token, the new one is valid no longer than that token.
+
+        Raises:
+            Unauthorized: The token with which the user has signed in is not valid any more.
         """
-        prefix, until = _BROWSER, None
-        if caller.token_id is not None:
-            prefix = _prefix_of_derived(caller.token_id)
-            with self._database.read() as tx:
-                entered = tokens.find_usable(tx, caller.token_id)
-            if entered is None:
-                raise Unauthorized("The token is not valid.")
-            until = entered.token.expires_at
-        name = prefix + new_id("tk")
-        return self._insert(caller, caller.owner, name, caller.scope, lifetime, until).text
+        new = make_token()
+        with self._database.write("token.sign_in") as tx:
+            parent, until = "", None
+            if caller.token_id is not None:
+                # With the lock, a revocation of that token sees this one, or prevents it.
+                entered = tokens.find_usable(tx, caller.token_id, locks=True)
+                if entered is None:
+                    raise Unauthorized("The token is not valid.")
+                parent, until = caller.token_id, entered.token.expires_at
+            token = tokens.insert_token(
+                tx,
+                new.secret_hash,
+                owner=caller.owner,
+                name=f"{_derived_prefix(parent)}{new_id('tk')}",
+                scope=caller.scope,
+                seconds=lifetime.total_seconds(),
+                until=until,
+                created_by=caller.actor,
+            )
+            self._record_creation(tx, caller, token)
+        return new.text(token.id)
 
     def sign_out(self, caller: Caller) -> None:
         """Revoke the token of the caller's browser. Other credentials stay valid."""
@@ -132,10 +140,8 @@ class ApiTokens:
             return
         with self._database.write("token.sign_out") as tx:
             token = tokens.get(tx, caller.token_id)
-            if token is None or not token.name.startswith((_BROWSER, _DERIVED)):
-                return
-            if tokens.revoke(tx, token.id, actor=caller.actor):
-                self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=token.id)
+            if token is not None and token.name.startswith(BROWSER_TOKEN):
+                self._revoke_in(tx, caller, token)
         self._authenticator.forget_callers()
 
     def renew(self, token_id: str, lifetime: timedelta) -> None:
@@ -150,7 +156,6 @@ class ApiTokens:
         name: str,
         scope: Scope,
         expires: timedelta,
-        until: datetime | None = None,
     ) -> CreatedToken:
         new = make_token()
         with self._database.write("token.create") as tx:
@@ -161,14 +166,18 @@ class ApiTokens:
                 name=name,
                 scope=scope,
                 seconds=expires.total_seconds(),
-                until=until,
                 created_by=caller.actor,
             )
-            detail = {"name": name, "owner": token.owner, "scope": scope}
-            self._audit.record_in(
-                tx, AuditAction.TOKEN_CREATED, caller, target=token.id, detail=detail
-            )
+            self._record_creation(tx, caller, token)
         return CreatedToken(token, new.text(token.id))
+
+    def _record_creation(self, tx: Tx, caller: Caller, token: ApiToken) -> None:
+        detail = {"name": token.name, "owner": token.owner, "scope": token.scope}
+        self._audit.record_in(tx, AuditAction.TOKEN_CREATED, caller, target=token.id, detail=detail)
+
+    def _revoke_in(self, tx: Tx, caller: Caller, token: ApiToken) -> None:
+        if tokens.revoke(tx, token.id, actor=caller.actor):
+            self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=token.id)
 
     def page(
         self, caller: Caller, *, before: str | None, limit: int, all_owners: bool = False
@@ -187,10 +196,10 @@ class ApiTokens:
         """
         with self._database.write("token.revoke") as tx:
             token = self._find(tx, caller, name_or_id)
-            derived = tokens.list_with_prefix(tx, token.owner, _prefix_of_derived(token.id))
-            for each in [token, *derived]:
-                if tokens.revoke(tx, each.id, actor=caller.actor):
-                    self._audit.record_in(tx, AuditAction.TOKEN_REVOKED, caller, target=each.id)
+            self._revoke_in(tx, caller, token)
+            # Only now: a sign-in with this token waits for its row, or has inserted its own.
+            for each in tokens.list_with_prefix(tx, token.owner, _derived_prefix(token.id)):
+                self._revoke_in(tx, caller, each)
             revoked = tokens.get(tx, token.id)
         self._authenticator.forget_callers()
         assert revoked is not None
@@ -208,8 +217,9 @@ class ApiTokens:
         return check(caller, Action.CHANGE, token, missing)
 
 
-def _prefix_of_derived(token_id: str) -> str:
-    return f"{_DERIVED}{token_id}:"
+def _derived_prefix(parent: str) -> str:
+    """Return the begin of the names of browsers' tokens after a sign-in with this token."""
+    return f"{BROWSER_TOKEN}{parent}:"
 
 
 def _check_name(name: str) -> None:

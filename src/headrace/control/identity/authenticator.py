@@ -16,6 +16,7 @@ from headrace.control.context import NodeContext
 from headrace.control.identity.credentials import (
     WRONG_PASSWORD,
     BearerToken,
+    BrowserToken,
     Credentials,
     Identity,
     Password,
@@ -27,7 +28,7 @@ from headrace.control.identity.proxy_header import HeaderMethod
 from headrace.control.policy import Caller
 from headrace.errors import Unauthorized
 from headrace.files.private_files import name_of_user
-from headrace.model.identity import GROUP_PREFIX, ApiToken, User, group_owner
+from headrace.model.identity import BROWSER_TOKEN, GROUP_PREFIX, ApiToken, User, group_owner
 from headrace.model.ids import looks_like_id
 from headrace.store.database import Tx
 from headrace.store.identity import tokens, users
@@ -43,6 +44,7 @@ _LOCAL_SUBJECT = "node"
 systems may know different users."""
 _NOT_VALID = {
     BearerToken: "The token is not valid.",
+    BrowserToken: "The sign-in has ended.",
     # As for a wrong password: callers must not learn that a user exists.
     Password: WRONG_PASSWORD,
     ProxyUser: "The user whom the proxy names is disabled.",
@@ -158,6 +160,8 @@ class Authenticator:
         match credentials:
             case BearerToken(text):
                 return self._try_token(text)
+            case BrowserToken(text):
+                return self._look_up(text, of_browser=True)
             case Password():
                 identity = None if self._ldap is None else self._ldap.identify(credentials)
             case ProxyUser():
@@ -193,7 +197,12 @@ class Authenticator:
         assert user is not None
         return None if user.disabled_at is not None else self._caller_of(user)
 
-    def _look_up(self, token: str) -> Caller | None:
+    def _look_up(self, token: str, *, of_browser: bool = False) -> Caller | None:
+        """Return the caller with a token of the store, or None.
+
+        Browsers send cookies to every port of a host, also to programs of other users. A copy of a
+        cookie is therefore no token for the API, and a token for the API is no cookie.
+        """
         prefix, _, rest = token.partition("_")
         number, _, secret = rest.partition("_")
         token_id = f"tk_{number}"
@@ -206,6 +215,8 @@ class Authenticator:
             # The same work for a wrong secret as for an unknown token.
             expected = _hash("") if found is None else found.secret_hash
             if not hmac.compare_digest(_hash(secret), expected) or found is None:
+                return None
+            if found.token.name.startswith(BROWSER_TOKEN) is not of_browser:
                 return None
             caller = self._describe(tx, found.token)
         if caller is not None and found.is_use_due:

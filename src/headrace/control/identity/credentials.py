@@ -30,6 +30,13 @@ class BearerToken:
 
 
 @dataclass(frozen=True, slots=True)
+class BrowserToken:
+    """The token of a browser's sign-in, from its cookie. It is valid for pages only."""
+
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Password:
     """The name and the password of a user of a directory."""
 
@@ -51,7 +58,7 @@ class ProxyUser:
     """Address of the proxy, as the node sees it."""
 
 
-Credentials = BearerToken | Password | ProxyUser
+Credentials = BearerToken | BrowserToken | Password | ProxyUser
 
 
 def from_password(name: str, password: str, address: str) -> BearerToken | Password:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from fastapi import Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import Match
 from starlette.types import Scope
@@ -25,12 +26,8 @@ _MAX_SHOWN = 5
 """Largest number of unknown parameters in a message."""
 
 
-class ApiRoute(StrictRoute):
-    """A route of `/api/v1`.
-
-    A misspelt parameter would otherwise be ignored, and the caller would get all rows or wait for
-    nothing.
-    """
+class NamedRoute(APIRoute):
+    """A route whose path has names of objects, which may contain a slash."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Match the path of a request. An escaped slash is part of a name, and ends no segment."""
@@ -40,6 +37,14 @@ class ApiRoute(StrictRoute):
         match, child = super().matches({**scope, "path": raw_path.decode("ascii")})
         names = child.get("path_params", {})
         return match, {**child, "path_params": {key: unquote(text) for key, text in names.items()}}
+
+
+class ApiRoute(NamedRoute, StrictRoute):
+    """A route of `/api/v1`.
+
+    A misspelt parameter would otherwise be ignored, and the caller would get all rows or wait for
+    nothing.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of the route, behind the check of the query parameters."""

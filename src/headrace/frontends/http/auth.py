@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import time
 from dataclasses import replace
 from typing import Annotated
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.config.auth import AuthSettings, HeaderSettings
 from headrace.control.identity.credentials import (
     BearerToken,
+    BrowserToken,
     Credentials,
     Password,
     ProxyUser,
@@ -46,13 +48,14 @@ SIGN_IN_PATH = f"{API_PREFIX}/sign-in"
 WEB_PREFIX = "/ui"
 """Path of the pages for people. Only they and their forms accept the cookie."""
 WEB_SIGN_IN_PATH = f"{WEB_PREFIX}/sign-in"
+WEB_SIGN_OUT_PATH = f"{WEB_PREFIX}/sign-out"
 COOKIE = "headrace_sign_in"
 """Name of the cookie with the token of a browser."""
 PUBLIC_PATHS = frozenset(
     {"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH, WEB_SIGN_IN_PATH}
 )
-"""Paths that need no credentials. Neither do the files of the pages below `_FILES`."""
-_FILES = (f"{LINK_PREFIX}/", f"{DOCS_PATH}/", f"{WEB_PREFIX}/assets/")
+"""Paths that need no credentials. Neither do those below `_PUBLIC_PREFIXES`."""
+_PUBLIC_PREFIXES = (f"{LINK_PREFIX}/", f"{DOCS_PATH}/", f"{WEB_PREFIX}/assets/")
 """Prefixes of paths that need none: files of pages, and the driver link."""
 _PROBES = frozenset({"/health", "/ready"})
 _TOKEN_PARAMETER = "access_token"  # noqa: S105
@@ -113,8 +116,12 @@ class Authentication:
             _check_query(request)
         except HeadraceError as error:
             record_refusal(request, error)
+            raw_path = scope.get("raw_path") or scope["path"].encode()
             response = self._renderers.respond(
-                scope["path"], error, method=request.method, query=request.url.query
+                raw_path.decode("latin-1"),
+                error,
+                method=request.method,
+                query=request.url.query,
             )
             if isinstance(error, Unauthorized) and node_of(request).settings.auth.ldap is not None:
                 response.headers.append("WWW-Authenticate", _PASSWORD_CHALLENGE)
@@ -139,7 +146,9 @@ class _GuardedSend:
         self._request = request
         self._caller = caller
         self._send = send
-        self._until = time.monotonic() + _CHECK_SECONDS
+        # The sign-out has revoked the credentials of its own response.
+        is_sign_out = request.scope["path"] == WEB_SIGN_OUT_PATH
+        self._until = math.inf if is_sign_out else time.monotonic() + _CHECK_SECONDS
         self._known_until = time.monotonic() + _AWAY_SECONDS
         self.is_refused = False
 
@@ -202,7 +211,7 @@ Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 
 
 def _is_exempt(path: str) -> bool:
-    return path in PUBLIC_PATHS or path.startswith(_FILES)
+    return path in PUBLIC_PATHS or path.startswith(_PUBLIC_PREFIXES)
 
 
 def _check_certificate(request: Request) -> None:
@@ -275,9 +284,9 @@ def read_credentials(request: Request, settings: AuthSettings) -> Credentials:
         )
     if user is not None:
         return user
-    cookie = read_cookie(request)
-    if cookie is not None and not authorizations:
-        return BearerToken(cookie)
+    cookie = None if authorizations else read_cookie(request)
+    if cookie is not None:
+        return BrowserToken(cookie)
     scheme, _, text = (authorizations or [""])[0].partition(" ")
     if scheme.lower() == "basic":
         return _read_basic(text.strip(), address)
@@ -293,8 +302,23 @@ def read_cookie(request: Request) -> str | None:
     """Return the token in the cookie of a request for a page; None if there is none.
 
     The API does not read cookies: a page of another site could let the browser send them.
+
+    Raises:
+        Unauthorized: There are several. Programs at other ports of the host can set cookies, too.
     """
-    return request.cookies.get(COOKIE) if is_web(request.scope["path"]) else None
+    if not is_web(request.scope["path"]):
+        return None
+    pairs = [
+        pair.strip().partition("=")
+        for header in request.headers.getlist("cookie")
+        for pair in header.split(";")
+    ]
+    values = [value for name, _, value in pairs if name == COOKIE]
+    if len(values) > 1:
+        raise Unauthorized(
+            f"The browser has several cookies {COOKIE}.", hint="Delete the cookies of this host."
+        )
+    return values[0] if values else None
 
 
 def _hint(settings: AuthSettings) -> str:

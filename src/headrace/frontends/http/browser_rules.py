@@ -57,7 +57,8 @@ class BrowserRules:
             try:
                 check_request(
                     self._hosts,
-                    self._origins,
+                    # Pages of other sites may call the API, and send no forms of a user.
+                    () if is_web(scope["path"]) else self._origins,
                     scope["headers"],
                     scope.get("server"),
                     follows_link=_follows_link(scope),

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from headrace.control.policy import visible_owners
-from headrace.frontends.http.auth import WEB_PREFIX, node_of
+from headrace.frontends.http.api_route import NamedRoute
+from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.rendering import find_root, redirect, render, serve_asset
-from headrace.frontends.web.sign_in import Visitor
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.model.lifecycle import SESSION, SessionState
 
-router = APIRouter(prefix=WEB_PREFIX, include_in_schema=False)
+router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
 
 
 @router.get("")
 @router.get("/")
-def show_start(request: Request, caller: Visitor) -> Response:  # noqa: ARG001 - signs in
+def show_start(request: Request, caller: Authenticated) -> Response:  # noqa: ARG001 - signs in
     """Lead to the first page."""
     return redirect(f"{find_root(request.scope['path'])}statements")
 
@@ -34,7 +33,7 @@ def show_asset(name: str) -> Response:
 @router.get("/sessions")
 def list_sessions(
     request: Request,
-    caller: Visitor,
+    caller: Authenticated,
     state: str = "live",
     owner: str = "mine",
     before: Annotated[str | None, Query(pattern=r"^se_[0-9a-f]{32}$")] = None,
@@ -65,12 +64,14 @@ def list_sessions(
         sees_others=visible_owners(caller) is None,
         before=before,
         next=sessions[ITEMS - 1].id if len(sessions) > ITEMS else None,
-        now=datetime.now(UTC),
+        now=node_of(request).read_clock(),
     )
 
 
 @router.get("/nodes")
-def list_nodes(request: Request, caller: Visitor) -> Response:
+def list_nodes(request: Request, caller: Authenticated) -> Response:
     """List the nodes of the cluster."""
     nodes = node_of(request).nodes.list_nodes(caller)
-    return render(request, "nodes.html", caller=caller, nodes=nodes, now=datetime.now(UTC))
+    return render(
+        request, "nodes.html", caller=caller, nodes=nodes, now=node_of(request).read_clock()
+    )

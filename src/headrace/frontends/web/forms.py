@@ -9,33 +9,35 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 
-from headrace.errors import ForeignOrigin, InvalidRequest
-from headrace.frontends.http.auth import COOKIE
+from headrace.errors import BodyTooLarge, ForeignOrigin, InvalidRequest
+from headrace.frontends.http.auth import read_cookie
 
 TOKEN_FIELD = "form_token"  # noqa: S105 - the name of a field
 _MAX_FIELDS = 100
+_MAX_BYTES = 64 * 1024
+"""Largest form: anybody can send one to the sign-in."""
 _PURPOSE = b"headrace form"
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form that a page of this browser has sent.
+    """Return the fields of a form that a page has sent.
 
-    A browser without a cookie has none of its rights to lose. The origin of its request was checked
-    before.
+    `BrowserRules` has refused forms of other sites. With a cookie, the form must also have the
+    token that belongs to the cookie.
 
     Raises:
-        InvalidRequest: The body is not a form.
+        InvalidRequest: The body is not that of a form, or is too large for one.
         ForeignOrigin: The form does not have the token of the browser's cookie.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
         raise InvalidRequest("The body is not that of a form.")
     try:
-        text = (await request.body()).decode()
+        text = (await _read_body(request)).decode()
         fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except (UnicodeDecodeError, ValueError) as error:
         raise InvalidRequest("The form cannot be read.") from error
-    cookie = request.cookies.get(COOKIE)
+    cookie = read_cookie(request)
     if cookie is not None:
         sent = fields.get(TOKEN_FIELD, "").encode()
         if not hmac.compare_digest(sent, make_form_token(cookie).encode()):
@@ -43,6 +45,15 @@ async def read_form(request: Request) -> Mapping[str, str]:
                 "The form was made for another sign-in.", hint="Load the page again, and repeat it."
             )
     return fields
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_BYTES:
+            raise BodyTooLarge(f"A form has at most {_MAX_BYTES} bytes.")
+    return bytes(body)
 
 
 def make_form_token(cookie: str) -> str:

@@ -16,8 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from headrace import __version__
 from headrace.control.policy import Caller
-from headrace.errors import NotFound
-from headrace.frontends.http.auth import COOKIE, WEB_PREFIX, WEB_SIGN_IN_PATH, node_of
+from headrace.errors import NotFound, Unauthorized
+from headrace.frontends.http.auth import WEB_PREFIX, WEB_SIGN_IN_PATH, node_of, read_cookie
 from headrace.frontends.http.errors import RequestError
 from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_count, describe_duration, format_utc
@@ -61,15 +61,15 @@ def render(
     """Return a page.
 
     Args:
-        caller: Whose page it is; None: nobody has signed in.
+        caller: The user who opens the page; None: no user has signed in.
         values: What the template shows.
     """
-    cookie = request.cookies.get(COOKIE)
+    cookie = find_cookie(request)
     html = (
         _environment()
         .get_template(template)
         .render(
-            root=find_root(request.scope["path"]),
+            root=find_root(request.scope["raw_path"].decode("latin-1")),
             section=request.scope["path"].removeprefix(f"{WEB_PREFIX}/").partition("/")[0],
             caller=caller,
             can_sign_out=cookie is not None,
@@ -83,13 +83,21 @@ def render(
     return HTMLResponse(html, http_status, headers=_HEADERS)
 
 
+def find_cookie(request: Request) -> str | None:
+    """Return the token of the browser; None if it has none, or several."""
+    try:
+        return read_cookie(request)
+    except Unauthorized:
+        return None
+
+
 def redirect(target: str) -> Response:
     """Return a redirect to a relative link, which the browser opens with GET."""
     return RedirectResponse(target, 303, headers=_HEADERS)
 
 
 def render_page_error(error: RequestError) -> Response:
-    """Return the page for an error. Who has not signed in is led to the sign-in, and back."""
+    """Return the page for an error; for missing credentials, a redirect to the sign-in."""
     root = find_root(error.path)
     if error.status == 401 and error.path != WEB_SIGN_IN_PATH:
         page = error.path.removeprefix(f"{WEB_PREFIX}/") if error.method in {"GET", "HEAD"} else ""

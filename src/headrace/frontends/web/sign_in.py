@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import re
-import time
-from collections import OrderedDict
-from datetime import timedelta
-from typing import Annotated
+from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import urlencode
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from headrace.control.identity.api_tokens import ApiTokens
-from headrace.control.identity.credentials import BearerToken, Credentials, from_password
-from headrace.control.policy import Caller
+from headrace.control.identity.credentials import (
+    BearerToken,
+    BrowserToken,
+    Credentials,
+    from_password,
+)
+from headrace.control.node import Node
 from headrace.errors import HeadraceError, TooManyFailures, Unauthorized
 from headrace.frontends.http.auth import (
     COOKIE,
-    WEB_PREFIX,
     WEB_SIGN_IN_PATH,
+    WEB_SIGN_OUT_PATH,
     Authenticated,
     node_of,
     read_cookie,
 )
 from headrace.frontends.http.refusals import address_of, record_refusal
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import find_root, redirect, render
+from headrace.frontends.web.rendering import find_cookie, find_root, redirect, render
 
 _START = "statements"
 _PAGE = re.compile(
@@ -39,45 +41,8 @@ _NO_COOKIE = "The browser has not kept the cookie. Allow cookies for this site, 
 _DONE = "done"
 """Parameter of the link to which a sign-in leads, where the browser must have the cookie."""
 
-_RENEWALS = 20
-"""Number of times within its lifetime that a sign-in of a browser in use is renewed at most."""
-_MAX_KNOWN = 10_000
 
 router = APIRouter(include_in_schema=False)
-
-
-class BrowserRenewals:
-    """When the sign-ins of browsers were renewed at this node."""
-
-    def __init__(self, lifetime: timedelta) -> None:
-        self._lifetime = lifetime
-        self._renewed: OrderedDict[str, float] = OrderedDict()
-
-    async def renew(self, tokens: ApiTokens, caller: Caller) -> None:
-        """Let the sign-in of a browser last a lifetime from now, unless it was renewed lately."""
-        token_id, now = caller.token_id, time.monotonic()
-        if token_id is None:
-            return
-        latest = now - self._lifetime.total_seconds() / _RENEWALS
-        if self._renewed.get(token_id, float("-inf")) > latest:
-            return
-        self._renewed[token_id] = now
-        self._renewed.move_to_end(token_id)
-        if len(self._renewed) > _MAX_KNOWN:
-            self._renewed.popitem(last=False)
-        await run_in_threadpool(tokens.renew, token_id, self._lifetime)
-
-
-async def _find_visitor(request: Request, caller: Authenticated) -> Caller:
-    """Return the caller, who opens a page: that renews the sign-in of the browser."""
-    if read_cookie(request) is not None:
-        renewals: BrowserRenewals = request.app.state.browser_renewals
-        await renewals.renew(node_of(request).tokens, caller)
-    return caller
-
-
-Visitor = Annotated[Caller, Depends(_find_visitor)]
-"""Parameter of a handler of a page: the caller."""
 
 
 @router.get(WEB_SIGN_IN_PATH)
@@ -88,7 +53,11 @@ def show_sign_in(request: Request) -> Response:
         return redirect(f"{find_root(WEB_SIGN_IN_PATH)}{page}")
     if _DONE not in request.query_params:
         return _show_form(request, page)
-    if read_cookie(request) is None:
+    try:
+        has_cookie = read_cookie(request) is not None
+    except Unauthorized as error:
+        return _show_form(request, page, error)
+    if not has_cookie:
         return _show_form(request, page, Unauthorized(_NO_COOKIE))
     return redirect(f"{find_root(WEB_SIGN_IN_PATH)}{page}")
 
@@ -96,19 +65,20 @@ def show_sign_in(request: Request) -> Response:
 @router.post(WEB_SIGN_IN_PATH)
 async def sign_in(request: Request) -> Response:
     """Check credentials, and give the browser a cookie for them."""
-    form = await read_form(request)
-    page, node = _read_page(form.get("page")), node_of(request)
+    form, node = await read_form(request), node_of(request)
+    page, address = _read_page(form.get("page")), address_of(request)
+    credentials = _read_credentials(form.get("user", ""), form.get("secret", ""), address)
+    lifetime = node.settings.web.sign_in_lifetime
     try:
         caller = await to_thread.run_sync(
-            node.authenticator.identify,
-            _read_credentials(form.get("user", ""), form.get("secret", ""), address_of(request)),
-            limiter=request.app.state.password_checks,
+            node.authenticator.identify, credentials, limiter=request.app.state.password_checks
         )
+        caller = replace(caller, address=address)
+        token = await run_in_threadpool(node.tokens.sign_in_browser, caller, lifetime)
     except (Unauthorized, TooManyFailures) as error:
         record_refusal(request, error)
         return _show_form(request, page, error)
-    lifetime = node.settings.web.sign_in_lifetime
-    token = await run_in_threadpool(node.tokens.sign_in_browser, caller, lifetime)
+    await run_in_threadpool(_end_former_sign_in, node, find_cookie(request))
     response = redirect(f"sign-in?{urlencode({'page': page, _DONE: '1'})}")
     # Without a path, the cookie belongs to the folder of the pages, as the browser sees it behind a
     # proxy; without an age, it ends with the browser.
@@ -118,7 +88,7 @@ async def sign_in(request: Request) -> Response:
     return response
 
 
-@router.post(f"{WEB_PREFIX}/sign-out")
+@router.post(WEB_SIGN_OUT_PATH)
 async def sign_out(request: Request, caller: Authenticated) -> Response:
     """Revoke the token of the browser, and delete its cookie."""
     await read_form(request)
@@ -126,6 +96,13 @@ async def sign_out(request: Request, caller: Authenticated) -> Response:
     response = redirect("sign-in")
     response.set_cookie(COOKIE, "", max_age=0, path=None, httponly=True, samesite="lax")
     return response
+
+
+def _end_former_sign_in(node: Node, cookie: str | None) -> None:
+    """Revoke the token of the cookie that the new one replaces."""
+    with suppress(Unauthorized):
+        if cookie is not None:
+            node.tokens.sign_out(node.authenticator.identify(BrowserToken(cookie)))
 
 
 def _show_form(request: Request, page: str, error: HeadraceError | None = None) -> Response:
@@ -145,7 +122,8 @@ def _read_page(text: str | None) -> str:
     """Return the page that the user wanted to open, or the first page if it is none of ours."""
     if text is None or len(text) > _MAX_PAGE or _PAGE.fullmatch(text) is None:
         return _START
-    return text
+    # Browsers read an escaped dot as a dot: `%2e%2e` would leave the folder of the pages.
+    return _START if "%2e" in text.partition("?")[0].lower() else text
 
 
 def _read_credentials(user: str, secret: str, address: str) -> Credentials:

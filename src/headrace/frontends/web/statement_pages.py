@@ -1,11 +1,11 @@
-"""The pages of statements. No page waits for a driver, and no GET changes anything."""
+"""The pages of statements. No page waits for a driver, and no GET changes an object."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,29 +13,36 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
-from headrace.errors import AlreadyEnded
-from headrace.frontends.http.auth import WEB_PREFIX, node_of
+from headrace.errors import AlreadyEnded, HeadraceError
+from headrace.frontends.http.api_route import NamedRoute
+from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import redirect, render
-from headrace.frontends.web.sign_in import Visitor
 from headrace.grammar.masking import mask_sql
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.statement import Statement, WaitingFor
 from headrace.model.text import cut_text
 from headrace.results.formats.csv import show_column
+from headrace.results.json_encoding import check_field_names
 from headrace.results.reader import RowRange, Rows
-from headrace.results.schema import Column
 
 ITEMS = 50
 """Rows of a list on one page."""
-_SQL_CHARACTERS = 200
+_SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
+"""What a list shows of a text, and what it searches for secrets."""
+_TEXT_CHARACTERS = 64 * 1024
+"""What the page of a statement shows of its text, which may have 10 MiB."""
+_NAME_CHARACTERS = 200
+"""Of names and types of columns. A type may have thousands of fields."""
 _EVENTS = 100
+_NAMES_CHARACTERS = 1024 * 1024
+"""Of the names of struct fields, which the text of each value repeats."""
 _ROWS, _COLUMNS, _CELL_CHARACTERS = 200, 100, 1000
 """What a page shows of a result."""
 ALL = "all"
 
-router = APIRouter(prefix=WEB_PREFIX, include_in_schema=False)
+router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class StatementRow:
 @router.get("/statements")
 def list_statements(
     request: Request,
-    caller: Visitor,
+    caller: Authenticated,
     state: str = ALL,
     session: str | None = None,
     owner: str = "mine",
@@ -75,11 +82,11 @@ def list_statements(
     names = statements.find_session_names(caller, page.items)
     live = [each for each in page.items if each.state in STATEMENT.live and can_wait(each)]
     reasons = statements.find_wait_reasons(caller, live) if live else {}
-    now = datetime.now(UTC)
+    now = node_of(request).read_clock()
     rows = [
         StatementRow(
             each,
-            " ".join(cut_text(mask_sql(each.spec.text), _SQL_CHARACTERS).split()),
+            _show_begin(each.spec.text),
             names.get(each.session_id),
             reasons.get(each.id, (None, None))[1],
             ((each.ended_at or now) - each.created_at).total_seconds(),
@@ -102,6 +109,46 @@ def list_statements(
 
 
 @dataclass(frozen=True, slots=True)
+class ShownText:
+    """The SQL of a statement on its page."""
+
+    before: str
+    """The text up to the end of the line with the error; without an error, the whole text."""
+    caret: int | None
+    """Number of characters before the place of the error in its line; None: no place is shown."""
+    after: str
+    is_cut: bool
+
+
+def show_text(statement: Statement) -> ShownText:
+    """Return the SQL of a statement without secrets, with the place of its error.
+
+    The place is that of the driver's report. It is shown if it exists in the text.
+    """
+    text, failure = statement.spec.text, statement.failure
+    begin = text[:_TEXT_CHARACTERS]
+    # A secret that the cut divides could not be recognised.
+    is_cut = len(begin) < len(text)
+    begin = begin.rpartition("\n")[0] if is_cut else begin
+    shown = mask_sql(begin)
+    if failure is None or failure.line is None or failure.column is None or shown != begin:
+        return ShownText(shown, None, "", is_cut)
+    lines = shown.split("\n")
+    if failure.line > len(lines) or failure.column - 1 > len(lines[failure.line - 1]):
+        return ShownText(shown, None, "", is_cut)
+    before, after = lines[: failure.line], lines[failure.line :]
+    return ShownText("\n".join(before), failure.column - 1, "\n".join(after), is_cut)
+
+
+def _show_begin(text: str) -> str:
+    """Return the begin of a SQL text without secrets, in one line, for a list."""
+    begin = text[:_MASKED_CHARACTERS]
+    if len(begin) < len(text):
+        begin = begin.rpartition(" ")[0]
+    return " ".join(cut_text(mask_sql(begin), _SQL_CHARACTERS).split())
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """A part of the wall time of a statement."""
 
@@ -117,25 +164,23 @@ class Phase:
 class Grid:
     """The first rows of a result, as text; None is NULL."""
 
-    columns: Sequence[Column]
+    columns: Sequence[tuple[str, str]]
+    """Names and types."""
     rows: Sequence[Sequence[str | None]]
     result: ResultInfo
-
-    @property
-    def hidden_columns(self) -> int:
-        """Number of columns that the page leaves out."""
-        return max(0, len(self.columns) - _COLUMNS)
+    hidden_columns: int
+    """Number of columns that the page leaves out."""
 
 
 @router.get("/statements/{statement_id}")
-async def show_statement(request: Request, caller: Visitor, statement_id: str) -> Response:
+async def show_statement(request: Request, caller: Authenticated, statement_id: str) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statement = await node_of(request).async_statements.get(caller, statement_id)
     return await run_in_threadpool(_show_statement, request, caller, statement)
 
 
 @router.post("/statements/{statement_id}/cancel")
-async def cancel_statement(request: Request, caller: Visitor, statement_id: str) -> Response:
+async def cancel_statement(request: Request, caller: Authenticated, statement_id: str) -> Response:
     """Cancel a statement, and show it again."""
     await read_form(request)
     cancel = node_of(request).statements.cancel
@@ -154,18 +199,24 @@ def _show_statement(request: Request, caller: Caller, statement: Statement) -> R
     events = node.events.read(
         caller, after=None, entity="statement", entity_id=statement.id, limit=_EVENTS
     )
-    failure = statement.failure
+    failure, grid, rows_error = statement.failure, None, None
+    try:
+        grid = _read_grid(request, caller, statement)
+    except HeadraceError as error:
+        rows_error = error
     return render(
         request,
         "statement.html",
         caller=caller,
         statement=statement,
-        lines=mask_sql(statement.spec.text).split("\n"),
+        text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
-        phases=divide_time(statement, datetime.now(UTC)),
+        phases=divide_time(statement, node.read_clock()),
         events=events,
-        grid=_read_grid(request, caller, statement),
+        grid=grid,
+        rows_error=rows_error,
+        may_read_rows=may(caller, Action.READ_CONTENT, statement),
         is_live=statement.state in STATEMENT.live,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
     )
@@ -174,8 +225,11 @@ def _show_statement(request: Request, caller: Caller, statement: Statement) -> R
 def divide_time(statement: Statement, now: datetime) -> list[Phase]:
     """Return the phases of a statement. Their sum is its wall time since the submit."""
     end = statement.ended_at or now
+    # A statement whose driver was lost waits again.
+    was_lost = statement.attempts > (statement.launched_at is not None)
     marks: list[tuple[str, datetime | None]] = [
-        ("waiting", statement.created_at),
+        ("lost attempts", statement.created_at if was_lost else None),
+        ("waiting", statement.waiting_since if was_lost else statement.created_at),
         ("starting", statement.launched_at),
         ("running", statement.started_at),
     ]
@@ -203,23 +257,30 @@ def _read_grid(request: Request, caller: Caller, statement: Statement) -> Grid |
         return None
     selection = RowRange(0, _ROWS)
     rows = node_of(request).statements.open_result(caller, statement, selection=selection)
-    return Grid(rows.schema.columns, _read_cells(rows, selection), result)
+    columns = [
+        (_cut(column.name, _NAME_CHARACTERS), _cut(column.type.sql, _NAME_CHARACTERS))
+        for column in rows.schema.columns[:_COLUMNS]
+    ]
+    hidden = max(0, len(rows.schema.columns) - _COLUMNS)
+    return Grid(columns, _read_cells(rows, selection), result, hidden)
 
 
 def _read_cells(rows: Rows, selection: RowRange) -> list[list[str | None]]:
     columns = rows.schema.columns[:_COLUMNS]
+    types = [column.type for column in rows.schema.columns]
     cells: list[list[str | None]] = []
     for batch in rows.select(selection):
+        check_field_names(batch, types, limit=_NAMES_CHARACTERS)
         texts = [
             show_column(array, column.type).to_pylist()
             for array, column in zip(batch.columns, columns, strict=False)
         ]
         cells.extend(
-            [None if each is None else _cut_cell(each) for each in values]
+            [None if each is None else _cut(each, _CELL_CHARACTERS) for each in values]
             for values in zip(*texts, strict=True)
         )
     return cells
 
 
-def _cut_cell(text: str) -> str:
-    return text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

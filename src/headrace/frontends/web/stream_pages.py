@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -12,10 +11,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, may, visible_owners
 from headrace.errors import StreamStateConflict
-from headrace.frontends.http.auth import WEB_PREFIX, node_of
+from headrace.frontends.http.api_route import NamedRoute
+from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import redirect, render
-from headrace.frontends.web.sign_in import Visitor
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
@@ -24,7 +23,7 @@ from headrace.model.stream_query import Answer, QueryProgress, answer_action, ex
 _VERSIONS = 50
 _BAR_HEIGHT = 40.0
 
-router = APIRouter(prefix=WEB_PREFIX, include_in_schema=False)
+router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
 
 StreamPath = Annotated[str, Path(max_length=1024)]
 
@@ -32,30 +31,30 @@ StreamPath = Annotated[str, Path(max_length=1024)]
 @router.get("/streams")
 def list_streams(
     request: Request,
-    caller: Visitor,
+    caller: Authenticated,
     state: str = "live",
     owner: str = "mine",
     before: Annotated[str | None, Query(pattern=r"^sq_[0-9a-f]{32}$")] = None,
 ) -> Response:
     """List streaming queries, newest first."""
-    found = node_of(request).streams.page(
+    statuses = node_of(request).streams.page(
         caller,
         live=state != ALL,
         before=before,
         limit=ITEMS + 1,
         all_owners=owner == ALL,
     )
-    now = datetime.now(UTC)
+    now = node_of(request).read_clock()
     return render(
         request,
         "streams.html",
         caller=caller,
-        rows=[(each, explain_state(each.query, now)) for each in found[:ITEMS]],
+        rows=[(each, explain_state(each.query, now)) for each in statuses[:ITEMS]],
         state=state,
         owner=owner,
         sees_others=visible_owners(caller) is None,
         before=before,
-        next=found[ITEMS - 1].query.id if len(found) > ITEMS else None,
+        next=statuses[ITEMS - 1].query.id if len(statuses) > ITEMS else None,
     )
 
 
@@ -69,7 +68,7 @@ class Bar:
 
 
 @router.get("/streams/{stream}")
-def show_stream(request: Request, caller: Visitor, stream: StreamPath) -> Response:
+def show_stream(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
     """Show a streaming query: why it does not run, its batches, and what may be done to it."""
     status = node_of(request).streams.get(caller, stream)
     query = status.query
@@ -80,7 +79,7 @@ def show_stream(request: Request, caller: Visitor, stream: StreamPath) -> Respon
         caller=caller,
         status=status,
         query=query,
-        reason=explain_state(query, datetime.now(UTC)),
+        reason=explain_state(query, node_of(request).read_clock()),
         actions=acts if may(caller, Action.CHANGE, query) else [],
         path=None if query.spec.path is None else mask_urls(query.spec.path),
         durations=draw_bars(status.progress, [each.milliseconds for each in status.progress], "ms"),
@@ -104,7 +103,7 @@ def draw_bars(batches: Sequence[QueryProgress], values: Sequence[int], unit: str
 
 @router.post("/streams/{stream}/{action}")
 async def act_on_stream(
-    request: Request, caller: Visitor, stream: StreamPath, action: StreamAction
+    request: Request, caller: Authenticated, stream: StreamPath, action: StreamAction
 ) -> Response:
     """Act on a streaming query, and show it, or the next attempt."""
     await read_form(request)
@@ -118,7 +117,7 @@ async def act_on_stream(
 
 
 @router.get("/jobs")
-def list_jobs(request: Request, caller: Visitor, owner: str = "mine") -> Response:
+def list_jobs(request: Request, caller: Authenticated, owner: str = "mine") -> Response:
     """List all jobs by name."""
     return render(
         request,
@@ -132,12 +131,12 @@ def list_jobs(request: Request, caller: Visitor, owner: str = "mine") -> Respons
 
 @router.get("/jobs/{job}")
 def show_job(
-    request: Request, caller: Visitor, job: Annotated[str, Path(max_length=100)]
+    request: Request, caller: Authenticated, job: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """Show a job: its queries, its versions with decision and reason, and its savepoints."""
     jobs = node_of(request).jobs
     status = jobs.get_job(caller, job)
-    now = datetime.now(UTC)
+    now = node_of(request).read_clock()
     return render(
         request,
         "job.html",

@@ -86,12 +86,16 @@ def get(tx: Tx, token_id: str) -> ApiToken | None:
     return None if row is None else _to_token(row)
 
 
-def find_usable(tx: Tx, token_id: str) -> UsableToken | None:
-    """Return a token that is neither revoked nor expired, or None."""
+def find_usable(tx: Tx, token_id: str, *, locks: bool = False) -> UsableToken | None:
+    """Return a token that is neither revoked nor expired, or None.
+
+    Args:
+        locks: Whether the token cannot be revoked until the end of the transaction.
+    """
     query = select(table, _USE_IS_DUE.label("is_use_due")).where(
         table.c.id == token_id, _LIVE, table.c.expires_at > clock()
     )
-    row = tx.execute(query).mappings().one_or_none()
+    row = tx.execute(query.with_for_update() if locks else query).mappings().one_or_none()
     if row is None:
         return None
     columns = dict(row)
