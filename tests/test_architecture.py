@@ -50,6 +50,7 @@ PACKAGES = {
     "frontends.flight_sql",
     "frontends.hiveserver2",
     "frontends.livy",
+    "frontends.web",
     "frontends.opensearch",
     "frontends.rest",
     "frontends.rest.routes",

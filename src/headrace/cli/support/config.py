@@ -57,6 +57,7 @@ KNOWN_KEYS = (
     "materialized_views",
     "jobs",
     "livy",
+    "web",
     "opensearch",
     "hiveserver2",
     "flight_sql",

@@ -19,19 +19,19 @@ router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=
 
 @router.get("")
 @router.get("/")
-def show_start(request: Request, caller: Authenticated) -> Response:  # noqa: ARG001 - signs in
+def render_start(request: Request, caller: Authenticated) -> Response:  # noqa: ARG001 - signs in
     """Lead to the first page."""
     return redirect(f"{find_root(request.scope['path'])}statements")
 
 
 @router.get("/assets/{name}")
-def show_asset(name: str) -> Response:
+def send_asset(name: str) -> Response:
     """Return a file that pages load."""
     return serve_asset(name)
 
 
 @router.get("/sessions")
-def list_sessions(
+def render_sessions(
     request: Request,
     caller: Authenticated,
     state: str = "live",
@@ -69,7 +69,7 @@ def list_sessions(
 
 
 @router.get("/nodes")
-def list_nodes(request: Request, caller: Authenticated) -> Response:
+def render_nodes(request: Request, caller: Authenticated) -> Response:
     """List the nodes of the cluster."""
     nodes = node_of(request).nodes.list_nodes(caller)
     return render(

@@ -46,7 +46,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get(WEB_SIGN_IN_PATH)
-def show_sign_in(request: Request) -> Response:
+def render_sign_in(request: Request) -> Response:
     """Show the form; after a sign-in, lead to the page that the user wanted to open."""
     page = _read_page(request.query_params.get("page"))
     if node_of(request).authenticator.is_open:
@@ -63,7 +63,7 @@ def show_sign_in(request: Request) -> Response:
 
 
 @router.post(WEB_SIGN_IN_PATH)
-async def sign_in(request: Request) -> Response:
+async def sign_in_from_form(request: Request) -> Response:
     """Check credentials, and give the browser a cookie for them."""
     form, node = await read_form(request), node_of(request)
     page, address = _read_page(form.get("page")), address_of(request)
@@ -89,7 +89,7 @@ async def sign_in(request: Request) -> Response:
 
 
 @router.post(WEB_SIGN_OUT_PATH)
-async def sign_out(request: Request, caller: Authenticated) -> Response:
+async def sign_out_from_form(request: Request, caller: Authenticated) -> Response:
     """Revoke the token of the browser, and delete its cookie."""
     await read_form(request)
     await run_in_threadpool(node_of(request).tokens.sign_out, caller)

@@ -59,7 +59,7 @@ class StatementRow:
 
 
 @router.get("/statements")
-def list_statements(
+def render_statements(
     request: Request,
     caller: Authenticated,
     state: str = ALL,
@@ -173,14 +173,14 @@ class Grid:
 
 
 @router.get("/statements/{statement_id}")
-async def show_statement(request: Request, caller: Authenticated, statement_id: str) -> Response:
+async def render_statement(request: Request, caller: Authenticated, statement_id: str) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statement = await node_of(request).async_statements.get(caller, statement_id)
-    return await run_in_threadpool(_show_statement, request, caller, statement)
+    return await run_in_threadpool(_render_statement, request, caller, statement)
 
 
 @router.post("/statements/{statement_id}/cancel")
-async def cancel_statement(request: Request, caller: Authenticated, statement_id: str) -> Response:
+async def cancel_from_page(request: Request, caller: Authenticated, statement_id: str) -> Response:
     """Cancel a statement, and show it again."""
     await read_form(request)
     cancel = node_of(request).statements.cancel
@@ -190,7 +190,7 @@ async def cancel_statement(request: Request, caller: Authenticated, statement_id
     return redirect(f"../{statement_id}")
 
 
-def _show_statement(request: Request, caller: Caller, statement: Statement) -> Response:
+def _render_statement(request: Request, caller: Caller, statement: Statement) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):

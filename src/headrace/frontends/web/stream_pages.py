@@ -29,7 +29,7 @@ StreamPath = Annotated[str, Path(max_length=1024)]
 
 
 @router.get("/streams")
-def list_streams(
+def render_streams(
     request: Request,
     caller: Authenticated,
     state: str = "live",
@@ -68,7 +68,7 @@ class Bar:
 
 
 @router.get("/streams/{stream}")
-def show_stream(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
+def render_stream(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
     """Show a streaming query: why it does not run, its batches, and what may be done to it."""
     status = node_of(request).streams.get(caller, stream)
     query = status.query
@@ -102,7 +102,7 @@ def draw_bars(batches: Sequence[QueryProgress], values: Sequence[int], unit: str
 
 
 @router.post("/streams/{stream}/{action}")
-async def act_on_stream(
+async def act_from_page(
     request: Request, caller: Authenticated, stream: StreamPath, action: StreamAction
 ) -> Response:
     """Act on a streaming query, and show it, or the next attempt."""
@@ -117,7 +117,7 @@ async def act_on_stream(
 
 
 @router.get("/jobs")
-def list_jobs(request: Request, caller: Authenticated, owner: str = "mine") -> Response:
+def render_jobs(request: Request, caller: Authenticated, owner: str = "mine") -> Response:
     """List all jobs by name."""
     return render(
         request,
@@ -130,7 +130,7 @@ def list_jobs(request: Request, caller: Authenticated, owner: str = "mine") -> R
 
 
 @router.get("/jobs/{job}")
-def show_job(
+def render_job(
     request: Request, caller: Authenticated, job: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """Show a job: its queries, its versions with decision and reason, and its savepoints."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -191,7 +190,7 @@ def stream_body(status: QueryStatus) -> StreamBody:
     return fill(
         StreamBody,
         query,
-        reason=explain_state(query, datetime.now(UTC)),
+        reason=explain_state(query),
         statement=status.statement,
         sink=spec.sink,
         guarantee=spec.guarantee,
