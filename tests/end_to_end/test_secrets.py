@@ -287,7 +287,8 @@ def read_spark_ui(node: NodeProcess, session: str) -> Iterator[tuple[str, str]]:
     api = f"api/v1/applications/{driver['application_id']}"
     pages = ("environment/", "SQL/", "jobs/", f"{api}/environment", f"{api}/sql?details=true")
     for page in pages:
-        answer = httpx.get(f"{driver['ui_url']}/{page}", follow_redirects=True)
+        # A page of Spark with a cold JVM takes several seconds beside other tests.
+        answer = httpx.get(f"{driver['ui_url']}/{page}", follow_redirects=True, timeout=60)
         assert answer.is_success, page
         yield page, answer.text
 
