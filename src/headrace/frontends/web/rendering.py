@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -159,7 +159,6 @@ def _environment() -> Environment:
         "clock": _format_clock,
         "count": describe_count,
         "duration": describe_duration,
-        "path": lambda text: quote(text, safe=""),
         "query": _make_query,
     }
     return environment
