@@ -7,10 +7,13 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
 
 import psutil
 import pytest
 from tests.support.hiveserver2 import THRIFT, HiveNode, SocketClient, write_call
+from tests.support.made_results import inline_result
 from tests.support.waiting import wait_until
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
@@ -203,3 +206,47 @@ def test_an_error_at_the_sign_in_has_the_code(server: HiveNode) -> None:
             answer = read_to_end(connection)
         assert answer[0] == 3
         assert b"[unauthorized]" in answer
+
+
+def ask_for_state(operation: Any, number: int) -> bytes:
+    """Return the frame of a question that the node holds for half a second at most."""
+    message = write_call(
+        "GetOperationStatus", number, operationHandle=operation, getProgressUpdate=True
+    )
+    return struct.pack("!I", len(message)) + message
+
+
+def read_number(client: SocketClient) -> int:
+    """Return the number of the call that is answered next."""
+    (size,) = struct.unpack("!I", client.receive(4))
+    protocol = TCyBinaryProtocol(TCyMemoryBuffer(client.receive(size)))
+    _name, kind, number = protocol.read_message_begin()
+    assert kind == TMessageType.REPLY
+    return int(number)
+
+
+@pytest.mark.parametrize("cuts", [[], [0], [3], [30]])
+def test_calls_are_answered_in_their_order(server: HiveNode, cuts: list[int]) -> None:
+    """A client may repeat a question for an ended statement before it has earlier answers."""
+    client, other = server.over_socket(), server.over_socket()
+    client.open()
+    other.open()
+    ended = client.execute("SELECT 1").operationHandle
+    server.run(ended, inline_result([("n", "long")], [[1], [2]]))
+    client.fetch(ended, 1)
+    for number in range(10):
+        client.socket.sendall(ask_for_state(ended, number))
+        assert read_number(client) == number
+
+    waiting = client.execute("SELECT 2").operationHandle
+    first, second = ask_for_state(waiting, 1001), ask_for_state(ended, 1002)
+    sent = first + second + ask_for_state(ended, 1003)
+    ends = [*(len(first) + cut for cut in cuts), len(first + second), len(sent)]
+    for start, end in pairwise([0, *ends]):
+        client.socket.sendall(sent[start:end])
+        # When the node answers another client, it has read what arrived before.
+        other.call("GetInfo", sessionHandle=other.session, infoType=18)
+    assert [read_number(client) for _call in range(3)] == [1001, 1002, 1003]
+    client.close_operations()
+    client.close()
+    other.close()

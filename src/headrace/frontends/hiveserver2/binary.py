@@ -7,8 +7,11 @@ import logging
 import ssl
 import struct
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import cast
 
 from anyio import CapacityLimiter, to_thread
 
@@ -42,6 +45,7 @@ _START, _BAD, _COMPLETE = 1, 3, 5
 _STATUS = "GetOperationStatus"
 _STATUS_BYTES = 8 + len(_STATUS)
 """Length of what stands before the number of such a call: version and name."""
+_NUMBER_BYTES = 4
 _REPEATED_SECONDS = 1.0
 """Time for which an answer is repeated without a check of the credentials."""
 _HTTP_STARTS = frozenset(method[:1].encode() for method in ("GET", "POST", "OPTIONS", "HEAD"))
@@ -53,6 +57,7 @@ _HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length
     len(_HTTP_TEXT),
     _HTTP_TEXT,
 )
+_Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 _SASL = struct.Struct("!BI")
 _FRAME = struct.Struct("!I")
 
@@ -82,8 +87,8 @@ class HiveServer2Server(Server):
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(
-            self._serve, self._host, self._port, ssl=self._context
+        self._server = await asyncio.get_running_loop().create_server(
+            partial(_Connection, self._serve), self._host, self._port, ssl=self._context
         )
 
     async def stop(self) -> None:
@@ -104,7 +109,7 @@ class HiveServer2Server(Server):
                 await writer.drain()
             elif first[0] == _START:
                 credentials = await self._sign_in(first, reader, writer)
-                await self._serve_frames(credentials, reader, writer)
+                await self._serve_frames(credentials, writer)
             else:
                 await self._serve_messages(first, reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ssl.SSLError):
@@ -181,30 +186,29 @@ class HiveServer2Server(Server):
             raise InvalidMessage(f"A message of SASL has {size} bytes.")
         return await reader.readexactly(size)
 
-    async def _serve_frames(
-        self, credentials: Credentials, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        received, repeated = bytearray(), _RepeatedCall()
+    async def _serve_frames(self, credentials: Credentials, writer: asyncio.StreamWriter) -> None:
+        connection = writer.transport.get_protocol()
+        assert isinstance(connection, _Connection)
+        received = bytearray()
         while True:
-            size, frame = await _read_frame(received, reader)
-            answer = repeated.find(frame)
-            if answer is None:
-                try:
-                    call = _read_framed(size, frame)
-                except InvalidMessage as error:
-                    refusal = write_refusal(frame, error)
-                    writer.write(_FRAME.pack(len(refusal)) + refusal)
-                    await writer.drain()
-                    if size > _MAX_FRAME:
-                        continue
-                    raise
-                # A connection may last for days: a token that is revoked ends it.
-                caller = replace(await self._identify(credentials), address=_address_of(writer))
-                answer = await self._calls.answer(caller, call)
-                if call.name == _STATUS and self._calls.has_ended(caller, call.request):
-                    repeated.remember(frame, answer)
+            size, frame = await _read_frame(received, connection)
+            try:
+                call = _read_framed(size, frame)
+            except InvalidMessage as error:
+                refusal = write_refusal(frame, error)
+                writer.write(_FRAME.pack(len(refusal)) + refusal)
+                await writer.drain()
+                if size > _MAX_FRAME:
+                    continue
+                raise
+            # A connection may last for days: a token that is revoked ends it.
+            caller = replace(await self._identify(credentials), address=_address_of(writer))
+            answer = await self._calls.answer(caller, call)
             writer.write(_FRAME.pack(len(answer)) + answer)
             await writer.drain()
+            if call.name == _STATUS and self._calls.has_ended(caller, call.request):
+                connection.remember(frame, answer)
+            connection.is_expecting = not received
 
     async def _serve_messages(
         self, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -226,14 +230,77 @@ class HiveServer2Server(Server):
             await writer.drain()
 
 
-async def _read_frame(received: bytearray, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+class _Connection(asyncio.StreamReaderProtocol):
+    """Passes what a client sends to the task that serves it, apart from a repeated question.
+
+    Hive's JDBC 2.3 asks for the state of an ended statement before each row that it reads. The
+    answer cannot change: it is sent at once, without a turn of the event loop.
+    """
+
+    def __init__(self, serve: _Serve) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        super().__init__(reader, serve, loop=loop)
+        self.is_expecting = False
+        """Whether all calls of the client are answered."""
+        self._reader = reader
+        self._output: asyncio.WriteTransport | None = None
+        self._begin = self._end = self._answer_begin = self._answer_end = b""
+        self._until = 0.0
+
+    def remember(self, question: bytes, answer: bytes) -> None:
+        """Keep the answer to a question for the state of a statement that has ended.
+
+        The number of the call is at the same place of both.
+        """
+        number, after = _STATUS_BYTES, _STATUS_BYTES + _NUMBER_BYTES
+        self._begin, self._end = _FRAME.pack(len(question)) + question[:number], question[after:]
+        self._answer_begin = _FRAME.pack(len(answer)) + answer[:number]
+        self._answer_end = answer[after:]
+        self._until = time.monotonic() + _REPEATED_SECONDS
+
+    async def receive(self) -> bytes:
+        """Return what the client sends next. Raise IncompleteReadError at its end."""
+        part = await self._reader.read(_READ_BYTES)
+        self.is_expecting = False
+        if not part:
+            raise asyncio.IncompleteReadError(part, None)
+        return part
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep where answers are written."""
+        self._output = cast("asyncio.WriteTransport", transport)  # no subclass of it in uvloop
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer the question that was answered within the last second, or pass the data on."""
+        answer = self._find_answer(data) if self.is_expecting else None
+        if answer is None:
+            self.is_expecting = False
+            super().data_received(data)
+        else:
+            assert self._output is not None
+            self._output.write(answer)
+
+    def _find_answer(self, data: bytes) -> bytes | None:
+        number = len(self._begin)
+        after = number + _NUMBER_BYTES
+        if not number or data[:number] != self._begin or data[after:] != self._end:
+            return None
+        assert self._output is not None
+        if time.monotonic() > self._until or self._output.get_write_buffer_size():
+            return None  # check the credentials, or wait until the client reads
+        return self._answer_begin + data[number:after] + self._answer_end
+
+
+async def _read_frame(received: bytearray, connection: _Connection) -> tuple[int, bytes]:
     """Return the size of the next frame, and the frame; leave what follows it in `received`.
 
     A frame that is too large is read to its end, so that its client gets an answer. Its begin is
     returned.
     """
     while len(received) < _FRAME.size:
-        await _receive(received, reader)
+        received += await connection.receive()
     (size,) = _FRAME.unpack_from(received)
     if size > _MAX_DISCARDED:
         raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
@@ -247,14 +314,7 @@ async def _read_frame(received: bytearray, reader: asyncio.StreamReader) -> tupl
             kept += part
         if not missing:
             return size, bytes(kept)
-        await _receive(received, reader)
-
-
-async def _receive(received: bytearray, reader: asyncio.StreamReader) -> None:
-    part = await reader.read(_READ_BYTES)
-    if not part:
-        raise asyncio.IncompleteReadError(bytes(received), None)
-    received += part
+        received += await connection.receive()
 
 
 def _read_framed(size: int, frame: bytes) -> Call:
@@ -262,31 +322,6 @@ def _read_framed(size: int, frame: bytes) -> Call:
     if size > _MAX_FRAME:
         raise InvalidMessage(f"A frame has {size} bytes; {_MAX_FRAME} are allowed.")
     return read_call(frame)
-
-
-class _RepeatedCall:
-    """The last question of a client for the state of a statement that has ended.
-
-    Hive's JDBC 2.3 asks again for each row that it reads. The answer cannot change.
-    """
-
-    def __init__(self) -> None:
-        self._question = self._begin = self._end = b""
-        self._until = 0.0
-
-    def find(self, frame: bytes) -> bytes | None:
-        """Return the answer to a question that was answered within the last second, or None."""
-        if not self._question or time.monotonic() > self._until:
-            return None
-        if frame[:_STATUS_BYTES] + frame[_STATUS_BYTES + 4 :] != self._question:
-            return None
-        return self._begin + frame[_STATUS_BYTES : _STATUS_BYTES + 4] + self._end
-
-    def remember(self, frame: bytes, answer: bytes) -> None:
-        """Keep an answer. It has the number of the call at the same place as the question."""
-        self._question = frame[:_STATUS_BYTES] + frame[_STATUS_BYTES + 4 :]
-        self._begin, self._end = answer[:_STATUS_BYTES], answer[_STATUS_BYTES + 4 :]
-        self._until = time.monotonic() + _REPEATED_SECONDS
 
 
 async def _send_sasl(writer: asyncio.StreamWriter, status: int, message: bytes) -> None:
