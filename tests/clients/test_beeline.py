@@ -56,8 +56,7 @@ def test_a_password_and_a_token_sign_in(transport: str, server: ClientNode) -> N
 
 
 def test_a_wrong_password_is_refused(transport: str, server: ClientNode) -> None:
-    wrong = server.values | {"password": "wrong"}
-    status, lines, messages = run(transport, wrong, "SELECT 1 AS x")
+    status, lines, messages = run(transport, server.guess_password(), "SELECT 1 AS x")
     assert (status != 0, lines) == (True, []), messages
     assert "unauthorized" in messages or "401" in messages
 
@@ -95,11 +94,7 @@ def test_ctrl_c_cancels(transport: str, server: ClientNode) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
 
-    def is_cancelled() -> bool:
-        path = f"/api/v1/statements/{statement}"
-        return bool(server.http.get(path).json()["state"] == "cancelled")
-
-    wait_until(is_cancelled, seconds=30, what="the statement is cancelled")
+    server.wait_for_cancel(statement)
 
 
 def test_what_ends_without_success_is_a_failure_of_beeline(

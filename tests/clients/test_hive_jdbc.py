@@ -51,7 +51,7 @@ def test_a_password_and_a_token_sign_in(jdbc: JdbcClient, server: ClientNode) ->
 
 
 def test_a_wrong_password_is_refused(jdbc: JdbcClient, server: ClientNode) -> None:
-    message, _state = jdbc.fail(server.values | {"password": "wrong"}, "rows", "SELECT 1")
+    message, _state = jdbc.fail(server.guess_password(), "rows", "SELECT 1")
     assert "unauthorized" in message or "401" in message
 
 
@@ -101,7 +101,7 @@ def test_a_statement_is_cancelled(jdbc: JdbcClient, server: ClientNode) -> None:
     [statement] = wait_until(running, seconds=60, what="the statement runs")
     printed, errors = process.communicate("\n", timeout=60)
     assert "ancel" in printed, printed + errors
-    assert server.http.get(f"/api/v1/statements/{statement}").json()["state"] == "cancelled"
+    server.wait_for_cancel(statement)
 
 
 def test_an_error_has_its_line_and_column(binary: JdbcClient, server: ClientNode) -> None:

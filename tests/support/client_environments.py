@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import textwrap
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -256,6 +257,7 @@ class ClientNode:
 
     def __init__(self, home: Path, directory: Directory, **settings: str) -> None:
         directory.modify(f"uid={self.user},{PEOPLE}", "userPassword", self.password)
+        self._directory = directory
         self.hive_port, self.flight_port = free_ports(2)
         jars = lake_jars(*DELTA)
         assert jars, "The jars of Delta are missing. Run scripts/setup-jars catalogs."
@@ -282,6 +284,15 @@ class ClientNode:
         assert created.status_code == 201, created.text
         self.token = str(created.json()["token"])
 
+    def guess_password(self) -> dict[str, Any]:
+        """Return the variables of a program that connects with a wrong password.
+
+        They are those of a new person: after some failures, a name has to wait.
+        """
+        name = f"guessed-{uuid.uuid4().hex}"
+        self._directory.add_person(name)
+        return self.values | {"user": name, "password": "wrong"}
+
     @property
     def values(self) -> dict[str, Any]:
         """Return the variables of a program that connects."""
@@ -300,6 +311,15 @@ class ClientNode:
         """Return the statements whose text contains this text, newest first."""
         page = self.http.get("/api/v1/statements", params={"limit": 200}).json()
         return [each for each in page["items"] if text in each["statement"]]
+
+    def wait_for_cancel(self, statement: str) -> None:
+        """Wait until the driver has cancelled a statement."""
+
+        def is_cancelled() -> bool:
+            answer = self.http.get(f"/api/v1/statements/{statement}")
+            return bool(answer.json()["state"] == "cancelled")
+
+        wait_until(is_cancelled, what="the statement is cancelled")
 
     def close(self) -> None:
         """Close the sessions of the user, and the node."""
