@@ -34,6 +34,7 @@ wheel:
 
 demo:
 	@scripts/setup demo
+	@scripts/setup-web --optional
 	@.venv/bin/python examples/demo.py
 
 record-tutorial:
@@ -41,6 +42,7 @@ record-tutorial:
 
 serve:
 	@scripts/setup demo
+	@scripts/setup-web --optional
 	@.venv/bin/headrace serve --port $(PORT) $(ARGS)
 
 test:
@@ -48,6 +50,7 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-nginx
 	@scripts/setup-oidc
+	@scripts/setup-web
 	@scripts/setup-browser
 	@scripts/setup-ldap
 	@scripts/setup-systemd
@@ -87,10 +90,12 @@ chaos-cluster:
 
 check:
 	@scripts/setup test
+	@scripts/setup-web
 	.venv/bin/ruff format --check
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	scripts/check-web
 	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx and not oidc and not ldap and not promtool and not browser" $(ARGS)
 
 bench:
@@ -105,5 +110,5 @@ lock:
 	@scripts/lock
 
 clean:
-	rm -rf .venv .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools build dist web/node_modules src/headrace/frontends/web/assets/built .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

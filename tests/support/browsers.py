@@ -27,6 +27,15 @@ class Page(HTMLParser):
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
 
+    def find_unwanted_tags(self) -> list[str]:
+        """Return tags that no page has: images, styles, and scripts but those of the node."""
+        return [
+            tag
+            for tag, values in self.tags
+            if tag in {"img", "style"}
+            or (tag == "script" and "assets/" not in (values.get("src") or ""))
+        ]
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         self.tags.append((tag, values))

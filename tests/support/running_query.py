@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
-from headrace.model.stream_query import DesiredQuery, QueryReport
+from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport
 from headrace.store.streams import stream_queries
 
 _numbers = count()
@@ -68,3 +69,15 @@ class RunningQuery:
             query = stream_queries.get(tx, self.id)
             assert query is not None
             return query.generation
+
+
+def make_batch(number: int, *, rows: int = 10) -> QueryProgress:
+    """Return the progress of a batch."""
+    return QueryProgress(
+        batch=number,
+        at=datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC).isoformat(),
+        input_rows=rows,
+        input_rate=5.0,
+        process_rate=1234.5,
+        milliseconds=100 * number,
+    )

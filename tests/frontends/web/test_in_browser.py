@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import Page, sync_playwright
+from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.made_results import inline_result
 from tests.support.running_query import ERROR, RunningQuery
@@ -23,16 +22,6 @@ AXE = Path(".tools/axe/node_modules/axe-core/axe.min.js")
 LONG = "a_very_long_name_of_a_table_without_any_space_" * 5
 HOSTILE = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
 WIDTHS = {"wide": 1280, "narrow": 390}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +64,6 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "nodes": "nodes",
         "missing": "statements/st_unknown",
     }
-
-
-def watch(page: Page) -> list[str]:
-    """Return what the browser reports from now on: refused content, errors, foreign requests."""
-    reports: list[str] = []
-    page.on("console", lambda message: reports.append(message.text))
-    page.on("pageerror", lambda error: reports.append(str(error)))
-
-    def check(request: Any) -> None:
-        if not request.url.startswith(("http://127.0.0.1:", "http://localhost:")):
-            reports.append(f"request to {request.url}")
-
-    page.on("request", check)
-    return reports
 
 
 PAGES = [

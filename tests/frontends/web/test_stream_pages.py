@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,12 @@ from hypothesis import strategies as st
 from tests.support.browsers import Browser, resolve
 from tests.support.deployed_job import DeployedJob
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
-from tests.support.running_query import RunningQuery
+from tests.support.running_query import RunningQuery, make_batch
 from tests.support.simulated_jobs import SimulatedJobs
 
 from headrace.frontends.web.stream_pages import draw_bars
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
-from headrace.model.stream_query import QueryProgress
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -37,17 +35,6 @@ def browser(node: InProcessNode) -> Iterator[Browser]:
 @pytest.fixture
 def query(node: InProcessNode) -> RunningQuery:
     return RunningQuery(node)
-
-
-def make_batch(number: int, *, rows: int = 10) -> QueryProgress:
-    return QueryProgress(
-        batch=number,
-        at=datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC).isoformat(),
-        input_rows=rows,
-        input_rate=5.0,
-        process_rate=1234.5,
-        milliseconds=100 * number,
-    )
 
 
 def test_a_list_without_streams_says_how_to_start_one(browser: Browser) -> None:
@@ -82,7 +69,7 @@ def test_a_failing_stream_says_when_it_is_tried_again_and_can_be_tried_now(
         page = browser.open(link)
         assert "Retry 4 in" in page.text
         assert "Kafka refused the connection." in page.text
-        assert not [tag for tag, _ in page.tags if tag == "script"]
+        assert page.find_unwanted_tags() == []
     assert "Retry now" in page.text
     page = browser.submit(page, f"streams/{query.id}/retry")
     assert page.response.url.path == f"/ui/streams/{query.id}"

@@ -1,18 +1,26 @@
-"""The first page, the files of pages, and the pages of sessions and nodes."""
+"""The first page, what pages load and follow, and the pages of sessions and nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from sse_starlette import EventSourceResponse
 
 from headrace.control.policy import visible_owners
 from headrace.frontends.http.api_route import NamedRoute
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import QUIET_SECONDS, WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
 from headrace.frontends.web.rendering import find_root, redirect, render, serve_asset
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.model.lifecycle import SESSION, SessionState
+
+_STREAM_SECONDS = 60.0
+"""Life of a stream of events. The browser then connects again, and its sign-in is checked again."""
 
 router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
 
@@ -28,6 +36,28 @@ def render_start(request: Request, caller: Authenticated) -> Response:  # noqa: 
 def send_asset(name: str) -> Response:
     """Return a file that pages load."""
     return serve_asset(name)
+
+
+@router.get("/events")
+async def stream_events(
+    request: Request, caller: Authenticated, last_event_id: Annotated[str | None, Header()] = None
+) -> Response:
+    """Send the events that follow, for the pages of a browser that are open."""
+    events = node_of(request).events
+    cursor = last_event_id or await run_in_threadpool(events.last, caller)
+    feed = event_feed_of(request)
+    stream = await feed.open(cursor, EventFilter(owners=events.visible_owners(caller)))
+    content = _end_after(feed.follow(stream), _STREAM_SECONDS)
+    return EventSourceResponse(content, ping=QUIET_SECONDS, headers={"Cache-Control": "no-store"})
+
+
+async def _end_after(parts: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """Yield parts for a time."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + seconds
+    with suppress(TimeoutError, StopAsyncIteration):
+        while True:
+            yield await asyncio.wait_for(anext(parts), until - clock())
 
 
 @router.get("/sessions")

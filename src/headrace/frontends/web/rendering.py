@@ -23,13 +23,19 @@ from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_count, describe_duration, format_utc
 
 _FOLDER = Path(__file__).parent
-_ASSETS = {"headrace.css": "text/css", "icon.svg": "image/svg+xml"}
-"""Files that the pages load, with their media types."""
+_SCRIPT = "pages.js"
+_ASSETS = {
+    "headrace.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    _SCRIPT: "text/javascript",
+}
+"""Files that the pages load, with their media types. `scripts/setup-web` builds the script."""
 _DIGITS = 12
 """Length of the hash in the name of an asset."""
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "same-origin",
@@ -56,12 +62,16 @@ def render(
     *,
     caller: Caller | None,
     http_status: int = 200,
+    now: datetime | None = None,
+    link: str | None = None,
     **values: Any,
 ) -> Response:
     """Return a page.
 
     Args:
         caller: The user who opens the page; None: no user has signed in.
+        now: Time of the store, from which the page counts on; None: nothing on it passes.
+        link: From where the live part of the page is fetched again; None: from its address.
         values: What the template shows.
     """
     cookie = find_cookie(request)
@@ -77,6 +87,10 @@ def render(
             node=node_of(request),
             version=__version__,
             asset=_link_asset,
+            script=_SCRIPT if _has_script() else None,
+            build=_build(),
+            now=now,
+            link=f"?{request.url.query}" if link is None else link,
             **values,
         )
     )
@@ -107,7 +121,15 @@ def render_page_error(error: RequestError) -> Response:
     html = (
         _environment()
         .get_template("error.html")
-        .render(root=root, section="", caller=None, error=error, asset=_link_asset)
+        .render(
+            root=root,
+            section="",
+            caller=None,
+            error=error,
+            asset=_link_asset,
+            script=None,
+            now=None,
+        )
     )
     return HTMLResponse(html, error.status, headers={**_HEADERS, **error.headers})
 
@@ -126,9 +148,12 @@ def serve_asset(name: str) -> Response:
     media_type = _ASSETS.get(file)
     if media_type is None:
         raise NotFound(f"There is no file {name[:100]!r}.")
-    is_same = digest == _hash_asset(file)
+    is_same = bool(digest) and digest == _hash_asset(file)
     caching = f"public, max-age={_LONGEST_AGE}, immutable" if is_same else "no-cache"
-    content = (_FOLDER / "assets" / file).read_bytes()
+    try:
+        content = _find_asset(file).read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"The file {file!r} was not built: run scripts/setup-web.") from None
     headers = {"Cache-Control": caching, "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type=media_type, headers=headers)
 
@@ -139,9 +164,23 @@ def _link_asset(name: str) -> str:
     return f"assets/{stem}.{_hash_asset(name)}.{ending}"
 
 
+def _find_asset(name: str) -> Path:
+    """Return the file of an asset. Scripts are built, and may be missing in a checkout."""
+    return _FOLDER / "assets" / ("built" if name.endswith(".js") else "") / name
+
+
+def _has_script() -> bool:
+    return _find_asset(_SCRIPT).exists()
+
+
+def _build() -> str:
+    """Return what tells the pages of one version from those of another."""
+    return f"{__version__} {_hash_asset(_SCRIPT) if _has_script() else ''}"
+
+
 @cache
 def _hash_asset(name: str) -> str:
-    content = (_FOLDER / "assets" / name).read_bytes()
+    content = _find_asset(name).read_bytes()
     return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
@@ -159,7 +198,7 @@ def _environment() -> Environment:
         "clock": _format_clock,
         "count": describe_count,
         "duration": describe_duration,
-        "query": _make_query,
+        "query": make_query,
     }
     return environment
 
@@ -169,7 +208,7 @@ def _format_clock(instant: datetime) -> str:
     return format_utc(instant)[:19].replace("T", " ") + " UTC"
 
 
-def _make_query(values: Mapping[str, str | None]) -> str:
+def make_query(values: Mapping[str, str | None]) -> str:
     """Return a query string of the values that are set, with `?`; nothing if none is."""
     present = {name: value for name, value in values.items() if value}
     return f"?{urlencode(present)}" if present else ""

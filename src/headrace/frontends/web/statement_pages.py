@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -17,7 +18,7 @@ from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.rendering import make_query, redirect, render
 from headrace.grammar.masking import mask_sql
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, ResultInfo
@@ -40,7 +41,10 @@ _NAMES_CHARACTERS = 1024 * 1024
 """Of the names of struct fields, which the text of each value repeats."""
 _ROWS, _COLUMNS, _CELL_CHARACTERS = 200, 100, 1000
 """What a page shows of a result."""
+_NEWER = 100
+"""Newer statements that an open list counts."""
 ALL = "all"
+StatementPosition = Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")]
 
 router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
 
@@ -65,20 +69,25 @@ def render_statements(
     state: str = ALL,
     session: str | None = None,
     owner: str = "mine",
-    before: Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")] = None,
+    before: StatementPosition = None,
+    first: StatementPosition = None,
 ) -> Response:
-    """List statements, newest first: those of the caller, or all that the caller may read."""
+    """List statements, newest first: those of the caller, or all that the caller may read.
+
+    A page that is open keeps its rows: `first` is the first of them. It says how many are newer.
+    """
     statements = node_of(request).statements
     states = [each for each in StatementState if each == state]
-    page = statements.page(
+    read = partial(
+        statements.page,
         caller,
         session=session or None,
         states=states or None,
-        before=before,
         id_prefix=None,
-        limit=ITEMS,
         all_owners=owner == ALL,
     )
+    page = read(before=_follow(first) if first else before, limit=ITEMS)
+    newest = read(before=None, limit=_NEWER).items if first else []
     names = statements.find_session_names(caller, page.items)
     live = [each for each in page.items if each.state in STATEMENT.live and can_wait(each)]
     reasons = statements.find_wait_reasons(caller, live) if live else {}
@@ -93,10 +102,16 @@ def render_statements(
         )
         for each in page.items
     ]
+    chosen = {"state": states[0] if states else ALL, "session": session, "owner": owner}
+    link = None if before or not rows else make_query({**chosen, "first": rows[0].statement.id})
     return render(
         request,
         "statements.html",
         caller=caller,
+        now=now,
+        link=link,
+        newer=sum(each.id > (first or "") for each in newest),
+        filter=chosen,
         rows=rows,
         states=list(StatementState),
         state=states[0] if states else ALL,
@@ -106,6 +121,11 @@ def render_statements(
         before=before,
         next=page.items[-1].id if page.more else None,
     )
+
+
+def _follow(statement_id: str) -> str:
+    """Return the id after an id, as a position before which a page begins with it."""
+    return f"st_{int(statement_id.removeprefix('st_'), 16) + 1:032x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +220,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement) ->
         caller, after=None, entity="statement", entity_id=statement.id, limit=_EVENTS
     )
     failure, grid, rows_error = statement.failure, None, None
+    now = node.read_clock()
     try:
         grid = _read_grid(request, caller, statement)
     except HeadraceError as error:
@@ -208,11 +229,12 @@ def _render_statement(request: Request, caller: Caller, statement: Statement) ->
         request,
         "statement.html",
         caller=caller,
+        now=now,
         statement=statement,
         text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
-        phases=divide_time(statement, node.read_clock()),
+        phases=divide_time(statement, now),
         events=events,
         grid=grid,
         rows_error=rows_error,

@@ -1,0 +1,140 @@
+// The region of a page that follows its objects. It is fetched again from the address that its
+// element names, when an event says that one of its objects has changed.
+import htmx from "htmx.org";
+import type { Change, Follower } from "./events";
+
+/** Milliseconds for which requests fail before the page says so. */
+const SILENCE = 8_000;
+/** Milliseconds between two looks at whether a refresh that waits may run. */
+const LOOK = 400;
+/** What must not move while the pointer is over it. */
+const TARGETS = ":is(a, button, summary, select, input, textarea, label):hover";
+
+/** The element with the id `live`, whose `data-live` names the kinds of its objects. */
+export class LiveRegion implements Follower {
+  private isWanted = false;
+  private isPaused = false;
+  private isPressed = false;
+  private startedAt = 0;
+  private updatedAt = Date.now();
+  private failedSince = 0;
+  private readonly build: string | undefined;
+
+  constructor(element: HTMLElement) {
+    this.build = element.dataset.build;
+    element.addEventListener("pointerdown", () => {
+      this.isPressed = true;
+    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      // The click follows the end of the press.
+      window.addEventListener(end, () => window.setTimeout(() => this.release()));
+    }
+    document.addEventListener("htmx:before:swap", (event) => this.check(event));
+    document.addEventListener("htmx:after:swap", () => this.succeed());
+    document.addEventListener("htmx:error", () => this.fail());
+    this.addPause();
+    window.setInterval(() => this.look(Date.now()), LOOK);
+  }
+
+  change(change: Change): void {
+    const { live = "", liveId } = this.element.dataset;
+    this.isWanted ||=
+      live.split(" ").includes(change.entity) && (liveId ?? change.id) === change.id;
+  }
+
+  catchUp(): void {
+    this.isWanted = true;
+  }
+
+  /** The element. A refresh may replace it. */
+  private get element(): HTMLElement {
+    return document.getElementById("live") as HTMLElement;
+  }
+
+  private look(now: number): void {
+    if (document.hidden) {
+      return;
+    }
+    this.showAge(now);
+    const pause = 1000 * Number(this.element.dataset.liveSeconds ?? "3");
+    if (this.isWanted && !this.isPaused && now - this.startedAt >= pause && !this.isInUse()) {
+      this.isWanted = false;
+      this.startedAt = now;
+      htmx.trigger(this.element, "refresh");
+    }
+  }
+
+  /** Return whether the user points at, types into, or selects a part of the region. */
+  private isInUse(): boolean {
+    const element = this.element;
+    const focused = document.activeElement;
+    const selection = document.getSelection();
+    return (
+      this.isPressed ||
+      element.querySelector(TARGETS) !== null ||
+      (element.contains(focused) && focused?.matches("input, select, textarea") === true) ||
+      (selection !== null && !selection.isCollapsed && selection.containsNode(element, true))
+    );
+  }
+
+  private release(): void {
+    this.isPressed = false;
+  }
+
+  private check(event: Event): void {
+    const { status, raw } = (event as CustomEvent).detail.ctx.response;
+    if (raw.redirected) {
+      // The sign-in has ended. The whole page leads to the form, and back to this page.
+      event.preventDefault();
+      location.reload();
+      return;
+    }
+    // The user may have begun to use the region since the request. An error page replaces nothing.
+    if (status >= 400 || this.isInUse()) {
+      event.preventDefault();
+      this.isWanted = true;
+    }
+    if (status >= 500) {
+      this.fail();
+    }
+  }
+
+  private succeed(): void {
+    this.updatedAt = Date.now();
+    this.failedSince = 0;
+    if (this.element.dataset.build !== this.build) {
+      show("new-version", "The node has a new version. Load the page again.");
+    }
+  }
+
+  private fail(): void {
+    this.failedSince ||= Date.now();
+    this.isWanted = true;
+  }
+
+  private addPause(): void {
+    const button = document.getElementById("pause");
+    button?.addEventListener("click", () => {
+      this.isPaused = !this.isPaused;
+      button.textContent = this.isPaused ? "Continue" : "Pause";
+    });
+    button?.removeAttribute("hidden");
+  }
+
+  private showAge(now: number): void {
+    show("age", `Updated ${Math.floor((now - this.updatedAt) / 1000)} s ago.`);
+    const isSilent = this.failedSince > 0 && now - this.failedSince >= SILENCE;
+    document.documentElement.classList.toggle("stale", isSilent);
+    const since = new Date(this.updatedAt).toISOString().slice(11, 19);
+    const text = `No answer since ${since} UTC. The page shows what was true then.`;
+    show("silence", isSilent ? text : "");
+  }
+}
+
+function show(id: string, text: string): void {
+  const element = document.getElementById(id);
+  if (element && element.textContent !== text) {
+    element.textContent = text;
+    element.hidden = text === "";
+  }
+}
