@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +82,36 @@ def files_in(wheel: Path) -> set[str]:
 def test_the_wheel_contains_every_file_of_the_package(wheel: Path) -> None:
     assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
     assert files_in(wheel) == package_files()
+    assert "headrace/frontends/web/assets/built/pages.js" in files_in(wheel)
+
+
+def test_a_build_without_npm_names_what_is_missing(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    scripts = source / "scripts"
+    scripts.mkdir(parents=True)
+    for name in ("setup-web", "tools.sh"):
+        shutil.copy(ROOT / "scripts" / name, scripts)
+    shutil.copytree(ROOT / "web", source / "web", ignore=shutil.ignore_patterns("node_modules"))
+    for name in ("sh", "cat", "cksum", "head", "id", "dirname"):
+        tool = shutil.which(name)
+        assert tool is not None
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        (tmp_path / "tools" / name).symlink_to(tool)
+
+    def build(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [scripts / "setup-web", *options],
+            env={"PATH": str(tmp_path / "tools")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    required, optional = build(), build("--optional")
+    assert required.returncode == 1
+    assert "npm was not found" in required.stderr
+    assert optional.returncode == 0
+    assert "will not update themselves" in optional.stderr
 
 
 def test_the_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.errors import StatementFailed
+from headrace.frontends.web import rendering
 from headrace.frontends.web.rendering import _environment
 from headrace.frontends.web.statement_pages import divide_time
 from headrace.model.failure import Failure
@@ -312,6 +314,22 @@ def test_files_of_another_version_are_served_without_a_long_life(browser: Browse
     assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
     for name in ("headrace.js", "x", "pages.py", "%2e%2e%2fpages.py"):
         assert browser.http.get(f"assets/{name}").status_code == 404
+
+
+def test_a_node_whose_scripts_were_not_built_says_so(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = browser.open("nodes")
+    [script] = [str(values["src"]) for tag, values in page.tags if tag == "script"]
+    assert browser.http.get(script.removeprefix("./")).status_code == 200
+    assert "scripts/setup-web" not in page.text
+    monkeypatch.setattr(rendering, "_BUILT", tmp_path)
+    page = browser.open("nodes")
+    assert "script" not in [tag for tag, _ in page.tags]
+    assert "scripts/setup-web" in page.text
+    missing = browser.open("assets/pages.js")
+    assert missing.response.status_code == 404
+    assert "was not built" in missing.text
 
 
 def test_a_user_sees_own_objects_and_an_auditor_those_of_all(start_node: StartNode) -> None:

@@ -23,6 +23,7 @@ from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_count, describe_duration, format_utc
 
 _FOLDER = Path(__file__).parent
+_BUILT = _FOLDER / "assets" / "built"
 _SCRIPT = "pages.js"
 _ASSETS = {
     "headrace.css": "text/css",
@@ -166,7 +167,7 @@ def _link_asset(name: str) -> str:
 
 def _find_asset(name: str) -> Path:
     """Return the file of an asset. Scripts are built, and may be missing in a checkout."""
-    return _FOLDER / "assets" / ("built" if name.endswith(".js") else "") / name
+    return (_BUILT if name.endswith(".js") else _FOLDER / "assets") / name
 
 
 def _has_script() -> bool:
