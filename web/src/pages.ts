@@ -1,4 +1,5 @@
 // The script of every page. The pages can be read without it: it keeps them current.
+import { offerCopies } from "./copying";
 import { followEvents } from "./events";
 import { LiveRegion } from "./live";
 import { tick } from "./ticking";
@@ -9,3 +10,4 @@ if (region) {
   followEvents(new URL(root, location.href), new LiveRegion(region));
 }
 tick(document);
+offerCopies(document);

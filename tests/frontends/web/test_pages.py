@@ -229,7 +229,7 @@ def test_a_wide_and_long_result_says_what_the_page_leaves_out(
     result = inline_result(columns, [[number] * 2000 for number in range(300)])
     statement_id = run(node, session, driver, "SELECT 1", result=result)
     page = show_statement(browser, statement_id)
-    assert "The page shows 200 rows and leaves out 1,900 columns." in page.text
+    assert "Rows 1 to 200 of 300, without 1,900 columns." in page.text
     assert len(page.response.content) < 1024 * 1024
 
 

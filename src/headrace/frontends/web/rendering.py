@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel
 
 from headrace import __version__
 from headrace.control.policy import Caller
@@ -104,6 +106,29 @@ def find_cookie(request: Request) -> str | None:
         return read_cookie(request)
     except Unauthorized:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A command that a page offers to copy."""
+
+    name: str
+    text: str
+
+
+def copy_object(path: str, command: str) -> list[Copy]:
+    """Return the commands that read an object: by curl with its path below the API, and by CLI."""
+    sign_in = '-H "Authorization: Bearer $HEADRACE_TOKEN"'
+    return [
+        Copy("curl", f'curl {sign_in} "$HEADRACE_SERVER/api/v1/{path}"'),
+        Copy("CLI", command),
+    ]
+
+
+def show_json(body: BaseModel) -> Response:
+    """Return the body of an object in the API, for a reader."""
+    content = body.model_dump_json(by_alias=True, indent=2)
+    return Response(content, media_type="application/json", headers=_HEADERS)
 
 
 def redirect(target: str) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,16 +17,22 @@ from headrace.control.statements.wait_reasons import can_wait
 from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.rest.schemas import MAX_INTEGER
+from headrace.frontends.rest.serializers import statement_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import make_query, redirect, render
+from headrace.frontends.web.rendering import (
+    Copy,
+    copy_object,
+    make_query,
+    redirect,
+    render,
+    show_json,
+)
+from headrace.frontends.web.result_pages import ROWS, DownloadFormat, read_grid
 from headrace.grammar.masking import mask_sql
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.result import Disposition, ResultInfo
 from headrace.model.statement import Statement, WaitingFor
 from headrace.model.text import cut_text
-from headrace.results.formats.csv import show_column
-from headrace.results.json_encoding import check_field_names
-from headrace.results.reader import RowRange, Rows
 
 ITEMS = 50
 """Rows of a list on one page."""
@@ -34,13 +40,7 @@ _SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
 """What a list shows of a text, and what it searches for secrets."""
 _TEXT_CHARACTERS = 64 * 1024
 """What the page of a statement shows of its text, which may have 10 MiB."""
-_NAME_CHARACTERS = 200
-"""Of names and types of columns. A type may have thousands of fields."""
 _EVENTS = 100
-_NAMES_CHARACTERS = 1024 * 1024
-"""Of the names of struct fields, which the text of each value repeats."""
-_ROWS, _COLUMNS, _CELL_CHARACTERS = 200, 100, 1000
-"""What a page shows of a result."""
 _NEWER = 100
 """Newer statements that an open list counts."""
 ALL = "all"
@@ -180,23 +180,27 @@ class Phase:
     """Its share of the wall time, in percent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The first rows of a result, as text; None is NULL."""
-
-    columns: Sequence[tuple[str, str]]
-    """Names and types."""
-    rows: Sequence[Sequence[str | None]]
-    result: ResultInfo
-    hidden_columns: int
-    """Number of columns that the page leaves out."""
-
-
 @router.get("/statements/{statement_id}")
-async def render_statement(request: Request, caller: Authenticated, statement_id: str) -> Response:
+async def render_statement(
+    request: Request,
+    caller: Authenticated,
+    statement_id: str,
+    row: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0,
+) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
+    statements = node_of(request).async_statements
+    statement = await statements.get(caller, statement_id)
+    reads = statements.select_reads(statement)
+    return await reads.run(_render_statement, request, caller, statement, row)
+
+
+@router.get("/statements/{statement_id}/json")
+async def show_statement_as_json(
+    request: Request, caller: Authenticated, statement_id: str
+) -> Response:
+    """Show a statement as the API does."""
     statement = await node_of(request).async_statements.get(caller, statement_id)
-    return await run_in_threadpool(_render_statement, request, caller, statement)
+    return show_json(statement_body(statement, trace=True))
 
 
 @router.post("/statements/{statement_id}/cancel")
@@ -210,7 +214,7 @@ async def cancel_from_page(request: Request, caller: Authenticated, statement_id
     return redirect(f"../{statement_id}")
 
 
-def _render_statement(request: Request, caller: Caller, statement: Statement) -> Response:
+def _render_statement(request: Request, caller: Caller, statement: Statement, row: int) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):
@@ -222,7 +226,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement) ->
     failure, grid, rows_error = statement.failure, None, None
     now = node.read_clock()
     try:
-        grid = _read_grid(request, caller, statement)
+        grid = read_grid(request, caller, statement, row)
     except HeadraceError as error:
         rows_error = error
     return render(
@@ -238,10 +242,28 @@ def _render_statement(request: Request, caller: Caller, statement: Statement) ->
         events=events,
         grid=grid,
         rows_error=rows_error,
+        page_rows=ROWS,
+        downloads=list(DownloadFormat),
+        copies=_write_copies(statement),
         may_read_rows=may(caller, Action.READ_CONTENT, statement),
         is_live=statement.state in STATEMENT.live,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
     )
+
+
+def _write_copies(statement: Statement) -> list[Copy]:
+    """Return commands that read a statement, and those that run its text again."""
+    copies = [
+        *copy_object(f"statements/{statement.id}", f"headrace statement show {statement.id}"),
+        Copy("Python", f'headrace.connect().cursor().attach("{statement.id}")'),
+    ]
+    text = statement.spec.text
+    if len(text) <= _TEXT_CHARACTERS and mask_sql(text) == text:
+        copies += [
+            Copy("Run again by CLI", f"headrace sql {shlex.quote(text)}"),
+            Copy("Run again by Python", f"headrace.connect().cursor().execute({text!r})"),
+        ]
+    return copies
 
 
 def divide_time(statement: Statement, now: datetime) -> list[Phase]:
@@ -265,44 +287,3 @@ def divide_time(statement: Statement, now: datetime) -> list[Phase]:
         phases.append(Phase(name, seconds, round(offset, 2), round(share, 2)))
         offset += share
     return phases
-
-
-def _read_grid(request: Request, caller: Caller, statement: Statement) -> Grid | None:
-    """Return the first rows of a result that the store holds; None: the page shows none."""
-    result = statement.result
-    if (
-        result is None
-        or result.gone
-        or result.disposition != Disposition.INLINE
-        or not may(caller, Action.READ_CONTENT, statement)
-    ):
-        return None
-    selection = RowRange(0, _ROWS)
-    rows = node_of(request).statements.open_result(caller, statement, selection=selection)
-    columns = [
-        (_cut(column.name, _NAME_CHARACTERS), _cut(column.type.sql, _NAME_CHARACTERS))
-        for column in rows.schema.columns[:_COLUMNS]
-    ]
-    hidden = max(0, len(rows.schema.columns) - _COLUMNS)
-    return Grid(columns, _read_cells(rows, selection), result, hidden)
-
-
-def _read_cells(rows: Rows, selection: RowRange) -> list[list[str | None]]:
-    columns = rows.schema.columns[:_COLUMNS]
-    types = [column.type for column in rows.schema.columns]
-    cells: list[list[str | None]] = []
-    for batch in rows.select(selection):
-        check_field_names(batch, types, limit=_NAMES_CHARACTERS)
-        texts = [
-            show_column(array, column.type).to_pylist()
-            for array, column in zip(batch.columns, columns, strict=False)
-        ]
-        cells.extend(
-            [None if each is None else _cut(each, _CELL_CHARACTERS) for each in values]
-            for values in zip(*texts, strict=True)
-        )
-    return cells
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
