@@ -61,7 +61,13 @@ from headrace.frontends.rest.routes import (
 )
 from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Server, Servers
-from headrace.frontends.web import cluster_pages, result_pages, statement_pages, stream_pages
+from headrace.frontends.web import (
+    cluster_pages,
+    result_pages,
+    session_pages,
+    statement_pages,
+    stream_pages,
+)
 from headrace.frontends.web import sign_in as web_sign_in
 from headrace.frontends.web.rendering import render_page_error
 
@@ -205,7 +211,10 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(async_query.info_router)
     app.include_router(livy_sessions.router)
     app.include_router(livy_batches.router)
-    for pages in (web_sign_in, cluster_pages, statement_pages, result_pages, stream_pages):
+    for pages in (
+        *(web_sign_in, cluster_pages, statement_pages, result_pages),
+        *(session_pages, stream_pages),
+    ):
         app.include_router(pages.router)
     app.include_router(health.router)
     app.include_router(docs.router)

@@ -1,23 +1,20 @@
-"""The first page, what pages load and follow, and the pages of sessions and nodes."""
+"""The first page, what pages load and follow, and the page of the nodes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse
 
-from headrace.control.policy import visible_owners
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import QUIET_SECONDS, WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
 from headrace.frontends.web.rendering import find_root, redirect, render, serve_asset
-from headrace.frontends.web.statement_pages import ALL, ITEMS
-from headrace.model.lifecycle import SESSION, SessionState
 
 _STREAM_SECONDS = 60.0
 """Life of a stream of events. The browser then connects again, and its sign-in is checked again."""
@@ -58,44 +55,6 @@ async def _end_after(parts: AsyncIterator[bytes], seconds: float) -> AsyncIterat
     with suppress(TimeoutError, StopAsyncIteration):
         while True:
             yield await asyncio.wait_for(anext(parts), until - clock())
-
-
-@router.get("/sessions")
-def render_sessions(
-    request: Request,
-    caller: Authenticated,
-    state: str = "live",
-    owner: str = "mine",
-    before: Annotated[str | None, Query(pattern=r"^se_[0-9a-f]{32}$")] = None,
-) -> Response:
-    """List sessions, newest first."""
-    chosen: Mapping[str, Sequence[SessionState] | None] = {
-        **{each.value: [each] for each in SessionState},
-        "live": [each for each in SessionState if each in SESSION.live],
-        ALL: None,
-    }
-    state = state if state in chosen else "live"
-    sessions = node_of(request).sessions.page(
-        caller,
-        states=chosen[state],
-        before=before,
-        id_prefix=None,
-        limit=ITEMS + 1,
-        all_owners=owner == ALL,
-    )
-    return render(
-        request,
-        "sessions.html",
-        caller=caller,
-        sessions=sessions[:ITEMS],
-        states=["live", *SessionState],
-        state=state,
-        owner=owner,
-        sees_others=visible_owners(caller) is None,
-        before=before,
-        next=sessions[ITEMS - 1].id if len(sessions) > ITEMS else None,
-        now=node_of(request).read_clock(),
-    )
 
 
 @router.get("/nodes")

@@ -1,0 +1,67 @@
+"""The pages of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.support.browsers import Browser
+from tests.support.in_process_node import InProcessNode, StartNode
+
+from headrace.frontends.web.session_pages import explain_end
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> InProcessNode:
+    return start_node()
+
+
+@pytest.fixture
+def browser(node: InProcessNode) -> Iterator[Browser]:
+    with Browser(node) as browser:
+        yield browser
+
+
+def test_a_session_shows_its_driver_its_configuration_and_its_end(
+    node: InProcessNode, browser: Browser
+) -> None:
+    conf = {"spark.sql.shuffle.partitions": "7"}
+    session, _driver = node.start_session(name="etl", conf=conf, idle_timeout="30m", ttl="1d")
+    assert f"sessions/{session}" in browser.open("sessions").response.text
+    page = browser.open("sessions/etl")
+    assert "spark.sql.shuffle.partitions 7" in page.text
+    assert "Ends in 30 min" in page.text or "Ends in 29 min" in page.text
+    assert f"headrace session show {session}" in page.text
+    shown = browser.http.get(f"sessions/{session}/json").json()
+    assert shown["id"] == session
+    assert browser.open("sessions/nothing").response.status_code == 404
+    assert browser.open("sessions/nothing/json").response.status_code == 404
+
+
+def test_a_session_is_closed_from_its_page(node: InProcessNode, browser: Browser) -> None:
+    session, _driver = node.start_session()
+    waiting = str(node.submit("SELECT 1", session=session)["id"])
+    page = browser.open(f"sessions/{session}")
+    assert "Close, and cancel 1 statement" in page.text
+    page = browser.submit(page, f"sessions/{session}/close")
+    assert page.response.url.path == f"/ui/sessions/{session}"
+    assert "closing" in page.text
+    assert "Close, and cancel" not in page.text
+    assert node.statement(waiting)["state"] in {"cancelled", "cancelling"}
+    # A second tab has the button still.
+    assert browser.submit(page, f"sessions/{session}/close").response.status_code == 200
+
+
+def test_the_rule_that_ends_a_session_first_is_named(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session(idle_timeout="1h", ttl="10m")
+    caller = node.node.authenticator.local_caller
+    session = node.node.sessions.get(caller, session_id)
+    now = session.created_at + timedelta(minutes=4)
+    assert explain_end(session, now) == "Ends in 6 min: its age."
+    assert explain_end(session, now + timedelta(days=1)) == "Ends in 0 s: its age."
+    node.submit("SELECT 1", session=session_id)
+    used = node.node.sessions.get(caller, session_id)
+    assert explain_end(used, now) == "Ends in 6 min: its age."
+    assert explain_end(replace(session, idle_seconds=None, ttl_seconds=None), now) == ""
