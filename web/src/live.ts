@@ -31,6 +31,11 @@ export class LiveRegion implements Follower {
     }
     document.addEventListener("htmx:before:swap", (event) => this.check(event));
     document.addEventListener("htmx:after:swap", () => this.succeed());
+    document.addEventListener("headrace:show", (event) => {
+      const link = (event as CustomEvent<string>).detail;
+      const target = { target: "#live", select: "#live", swap: "outerHTML" };
+      void htmx.ajax("GET", link, target).then(() => this.catchUp());
+    });
     document.addEventListener("htmx:error", () => this.fail());
     this.addPause();
     window.setInterval(() => this.look(Date.now()), LOOK);
@@ -56,6 +61,9 @@ export class LiveRegion implements Follower {
       return;
     }
     this.showAge(now);
+    if (!this.element.dataset.live) {
+      return; // the editor shows no statement yet
+    }
     const pause = 1000 * Number(this.element.dataset.liveSeconds ?? "3");
     if (this.isWanted && !this.isPaused && now - this.startedAt >= pause && !this.isInUse()) {
       this.isWanted = false;
@@ -82,15 +90,17 @@ export class LiveRegion implements Follower {
   }
 
   private check(event: Event): void {
-    const { status, raw } = (event as CustomEvent).detail.ctx.response;
-    if (raw.redirected) {
+    const { response, sourceElement } = (event as CustomEvent).detail.ctx;
+    const { status, raw } = response;
+    if (raw.redirected && new URL(raw.url).pathname.endsWith("/sign-in")) {
       // The sign-in has ended. The whole page leads to the form, and back to this page.
       event.preventDefault();
       location.reload();
       return;
     }
     // The user may have begun to use the region since the request. An error page replaces nothing.
-    if (status >= 400 || this.isInUse()) {
+    const isRefresh = sourceElement === this.element;
+    if (status >= 400 || (isRefresh && this.isInUse())) {
       event.preventDefault();
       this.isWanted = true;
     }

@@ -11,3 +11,9 @@ if (region) {
 }
 tick(document);
 offerCopies(document);
+// The next user of the browser must not find SQL.
+document.addEventListener("submit", (event) => {
+  if ((event.target as HTMLFormElement).action.endsWith("/sign-out")) {
+    sessionStorage.clear();
+  }
+});

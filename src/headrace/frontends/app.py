@@ -63,6 +63,7 @@ from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Server, Servers
 from headrace.frontends.web import (
     cluster_pages,
+    editor_pages,
     result_pages,
     session_pages,
     statement_pages,
@@ -213,7 +214,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(livy_batches.router)
     for pages in (
         *(web_sign_in, cluster_pages, statement_pages, result_pages),
-        *(session_pages, stream_pages),
+        *(session_pages, stream_pages, editor_pages),
     ):
         app.include_router(pages.router)
     app.include_router(health.router)

@@ -58,6 +58,8 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "running": f"statements/{running}",
         "waiting": f"statements/{waiting}",
         "sessions": "sessions",
+        "session": f"sessions/{session}",
+        "editor": f"editor?run={good}&run={bad}",
         "streams": "streams?state=all",
         "stream": f"streams/{query.id}",
         "jobs": "jobs",
@@ -68,7 +70,7 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
 
 PAGES = [
     *("statements", "no statements", "success", "failed", "running", "waiting"),
-    *("sessions", "streams", "stream", "jobs", "nodes", "missing"),
+    *("editor", "session", "sessions", "streams", "stream", "jobs", "nodes", "missing"),
 ]
 
 

@@ -19,7 +19,7 @@ _MAX_BYTES = 64 * 1024
 _PURPOSE = b"headrace form"
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
+async def read_form(request: Request, *, max_bytes: int = _MAX_BYTES) -> Mapping[str, str]:
     """Return the fields of a form that a page has sent.
 
     `BrowserRules` has refused forms of other sites. With a cookie, the form must also have the
@@ -33,7 +33,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
     if media_type != "application/x-www-form-urlencoded":
         raise InvalidRequest("The body is not that of a form.")
     try:
-        text = (await _read_body(request)).decode()
+        text = (await _read_body(request, max_bytes)).decode()
         fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except (UnicodeDecodeError, ValueError) as error:
         raise InvalidRequest("The form cannot be read.") from error
@@ -47,12 +47,12 @@ async def read_form(request: Request) -> Mapping[str, str]:
     return fields
 
 
-async def _read_body(request: Request) -> bytes:
+async def _read_body(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > _MAX_BYTES:
-            raise BodyTooLarge(f"A form has at most {_MAX_BYTES} bytes.")
+        if len(body) > max_bytes:
+            raise BodyTooLarge(f"The form has at most {max_bytes} bytes.")
     return bytes(body)
 
 

@@ -26,11 +26,12 @@ from headrace.text.readable import describe_count, describe_duration, format_utc
 
 _FOLDER = Path(__file__).parent
 _BUILT = _FOLDER / "assets" / "built"
-_SCRIPT = "pages.js"
+_SCRIPT, _EDITOR = "pages.js", "editor.js"
 _ASSETS = {
     "headrace.css": "text/css",
     "icon.svg": "image/svg+xml",
     _SCRIPT: "text/javascript",
+    _EDITOR: "text/javascript",
 }
 """Files that the pages load, with their media types. `scripts/setup-web` builds the script."""
 _DIGITS = 12

@@ -95,7 +95,7 @@ def render_statements(
     rows = [
         StatementRow(
             each,
-            _show_begin(each.spec.text),
+            show_begin(each.spec.text),
             names.get(each.session_id),
             reasons.get(each.id, (None, None))[1],
             ((each.ended_at or now) - each.created_at).total_seconds(),
@@ -160,7 +160,7 @@ def show_text(statement: Statement) -> ShownText:
     return ShownText("\n".join(before), failure.column - 1, "\n".join(after), is_cut)
 
 
-def _show_begin(text: str) -> str:
+def show_begin(text: str) -> str:
     """Return the begin of a SQL text without secrets, in one line, for a list."""
     begin = text[:_MASKED_CHARACTERS]
     if len(begin) < len(text):
@@ -234,6 +234,8 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         "statement.html",
         caller=caller,
         now=now,
+        # The editor shows the page, too: its address does not tell the statement.
+        link=f"../statements/{statement.id}" + (f"?row={row}" if row else ""),
         statement=statement,
         text=show_text(statement),
         failure=failure,

@@ -1,0 +1,173 @@
+"""The editor: a page that submits SQL and shows the statements that it has submitted.
+
+The statements of one editor run in one connection, so that `USE`, `SET` and temporary views hold
+for those after them. The page runs the statements of a script one after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from headrace.control.node import Node
+from headrace.control.policy import Caller
+from headrace.control.statements.service import RepeatableRequest
+from headrace.errors import ConnectionNotFound, HeadraceError, InvalidRequest, StatementNotFound
+from headrace.frontends.http.api_route import NamedRoute
+from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.web.forms import read_form
+from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.statement_pages import show_begin
+from headrace.grammar.masking import mask_sql
+from headrace.grammar.script import split_script
+from headrace.model.connection import ConnectionSpec
+from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.statement import Statement, StatementSpec
+
+PROTOCOL = "web"
+_MAX_FORM_BYTES = 4 * 1024 * 1024
+"""Largest form: the SQL of one statement, in the escapes of forms."""
+_MAX_KEY = 100
+_RUNS = 20
+"""Statements that an editor shows."""
+_MAX_WAIT = 20.0
+
+router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EditorRun:
+    """A statement that the editor shows."""
+
+    statement: Statement
+    text: str
+    """The begin of its SQL, in one line."""
+
+
+@router.get("/editor")
+def lead_to_editor(request: Request, caller: Authenticated) -> Response:  # noqa: ARG001 - signs in
+    """Lead to the editor. Its links fit those of the page of a statement, which it shows."""
+    return redirect("editor/sql" + (f"?{request.url.query}" if request.url.query else ""))
+
+
+@router.get("/editor/sql")
+def render_editor(
+    request: Request,
+    caller: Authenticated,
+    run: Annotated[list[str] | None, Query(max_length=_RUNS)] = None,
+) -> Response:
+    """Show the editor with statements that were submitted before. It submits nothing."""
+    statements = node_of(request).statements
+    runs: list[EditorRun] = []
+    for statement_id in run or []:
+        try:
+            statement = statements.get(caller, statement_id)
+        except StatementNotFound:
+            continue
+        runs.append(EditorRun(statement, show_begin(statement.spec.text)))
+    return render(
+        request,
+        "editor.html",
+        caller=caller,
+        now=node_of(request).read_clock(),
+        runs=runs,
+        # The draft of the browser takes precedence.
+        text=mask_sql(runs[-1].statement.spec.text) if runs else "",
+        is_missing=len(runs) < len(run or []),
+    )
+
+
+@router.post("/editor/run")
+async def run_from_editor(request: Request, caller: Authenticated) -> Response:
+    """Submit one statement, in the connection of the editor or in a new one.
+
+    A script gets JSON; a form without scripts leads to the page of the statement.
+    """
+    is_script = request.headers.get("accept") == "application/json"
+    try:
+        form = await read_form(request, max_bytes=_MAX_FORM_BYTES)
+        statement, connection, is_new = await run_in_threadpool(
+            _submit, node_of(request), caller, form
+        )
+    except HeadraceError as error:
+        if not is_script:
+            raise
+        return JSONResponse(_describe(error), error.status)
+    if not is_script:
+        return redirect(f"../statements/{statement.id}")
+    body = {"id": statement.id, "connection": connection, "is_new_connection": is_new}
+    return JSONResponse(body, 201)
+
+
+def _submit(node: Node, caller: Caller, form: Mapping[str, str]) -> tuple[Statement, str, bool]:
+    """Return the new statement, its connection, and whether the connection is new.
+
+    Raises:
+        InvalidRequest: The text has no statement, or several.
+        HeadraceError: As `Statements.submit` and `Connections.open`.
+    """
+    statements = split_script(form.get("text", ""))
+    if len(statements) != 1:
+        raise InvalidRequest(
+            f"The text has {len(statements)} statements. One is run at a time.",
+            hint="With scripts in the browser, the editor runs them one after the other.",
+        )
+    text, key = statements[0].text, form.get("key", "")
+    if len(key) > _MAX_KEY:
+        raise InvalidRequest(f"key: It has at most {_MAX_KEY} characters.")
+    repeatable = None
+    if key:
+        repeatable = RepeatableRequest(key, hashlib.sha256(text.encode()).hexdigest())
+    spec = StatementSpec(text=text)
+    connection = form.get("connection", "")
+    if connection:
+        try:
+            found = node.statements.submit(
+                caller, spec, connection=connection, repeatable=repeatable
+            )
+        except ConnectionNotFound:
+            pass  # it was closed, for example because it was idle for hours
+        else:
+            return found, connection, False
+    opened = node.connections.open(caller, ConnectionSpec(), protocol=PROTOCOL)
+    submitted = node.statements.submit(caller, spec, connection=opened.id, repeatable=repeatable)
+    return submitted, opened.id, True
+
+
+def _describe(error: HeadraceError) -> dict[str, Any]:
+    position = error.position
+    return {
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "line": None if position is None else position.line,
+        "column": None if position is None else position.column,
+    }
+
+
+@router.get("/statements/{statement_id}/state")
+async def show_state(
+    request: Request,
+    caller: Authenticated,
+    statement_id: str,
+    wait: Annotated[float, Query(ge=0, le=_MAX_WAIT)] = 0,
+) -> Response:
+    """Return the state of a statement, when it has ended or the time is over."""
+    statements = node_of(request).async_statements
+    statement = await statements.wait(caller, statement_id, wait)
+    failure = statement.failure
+    body = {
+        "state": statement.state,
+        "has_ended": statement.state in STATEMENT.terminal,
+        "has_succeeded": statement.state is StatementState.SUCCESS,
+        "error": None
+        if failure is None
+        else {"message": failure.text, "line": failure.line, "column": failure.column},
+    }
+    return JSONResponse(body, headers={"Cache-Control": "no-store"})

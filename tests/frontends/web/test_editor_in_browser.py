@@ -1,0 +1,210 @@
+"""The editor in Chromium: what is run, what is shown, what survives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import BrowserContext, Page, expect
+from tests.support.chromium import watch
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.made_results import inline_result
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> InProcessNode:
+    return start_node()
+
+
+@pytest.fixture
+def context(chromium: Chromium) -> Iterator[BrowserContext]:
+    with chromium.new_context(viewport={"width": 1280, "height": 1200}) as context:
+        yield context
+
+
+@pytest.fixture
+def page(node: InProcessNode, context: BrowserContext) -> Page:
+    page = context.new_page()
+    page.goto(f"{node.address}/ui/editor")
+    return page
+
+
+class Driver:
+    """The driver of the pool session in which the statements of editors run."""
+
+    def __init__(self, node: InProcessNode) -> None:
+        self._node = node
+        self._driver: ScriptedDriver | None = None
+
+    def claim(self, page: Page) -> str:
+        """Claim the next statement, which the page submits, and return its text."""
+        expect(page.locator("#runs .waiting, #runs .launched")).to_have_count(1)
+        [statement] = self._node.http.get(
+            "/api/v1/statements", params={"state": ["waiting"]}
+        ).json()["items"]
+        if self._driver is None:
+            self._driver = self._node.launcher.connect_driver(statement["session_id"])
+            self._driver.hello()
+        self.statement = str(self._driver.claim().statement_id)
+        return str(statement["statement"])
+
+    def succeed(self, number: int) -> None:
+        assert self._driver is not None
+        self._driver.succeed(self.statement, inline_result([("n", "long")], [[number]]))
+
+    def end(self, state: StatementState, failure: Failure | None = None) -> None:
+        assert self._driver is not None
+        self._driver.report_end(self.statement, state, failure=failure)
+
+
+@pytest.fixture
+def driver(node: InProcessNode) -> Driver:
+    return Driver(node)
+
+
+def type_sql(page: Page, text: str) -> None:
+    """Replace the text of the editor."""
+    content = page.get_by_role("textbox", name="SQL")
+    content.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(text)
+
+
+def test_the_statement_at_the_cursor_is_run_and_shown(page: Page, driver: Driver) -> None:
+    reports = watch(page)
+    type_sql(page, "SELECT ';' AS a; -- ; no end\nSELECT `b;`;\nSELECT 3")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Control+Enter")
+    assert driver.claim(page) == "SELECT `b;`"
+    driver.succeed(42)
+    expect(page.locator(".grid td")).to_have_text(["42"])
+    expect(page.locator("#runs .state")).to_have_text(["success"])
+    assert reports == []
+
+
+def test_all_statements_run_one_after_the_other_until_one_fails(
+    page: Page, driver: Driver, node: InProcessNode
+) -> None:
+    type_sql(page, "SELECT 1;\nSELECT 1;\nSELECT 3;")
+    page.get_by_role("button", name="Run all").click()
+    assert driver.claim(page) == "SELECT 1"
+    driver.succeed(1)
+    expect(page.locator("#runs li")).to_have_count(2)
+    driver.claim(page)
+    failure = Failure(code="statement_failed", message="no 1 here", line=1, column=8)
+    driver.end(StatementState.FAILED, failure)
+    expect(page.locator("#live .error")).to_contain_text("no 1 here")
+    # The mark is in the second of two equal statements.
+    mark = page.locator(".cm-lintRange-error, .cm-lintPoint-error")
+    expect(mark).to_have_count(1)
+    expect(page.locator(".cm-line").nth(1).locator(mark)).to_have_count(1)
+    expect(page.locator("#runs .state")).to_have_text(["success", "failed"])
+    assert len(node.http.get("/api/v1/statements").json()["items"]) == 2
+    # The first result stays.
+    page.locator("#runs li").first.click()
+    expect(page.locator(".grid td")).to_have_text(["1"])
+
+
+def test_a_selection_is_run_alone(page: Page, driver: Driver) -> None:
+    type_sql(page, "SELECT 1 + 2")
+    page.keyboard.press("Home")
+    for _character in range(len("SELECT 1")):
+        page.keyboard.press("Shift+ArrowRight")
+    page.get_by_role("button", name="Run", exact=True).click()
+    assert driver.claim(page) == "SELECT 1"
+    driver.succeed(1)
+    expect(page.locator("#runs .state")).to_have_text(["success"])
+
+
+def test_stop_cancels_before_there_is_a_driver(page: Page, node: InProcessNode) -> None:
+    type_sql(page, "SELECT 1; SELECT 2")
+    page.keyboard.press("Control+Shift+Enter")
+    expect(page.locator("#runs li")).to_have_count(1)
+    page.locator("#stop").click()
+    expect(page.locator("#runs .state")).to_have_text(["cancelled"])
+    expect(page.locator("#stop")).to_be_hidden()
+    [statement] = node.http.get("/api/v1/statements").json()["items"]
+    assert statement["state"] == "cancelled"
+
+
+def test_text_and_results_outlive_a_reload_and_a_link_opens_them(
+    page: Page, driver: Driver, context: BrowserContext
+) -> None:
+    type_sql(page, "SELECT 41; SELECT 42")
+    page.keyboard.press("Control+Enter")
+    driver.claim(page)
+    driver.succeed(42)
+    expect(page.locator(".grid td")).to_have_text(["42"])
+    page.reload()
+    expect(page.locator(".grid td")).to_have_text(["42"])
+    expect(page.get_by_role("textbox", name="SQL")).to_have_text("SELECT 41; SELECT 42")
+    other = context.new_page()
+    other.goto(page.url)
+    expect(other.locator(".grid td")).to_have_text(["42"])
+    expect(other.get_by_role("textbox", name="SQL")).to_have_text("SELECT 42")
+
+
+def test_an_answer_that_is_lost_submits_nothing_twice(
+    page: Page, driver: Driver, node: InProcessNode, context: BrowserContext
+) -> None:
+    calls: list[str] = []
+
+    def lose_first(route: object) -> None:
+        calls.append("run")
+        if len(calls) == 1:
+            route.fetch()  # type: ignore[attr-defined]
+            route.abort()  # type: ignore[attr-defined]
+        else:
+            route.continue_()  # type: ignore[attr-defined]
+
+    context.route("**/ui/editor/run", lose_first)
+    type_sql(page, "SELECT 1")
+    page.keyboard.press("Control+Enter")
+    driver.claim(page)
+    driver.succeed(1)
+    expect(page.locator("#runs .state")).to_have_text(["success"])
+    assert len(calls) == 2
+    assert len(node.http.get("/api/v1/statements").json()["items"]) == 1
+
+
+def test_a_sign_in_that_ends_costs_no_text_and_the_sign_out_deletes_it(
+    context: BrowserContext, start_node: StartNode
+) -> None:
+    node = start_node(token="secret")
+    page = context.new_page()
+    page.goto(f"{node.address}/ui/editor")
+
+    def sign_in(page: Page) -> None:
+        page.get_by_label("Token").fill("secret")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ui/editor**")
+
+    sign_in(page)
+    context.clear_cookies()
+    type_sql(page, "SELECT 1")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#said")).to_contain_text("Sign in again in another tab")
+    other = context.new_page()
+    other.goto(f"{node.address}/ui/editor")
+    sign_in(other)
+    page.get_by_role("textbox", name="SQL").click()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#runs li")).to_have_count(1)
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/ui/sign-in**")
+    assert page.evaluate("sessionStorage.length + localStorage.length") == 0
+
+
+def test_the_editor_can_be_read_and_left_with_the_keyboard(page: Page) -> None:
+    type_sql(page, "SELECT 1")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.id")
+    assert focused == "run"
