@@ -424,8 +424,11 @@ class WebSettings(Section):
             return None
         url = url.rstrip("/")
         parts = urlsplit(url)
-        is_plain = re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*", url)
-        if is_plain is None or not has_tls(url) or {".", ".."} & set(parts.path.split("/")):
+        is_plain = re.fullmatch(
+            r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]+)?(/[A-Za-z0-9._~-]+)*", url
+        )
+        is_outside = not {".", ".."}.isdisjoint(parts.path.split("/"))
+        if is_plain is None or parts.port == 0 or is_outside or not has_tls(url):
             raise ValueError(
                 f"{url!r} is not the address of the pages; it begins with https:// and has no query"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from joserfc.jws import extract_compact
+from playwright.sync_api import sync_playwright
 from sqlalchemy import select
 from tests.support.browsers import Browser, Page
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
@@ -33,6 +35,7 @@ from headrace.store.tables import audit as audit_table
 pytestmark = pytest.mark.oidc
 
 TOKEN = "of-the-node"
+AXE = Path(".tools/axe/node_modules/axe-core/axe.min.js")
 FROM_OTHER_SITE = {
     "Sec-Fetch-Site": "cross-site",
     "Sec-Fetch-Mode": "navigate",
@@ -341,7 +344,7 @@ def test_an_answer_with_other_parameters_gives_no_cookie(
     assert (page.response.status_code, find_alert(page)) == (401, True)
     assert "<script>" not in page.response.text
     assert "<b>" not in page.response.text
-    assert page.response.headers["referrer-policy"] == "no-referrer"
+    assert page.response.headers["referrer-policy"] == "strict-origin"
     assert COOKIE not in browser.http.cookies
 
 
@@ -444,3 +447,53 @@ def test_an_issuer_without_a_client_for_browsers_is_no_page(browser: Browser, li
     page = browser.open(link)
     assert page.response.status_code == 404
     assert not browser.http.cookies
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_the_button_works_in_chromium(
+    node: InProcessNode, issuer: Issuer, proxy: PrefixProxy, scripts: bool
+) -> None:
+    assert node.address == proxy.target
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        context = chromium.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        reports: list[str] = []
+        page.on(
+            "console",
+            lambda message: (
+                reports.append(message.text)
+                if str(message.location["url"]).startswith(proxy.url)
+                else None
+            ),
+        )
+        page.goto(f"{proxy.url}/ui/statements?state=failed")
+        page.get_by_role("link", name="Sign in with corp").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{issuer.url}/**")
+        page.locator("input[name=login]").fill("ada")
+        page.locator("input[name=password]").fill("any")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Continue").click()
+        page.wait_for_url(f"{proxy.url}/ui/statements?state=failed")
+        page.get_by_text("corp:ada").wait_for()
+        cookies = [each for each in context.cookies() if each["name"].startswith("headrace")]
+        assert [(each["name"], each["path"]) for each in cookies] == [(COOKIE, "/a/b/ui")]
+        # The browser has finished this sign-in: the address is of no use.
+        page.go_back()
+        page.goto(f"{proxy.url}/ui/sign-in/callback?code=x&state=y")
+        page.get_by_role("alert").get_by_text("sign_in_expired").wait_for()
+        if scripts:
+            page.evaluate(AXE.read_text())
+            checked = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            assert [each["id"] for each in checked["violations"]] == []
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{proxy.url}/ui/statements")
+        chromium.close()
+    # The browser writes the answer 401 of that page to its console.
+    assert all("401" in each for each in reports), reports

@@ -161,8 +161,8 @@ async def finish_code_flow(request: Request) -> Response:
         )
     if attempt is not None:
         _delete_attempt(response, name)
-    # The address has the code.
-    response.headers["Referrer-Policy"] = "no-referrer"
+    # The address has the code. With `no-referrer`, the form of the page would have no origin.
+    response.headers["Referrer-Policy"] = "strict-origin"
     return response
 
 
