@@ -165,6 +165,16 @@ def test_sign_ins_that_a_browser_has_not_finished_are_few(browser: Browser) -> N
     assert len(browser.http.cookies.jar) == 5
 
 
+def test_odd_cookies_of_other_programs_do_no_harm(browser: Browser) -> None:
+    attempt = SignInAttempt.begin("corp", "nodes")
+    odd = "; ".join(f"headrace_attempt_({number}={attempt.text}" for number in range(9))
+    response = browser.http.get("sign-in/oidc?issuer=corp", headers={"Cookie": odd})
+    assert response.status_code == 303
+    headers = {"Cookie": f"headrace_attempt_(={attempt.text}"} | FROM_OTHER_SITE
+    response = browser.http.get("sign-in/callback?state=(&code=x", headers=headers)
+    assert response.status_code == 401
+
+
 def test_the_sign_in_lasts_longer_than_the_id_token(
     browser: Browser, issuer: Issuer, node: InProcessNode
 ) -> None:

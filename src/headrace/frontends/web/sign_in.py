@@ -113,11 +113,11 @@ async def begin_code_flow(request: Request) -> Response:
     except SignInUnavailable as error:
         return _show_form(request, page, error)
     response = redirect(link)
-    for name in _list_attempts(request)[_MAX_ATTEMPTS - 1 :]:
-        _delete_attempt(response, name)
+    for former in _list_attempts(request)[_MAX_ATTEMPTS - 1 :]:
+        _delete_attempt(response, former)
     # Without a path, the cookie belongs to the folder of this path and of the callback.
     response.set_cookie(
-        f"{_ATTEMPT}{attempt.state[:16]}",
+        _name_cookie(attempt.state),
         attempt.text,
         max_age=ATTEMPT_SECONDS,
         path=None,
@@ -132,7 +132,7 @@ async def begin_code_flow(request: Request) -> Response:
 async def finish_code_flow(request: Request) -> Response:
     """Sign in the browser that an issuer has sent back, and lead it to the page it wanted."""
     node, answer = node_of(request), dict(request.query_params)
-    name = f"{_ATTEMPT}{answer.get('state', '')[:16]}"
+    name = _name_cookie(answer.get("state", ""))
     texts = [value for each, value in list_cookies(request) if each == name]
     # A program at another port of the host may have set a second one.
     attempt = SignInAttempt.read(texts[0]) if len(texts) == 1 else None
@@ -160,7 +160,7 @@ async def finish_code_flow(request: Request) -> Response:
             secure=_has_public_tls(node),
         )
     if attempt is not None:
-        _delete_attempt(response, name)
+        _delete_attempt(response, attempt)
     # The address has the code. With `no-referrer`, the form of the page would have no origin.
     response.headers["Referrer-Policy"] = "strict-origin"
     return response
@@ -174,18 +174,24 @@ def _finish_sign_in(
     return node.tokens.sign_in_browser(caller, node.settings.web.sign_in_lifetime)
 
 
-def _list_attempts(request: Request) -> list[str]:
-    """Return the names of the cookies of sign-ins that the browser has begun, newest first."""
-    attempts = {
-        name: SignInAttempt.read(value)
+def _name_cookie(state: str) -> str:
+    """Return the name of the cookie that keeps the attempt with a state."""
+    return f"{_ATTEMPT}{state[:16]}"
+
+
+def _list_attempts(request: Request) -> list[SignInAttempt]:
+    """Return the sign-ins that the browser has begun, newest first."""
+    read = [
+        SignInAttempt.read(value)
         for name, value in list_cookies(request)
         if name.startswith(_ATTEMPT)
-    }
-    started = {name: 0 if each is None else each.started_at for name, each in attempts.items()}
-    return sorted(started, key=lambda name: started[name], reverse=True)
+    ]
+    attempts = [each for each in read if each is not None]
+    return sorted(attempts, key=lambda each: each.started_at, reverse=True)
 
 
-def _delete_attempt(response: Response, name: str) -> None:
+def _delete_attempt(response: Response, attempt: SignInAttempt) -> None:
+    name = _name_cookie(attempt.state)
     response.set_cookie(name, "", max_age=0, path=None, httponly=True, samesite="lax")
 
 
