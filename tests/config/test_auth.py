@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.support.in_process_node import make_settings
 
 from headrace.config.auth import AuthSettings
+from headrace.config.settings import Settings
 
 LDAP = {"url": "ldaps://ldap.example.com", "user_base": "dc=example"}
 HEADER = {"addresses": ["10.0.0.0/24", "2001:db8::7"], "secret_file": "/run/secret"}
@@ -112,3 +114,84 @@ def test_the_settings_of_the_guide_are_accepted() -> None:
         settings.setdefault("methods", list(settings.keys() & {"oidc", "ldap", "header"}))
         methods |= set(AuthSettings.model_validate(settings).methods)
     assert methods == {"token", "oidc", "ldap", "header"}
+
+
+def with_pages(
+    home: Path, address: str | None, *, provider: str | None = "environment", **changes: Any
+) -> Settings:
+    issuer = {"issuer": "https://id.example.com", "audience": ["headrace"], **changes}
+    return make_settings(
+        home,
+        auth={"methods": ["oidc"], "oidc": {"corp": issuer}},
+        web={} if address is None else {"public_address": address},
+        secrets={"provider": provider},
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "changes", "message"),
+    [
+        (None, {"web_client_id": "pages"}, "auth.oidc.corp.web_client_id needs web.public_address"),
+        (
+            "https://x.example.com",
+            {"web_client_secret": "${secret:pages}"},
+            "web_client_secret needs web_client_id",
+        ),
+        (
+            "https://x.example.com",
+            {"web_client_id": "pages", "web_client_secret": "the secret itself"},
+            r"is a reference to a secret: \$\{secret:NAME\}",
+        ),
+        (
+            "https://x.example.com",
+            {
+                "web_client_id": "pages",
+                "web_client_secret": "${secret:pages}",
+                "provider": None,
+            },
+            "needs secrets.provider",
+        ),
+    ],
+)
+def test_settings_of_a_client_of_the_pages_are_refused(
+    tmp_path: Path, address: str | None, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message) as refusal:
+        with_pages(tmp_path, address, **changes)
+    assert "the secret itself" not in refusal.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "/", "x.example.com", "//x.example.com", "ftp://x.example.com", "https://"),
+        *("http://x.example.com", "https://x.example.com/?a=b", "https://x.example.com/#a"),
+        *("https://u:p@x.example.com", "https://x.example.com/a/../b", "https://x.example.com//a"),
+        *("https://x.example.com/ui", "https://x.example.com/a/ui/", "https://x.example.com:0"),
+        *("https://x.example.com:99999", "https://[::1", "https://x.example.com/a b;c"),
+        "https://x.example.com/%2e",
+    ],
+)
+def test_an_address_that_browsers_cannot_come_back_to_is_refused(
+    tmp_path: Path, address: str
+) -> None:
+    with pytest.raises(ValidationError, match=r"web.public_address"):
+        with_pages(tmp_path, address)
+
+
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("https://x.example.com/", "https://x.example.com"),
+        ("https://x.example.com:8443/a/b/", "https://x.example.com:8443/a/b"),
+        ("http://127.0.0.1:8040", "http://127.0.0.1:8040"),
+        ("https://[2001:db8::7]:8040/~ada", "https://[2001:db8::7]:8040/~ada"),
+    ],
+)
+def test_an_address_of_the_pages_has_no_slash_at_its_end(
+    tmp_path: Path, address: str, kept: str
+) -> None:
+    settings = with_pages(
+        tmp_path, address, web_client_id="pages", web_client_secret="${secret:pages}"
+    )
+    assert settings.web.public_address == kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import httpx
 from tests.support.in_process_node import InProcessNode
@@ -54,10 +54,11 @@ class Page(HTMLParser):
 class Browser:
     """Opens pages as a browser does. Cookies follow its rules for paths."""
 
-    def __init__(self, node: InProcessNode) -> None:
-        self.address = node.address
+    def __init__(self, node: InProcessNode | str) -> None:
+        """Create a browser for the pages of a node, or of a proxy with this URL."""
+        self.address = node if isinstance(node, str) else node.address
         self.http = httpx.Client(
-            base_url=f"{node.address}/ui/",
+            base_url=f"{self.address}/ui/",
             trust_env=False,
             timeout=30,
             headers={"Accept": "text/html", "Sec-Fetch-Site": "same-origin"},
@@ -79,7 +80,7 @@ class Browser:
             link,
             content=urlencode({**page.hidden, **fields}),
             headers={
-                "Origin": self.address,
+                "Origin": "{0.scheme}://{0.netloc}".format(urlsplit(self.address)),
                 "Content-Type": "application/x-www-form-urlencoded",
             },
             follow_redirects=True,

@@ -1,6 +1,8 @@
 // An issuer of OpenID Connect for tests: node oidc_provider.mjs FOLDER PORT SECONDS
-// FOLDER/keys.json holds the private keys, and FOLDER/groups.json the groups of each name, which may
-// change. Tokens are valid for SECONDS. The page of the device flow takes any name and password. oidc_provider.py starts it in the folder that has oidc-provider.
+// FOLDER/keys.json holds the private keys, FOLDER/redirects.json the addresses to which browsers are
+// sent back, and FOLDER/groups.json the groups of each name, which may change. Tokens are valid for
+// SECONDS. The pages take any name and password. oidc_provider.py starts it in the folder that has
+// oidc-provider.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
@@ -11,6 +13,14 @@ const { Provider } = await import(installed.resolve("oidc-provider"));
 const api = "urn:headrace";
 const ttl = Number(seconds);
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
+
+const read = (name) => JSON.parse(readFileSync(`${folder}/${name}.json`, "utf8"));
+const browserClient = {
+  application_type: "native",
+  grant_types: ["authorization_code"],
+  redirect_uris: read("redirects"),
+  response_types: ["code"],
+};
 
 const provider = new Provider(`http://127.0.0.1:${port}`, {
   clients: [
@@ -29,8 +39,22 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
       redirect_uris: [],
       response_types: [],
     },
+    ...(browserClient.redirect_uris.length === 0
+      ? []
+      : [
+          { ...browserClient, client_id: "pages", token_endpoint_auth_method: "none" },
+          {
+            ...browserClient,
+            client_id: "pages-with-a-secret",
+            client_secret: "secret:of/the pages",
+            token_endpoint_auth_method: "client_secret_basic",
+          },
+        ]),
   ],
-  jwks: JSON.parse(readFileSync(`${folder}/keys.json`, "utf8")),
+  jwks: read("keys"),
+  claims: { openid: ["sub"], profile: ["preferred_username"], groups: ["groups"] },
+  conformIdTokenClaims: false,
+  ttl: { IdToken: ttl },
   features: {
     clientCredentials: { enabled: true },
     devInteractions: { enabled: true },
@@ -50,10 +74,12 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
   },
   extraTokenClaims: (_context, token) => {
     const name = token.accountId ?? token.clientId;
-    const groups = JSON.parse(readFileSync(`${folder}/groups.json`, "utf8"));
-    return { preferred_username: name, groups: groups[name] ?? [] };
+    return { preferred_username: name, groups: read("groups")[name] ?? [] };
   },
-  findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
+  findAccount: (_context, id) => ({
+    accountId: id,
+    claims: () => ({ sub: id, preferred_username: id, groups: read("groups")[id] ?? [] }),
+  }),
   scopes: ["openid", "offline_access", "profile", "groups"],
   rotateRefreshToken: true,
 });

@@ -6,7 +6,7 @@ import html
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import urljoin
@@ -21,6 +21,8 @@ from tests.support.waiting import wait_until
 from headrace.client.login import DeviceCode, Login, sign_in
 
 INSTALLED = Path(__file__).parents[2] / ".tools" / "oidc-provider"
+CLIENT_SECRET = "secret:of/the pages"
+"""Secret of the client `pages-with-a-secret`."""
 SCOPES = ["openid", "profile", "groups", "offline_access"]
 _SCRIPT = Path(__file__).with_name("oidc_provider.mjs")
 
@@ -28,13 +30,16 @@ _SCRIPT = Path(__file__).with_name("oidc_provider.mjs")
 class Issuer:
     """An issuer whose tokens are valid for some seconds. It can be stopped and started again."""
 
-    def __init__(self, folder: Path, *, seconds: int = 600) -> None:
+    def __init__(
+        self, folder: Path, *, seconds: int = 600, redirect_uris: Sequence[str] = ()
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "redirects.json").write_text(json.dumps(redirect_uris))
         self.rotate_keys()
         self.set_groups()
 
@@ -112,6 +117,20 @@ class Issuer:
                 page = browser.post(url, data=fields)
             assert "Sign-in Success" in page.text, page.text
 
+    def fill_in(self, browser: httpx.Client, page: httpx.Response, name: str) -> httpx.Response:
+        """Sign in on pages of the issuer. Return the redirect that leads away from it."""
+        while page.has_redirect_location or "<form" in page.text:
+            if page.next_request is not None:
+                if not str(page.next_request.url).startswith(self.url):
+                    return page
+                page = browser.send(page.next_request)
+                continue
+            url, fields = _read_form(page)
+            if "login" in fields:
+                fields |= {"login": name, "password": "any"}
+            page = browser.post(url, data=fields)
+        raise AssertionError(page.text)
+
     def refuse(self, address: str) -> None:
         """Do what a user does who does not expect the code: press "abort"."""
         with httpx.Client(follow_redirects=True, trust_env=False) as browser:
@@ -134,11 +153,18 @@ def _read_form(page: httpx.Response) -> tuple[str, dict[str, str]]:
 
 
 @contextmanager
-def running_issuer(folder: Path, *, seconds: int = 600) -> Iterator[Issuer]:
-    """Run an issuer for the block. Fail the test if scripts/setup-oidc has not installed it."""
+def running_issuer(
+    folder: Path, *, seconds: int = 600, redirect_uris: Sequence[str] = ()
+) -> Iterator[Issuer]:
+    """Run an issuer for the block. Fail the test if scripts/setup-oidc has not installed it.
+
+    Args:
+        redirect_uris: Addresses to which the clients `pages` and `pages-with-a-secret` may send
+            browsers back.
+    """
     if not (INSTALLED / "node_modules").is_dir():
         pytest.fail("oidc-provider is not installed: scripts/setup-oidc")
-    issuer = Issuer(folder, seconds=seconds)
+    issuer = Issuer(folder, seconds=seconds, redirect_uris=redirect_uris)
     issuer.start()
     try:
         yield issuer

@@ -93,10 +93,23 @@ class OidcSettings(Section):
     """Largest difference between the clocks of the issuer and the node."""
     client_id: str | None = None
     """Client of `headrace login`, which signs in by the device flow (RFC 8628)."""
+    web_client_id: str | None = None
+    """Client of the pages, at which browsers sign in by the authorization code flow with PKCE. It
+    needs `web.public_address`. Default: the pages offer no sign-in at this issuer."""
+    web_client_secret: str | None = None
+    """Reference `${secret:NAME}` to the secret of that client; default: the client is public."""
     scopes: list[str] = Field(default=["openid", "profile", "groups", "offline_access"])
-    """Scopes for which `headrace login` asks."""
+    """Scopes for which `headrace login` asks. The pages ask for the same ones, without
+    `offline_access`."""
     login_parameters: dict[str, str] = Field(default={})
     """Further parameters with which `headrace login` asks, for example `audience`."""
+
+    @model_validator(mode="after")
+    def _check_web_client(self) -> Self:
+        """Raise ValueError for a secret without its client."""
+        if self.web_client_secret is not None and self.web_client_id is None:
+            raise ValueError("web_client_secret needs web_client_id")
+        return self
 
     @field_validator("issuer", "jwks_url")
     @classmethod

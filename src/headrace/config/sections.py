@@ -8,9 +8,11 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from headrace.config.auth import has_tls
 from headrace.config.profiles import Section
 from headrace.text.durations import Duration
 
@@ -409,6 +411,30 @@ class WebSettings(Section):
     """Time after which a browser must sign in again. A sign-in with a token also ends with the
     token. The time is also the longest for which a user who was removed from a directory, or from
     a group there, stays signed in: `headrace user disable` ends it at once."""
+    public_address: str | None = None
+    """URL at which browsers reach the nodes, with the path of a proxy but without `/ui`, for
+    example `https://tools.example.com/headrace`. Issuers of OpenID Connect send browsers back
+    there. The nodes serve its host as if `http.allowed_hosts` named it."""
+
+    @field_validator("public_address")
+    @classmethod
+    def _check_public_address(cls, url: str | None) -> str | None:
+        """Return the address without a slash at its end. Raise ValueError if it is none."""
+        if url is None:
+            return None
+        url = url.rstrip("/")
+        parts = urlsplit(url)
+        is_plain = re.fullmatch(
+            r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]+)?(/[A-Za-z0-9._~-]+)*", url
+        )
+        is_outside = not {".", ".."}.isdisjoint(parts.path.split("/"))
+        if is_plain is None or parts.port == 0 or is_outside or not has_tls(url):
+            raise ValueError(
+                f"{url!r} is not the address of the pages; it begins with https:// and has no query"
+            )
+        if parts.path.endswith("/ui"):
+            raise ValueError("leave out /ui: the address is that of the nodes, without the pages")
+        return url
 
 
 class OpenSearchSettings(Section):

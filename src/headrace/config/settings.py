@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
@@ -31,6 +32,7 @@ from headrace.config.limits import LimitSettings
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
     EVERY,
+    SECRET_NAME,
     AuditedReads,
     AuditSettings,
     CatalogSettings,
@@ -231,6 +233,23 @@ class Settings(BaseSettings):
                     f"profiles.{name}.inherit_env names {inherited[0]}, which holds a secret"
                     " (secrets.environment_prefix)"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_web_sign_in(self) -> Settings:
+        """Raise ValueError if browsers could not come back from an issuer to the pages."""
+        for name, issuer in self.auth.oidc.items():
+            key, secret = f"auth.oidc.{name}.web_client", issuer.web_client_secret
+            if issuer.web_client_id is not None and self.web.public_address is None:
+                raise ValueError(
+                    f"{key}_id needs web.public_address, at which browsers reach the pages"
+                )
+            if secret is None:
+                continue
+            if re.fullmatch(rf"\$\{{secret:{SECRET_NAME}\}}", secret) is None:
+                raise ValueError(f"{key}_secret is a reference to a secret: ${{secret:NAME}}")
+            if self.secrets.provider is None:
+                raise ValueError(f"{key}_secret needs secrets.provider")
         return self
 
     def for_embedded(self) -> Settings:

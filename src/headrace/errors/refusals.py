@@ -158,6 +158,18 @@ class Unauthorized(HeadraceError):
     exit_code = EXIT_DENIED
 
 
+class SignInRefused(Unauthorized):
+    """The issuer has not signed in the user, or its answer cannot be trusted."""
+
+    code = "sign_in_refused"
+
+
+class SignInExpired(Unauthorized):
+    """The browser has not begun this sign-in, or too long ago."""
+
+    code = "sign_in_expired"
+
+
 # The caller is not permitted to make the request.
 
 

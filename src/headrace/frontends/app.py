@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter
 from fastapi import FastAPI
@@ -174,6 +175,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.state.authentication_failures = AuthenticationFailures()
     app.state.sign_ins = CapacityLimiter(SIGN_IN_THREADS)
     app.state.password_checks = CapacityLimiter(SIGN_IN_THREADS)
+    app.state.code_flows = CapacityLimiter(SIGN_IN_THREADS)
     renderers = ErrorRenderers(
         render_problem,
         by_prefix={
@@ -187,7 +189,10 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
         },
     )
     http = node.settings.http
-    hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
+    names = [*http.allowed_hosts]
+    if node.settings.web.public_address is not None:
+        names.append(urlsplit(node.settings.web.public_address).netloc)
+    hosts = AllowedHosts(address=node.context.address, host=http.host, names=names)
     # The last middleware is the first that sees a request.
     app.add_middleware(BodyLimit, renderers=renderers)
     app.add_middleware(Authentication, renderers=renderers)

@@ -26,56 +26,13 @@ from sqlalchemy import select
 from tests.support.certificates import Authority
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.ports import reserved_port
+from tests.support.scripted_issuer import CLIENT, ISSUER, KEYS_URL
+from tests.support.scripted_issuer import ScriptedIssuer as Issuer
 
 from headrace.config.auth import OidcSettings
-from headrace.control.identity.oidc import IssuerKeys, OidcMethod
+from headrace.control.identity.oidc import OidcMethod
 from headrace.errors import SignInUnavailable, Unauthorized
 from headrace.store.tables import users
-
-ISSUER = "https://id.example.com/realms/data"
-KEYS_URL = "https://id.example.com/keys"
-CLIENT = "headrace"
-
-
-class Issuer:
-    """An issuer whose keys and faults a test chooses."""
-
-    def __init__(self) -> None:
-        self.keys = [RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}, private=True)]
-        self.discovered = {"issuer": ISSUER, "jwks_uri": KEYS_URL}
-        self.is_away = False
-        self.fetched: list[str] = []
-        self.now = 1000.0
-
-    def fetch(self, location: str) -> Any:
-        self.fetched.append(location)
-        if self.is_away:
-            raise SignInUnavailable("The issuer is away.")
-        if location.endswith("/openid-configuration"):
-            return self.discovered
-        return {"keys": [key.as_dict(private=False) for key in self.keys]}
-
-    def make_method(self, **settings: Any) -> OidcMethod:
-        chosen = OidcSettings(issuer=ISSUER, audience=[CLIENT], **settings)
-        keys = IssuerKeys(chosen, fetch=self.fetch, clock=lambda: self.now)
-        return OidcMethod("corp", chosen, keys)
-
-    def sign(self, key: Any = None, algorithm: str = "RS256", **claims: Any) -> str:
-        """Return a token of Ada with changed claims; None removes a claim."""
-        key = key or self.keys[0]
-        now = int(time.time())
-        standard = {
-            "iss": ISSUER,
-            "sub": "0042",
-            "aud": CLIENT,
-            "exp": now + 60,
-            "iat": now,
-            "preferred_username": "ada",
-            "groups": ["etl", "bi"],
-        }
-        content = {name: value for name, value in (standard | claims).items() if value is not None}
-        header = {"alg": algorithm, "kid": key.kid}
-        return jwt.encode(header, content, key, algorithms=[algorithm])
 
 
 @pytest.fixture

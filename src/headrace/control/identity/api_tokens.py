@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from headrace.control.context import NodeContext
@@ -104,17 +104,22 @@ class ApiTokens:
             del self._signed_in[next(iter(self._signed_in))]
         return created.text
 
-    def sign_in_browser(self, caller: Caller, lifetime: timedelta) -> str:
+    def sign_in_browser(
+        self, caller: Caller, lifetime: timedelta, until: datetime | None = None
+    ) -> str:
         """Return the text of a token for the cookie of one browser. `sign_out` revokes it.
 
         After a sign-in with a token, the new one is valid no longer than that token.
+
+        Args:
+            until: When the token of an issuer expires with which the user has signed in.
 
         Raises:
             Unauthorized: The token with which the user has signed in is not valid any more.
         """
         new = make_token()
         with self._database.write("token.sign_in") as tx:
-            parent, until = "", None
+            parent = ""
             if caller.token_id is not None:
                 # With the lock, a revocation of that token sees this one, or prevents it.
                 entered = tokens.find_usable(tx, caller.token_id, locks=True)
@@ -131,6 +136,8 @@ class ApiTokens:
                 until=until,
                 created_by=caller.actor,
             )
+            if token.expires_at <= token.created_at:
+                raise Unauthorized("The token has expired.")
             self._record_creation(tx, caller, token)
         return new.text(token.id)
 

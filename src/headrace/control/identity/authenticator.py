@@ -8,11 +8,14 @@ import os
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from headrace.config.auth import LOCAL_SOURCE, AuthSettings, Role
 from headrace.control.context import NodeContext
+from headrace.control.identity.code_flow import CodeFlows, SignInAttempt
 from headrace.control.identity.credentials import (
     WRONG_PASSWORD,
     BearerToken,
@@ -23,7 +26,7 @@ from headrace.control.identity.credentials import (
     ProxyUser,
 )
 from headrace.control.identity.ldap import LdapMethod
-from headrace.control.identity.oidc import OidcMethod
+from headrace.control.identity.oidc import OidcMethod, read_expiry
 from headrace.control.identity.proxy_header import HeaderMethod
 from headrace.control.policy import Caller
 from headrace.errors import Unauthorized
@@ -91,6 +94,8 @@ class Authenticator:
         self._settings: AuthSettings = context.settings.auth
         self._node_token = node_token
         self._issuers = [OidcMethod(name, each) for name, each in self._settings.oidc.items()]
+        self.code_flows = CodeFlows(context, self._issuers)
+        """Sign-in of browsers at the issuers."""
         ldap, header = self._settings.ldap, self._settings.header
         self._ldap = None if ldap is None else LdapMethod(ldap, context)
         self._header = None if header is None else HeaderMethod(header)
@@ -144,6 +149,31 @@ class Authenticator:
         while len(self._cached) > _MAX_CACHED:
             self._cached.popitem(last=False)
         return caller
+
+    def finish_code_flow(self, attempt: SignInAttempt | None, answer: Mapping[str, str]) -> Caller:
+        """Return the caller of a user whom an issuer has signed in, as `CodeFlows.finish`.
+
+        Raises:
+            Unauthorized: The user is disabled, or the answer of the issuer is refused.
+            SignInUnavailable: The issuer does not answer.
+        """
+        caller = self._sign_in(self.code_flows.finish(attempt, answer))
+        if caller is None:
+            raise Unauthorized("An administrator has disabled this user.")
+        return caller
+
+    def find_expiry(self, credentials: Credentials) -> datetime | None:
+        """Return when the token of an issuer expires, which `identify` has accepted.
+
+        None: the credentials are others.
+        """
+        expiry = None
+        if isinstance(credentials, BearerToken) and self._issuers:
+            expiry = read_expiry(credentials.text)
+        try:
+            return None if expiry is None else datetime.fromtimestamp(expiry, UTC)
+        except (OverflowError, ValueError):
+            return None  # after the year 9999
 
     def forget_callers(self) -> None:
         """Forget all callers after a change of rights. Other nodes notice it within a second."""

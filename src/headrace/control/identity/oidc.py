@@ -6,8 +6,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import urllib3
 from joserfc import jws, jwt
@@ -34,6 +35,11 @@ _MAX_NAME = 200
 _MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 """Errors of joserfc for a token whose header or claims have unexpected types."""
 _DISCOVERY = "/.well-known/openid-configuration"
+_AWAY_SECONDS = 2.0
+"""Time for which an issuer that did not answer is not asked again for its addresses."""
+_ERRORS_OF_OAUTH = frozenset({400, 401})
+"""Statuses of answers with an error of OAuth (RFC 6749, section 5.2)."""
+_FORM = "application/x-www-form-urlencoded"
 
 
 class IssuerKeys:
@@ -52,7 +58,7 @@ class IssuerKeys:
             fetch: Returns the JSON document at a URL. Raises SignInUnavailable.
         """
         self._settings = settings
-        self._fetch = fetch or _Documents(settings).fetch
+        self._fetch = fetch or IssuerHttp(settings).fetch
         self._clock = clock
         self._keys: KeySet | None = None
         self._fetched_at: float | None = None
@@ -103,7 +109,9 @@ class IssuerKeys:
         return is_unknown or now - self._fetched_at >= _MAX_AGE_SECONDS
 
     def _read(self) -> KeySet:
-        location = self._settings.jwks_url or self._discover()
+        location = self._settings.jwks_url
+        if location is None:
+            location = read_endpoint(discover(self._settings, self._fetch), "jwks_uri")
         document = self._fetch(location)
         listed = document.get("keys") if isinstance(document, dict) else None
         keys = [key for each in listed or () for key in _import_public(each)]
@@ -111,16 +119,24 @@ class IssuerKeys:
             raise SignInUnavailable(f"{location} has no keys that can be used.")
         return KeySet(keys)
 
-    def _discover(self) -> str:
-        """Return the URL of the keys. The document must be that of the issuer."""
-        location = self._settings.issuer.rstrip("/") + _DISCOVERY
-        document = self._fetch(location)
-        if not isinstance(document, dict) or document.get("issuer") != self._settings.issuer:
-            raise SignInUnavailable(f"{location} is not the document of this issuer.")
-        keys = document.get("jwks_uri")
-        if not isinstance(keys, str) or not has_tls(keys):
-            raise SignInUnavailable(f"{location} names no address of keys with https.")
-        return keys
+
+def discover(settings: OidcSettings, fetch: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the discovery document of an issuer. Raise SignInUnavailable for that of another."""
+    location = settings.issuer.rstrip("/") + _DISCOVERY
+    document = fetch(location)
+    if not isinstance(document, dict) or document.get("issuer") != settings.issuer:
+        raise SignInUnavailable(f"{location} is not the document of this issuer.")
+    return document
+
+
+def read_endpoint(document: dict[str, Any], name: str) -> str:
+    """Return an address of a discovery document. Raise SignInUnavailable for one without TLS."""
+    url = document.get(name)
+    if not isinstance(url, str) or not has_tls(url):
+        raise SignInUnavailable(
+            f"The document of the issuer {document['issuer']} names no {name} with https."
+        )
+    return url
 
 
 def _import_public(key: Any) -> list[Key]:
@@ -136,8 +152,8 @@ def _import_public(key: Any) -> list[Key]:
         return []
 
 
-class _Documents:
-    """Fetches JSON documents of an issuer, with limits."""
+class IssuerHttp:
+    """Calls an issuer, with limits on the time and the size of its answers."""
 
     def __init__(self, settings: OidcSettings) -> None:
         timeout = urllib3.Timeout(connect=_FETCH_SECONDS, read=_FETCH_SECONDS)
@@ -147,19 +163,48 @@ class _Documents:
         )
 
     def fetch(self, location: str) -> Any:
+        """Return the JSON document at a URL. Raise SignInUnavailable."""
+        status, document = self._send("GET", location)
+        if status != 200:
+            raise SignInUnavailable(f"{location} answered {status}.")
+        return document
+
+    def post(
+        self, location: str, fields: Mapping[str, str], headers: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return the JSON object with which an issuer answers a form. It may be an error of OAuth.
+
+        Raise SignInUnavailable.
+        """
+        sent = {"Accept": "application/json", "Content-Type": _FORM, **headers}
+        status, document = self._send("POST", location, urlencode(fields), sent)
+        if not isinstance(document, dict) or not (status == 200 or "error" in document):
+            raise SignInUnavailable(f"{location} answered {status}.")
+        return document
+
+    def _send(
+        self,
+        method: str,
+        location: str,
+        body: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        """Return the status and the JSON of an answer. An answer of 500 or above has none."""
         try:
             # A redirect could lead to a host that the operator has not named.
-            answer = self._http.request("GET", location, redirect=False, preload_content=False)
+            answer = self._http.request(
+                method, location, body=body, headers=headers, redirect=False, preload_content=False
+            )
             try:
                 content = _read_in_time(answer)
             finally:
                 answer.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise SignInUnavailable(f"{location} did not answer: {error}") from error
-        if answer.status != 200:
-            raise SignInUnavailable(f"{location} answered {answer.status}.")
+        if answer.status >= 300 and answer.status not in _ERRORS_OF_OAUTH:
+            return answer.status, None
         try:
-            return json.loads(content)
+            return answer.status, json.loads(content)
         except ValueError as error:
             raise SignInUnavailable(f"{location} did not answer JSON.") from error
 
@@ -178,8 +223,44 @@ def _read_in_time(answer: urllib3.BaseHTTPResponse) -> bytes:
     return bytes(content)
 
 
+class IssuerDocument:
+    """The discovery document of one issuer. Its methods may block for a few seconds."""
+
+    def __init__(self, settings: OidcSettings, fetch: Callable[[str], Any]) -> None:
+        self._settings = settings
+        self._fetch = fetch
+        self._document: dict[str, Any] | None = None
+        self._due_at = 0.0
+        self._lock = threading.Lock()
+
+    def get(self) -> dict[str, Any]:
+        """Return the document. One that cannot be fetched again stays valid.
+
+        Raises:
+            SignInUnavailable: It could not be fetched yet.
+        """
+        with self._lock:
+            if time.monotonic() >= self._due_at:
+                self._refresh()
+        if self._document is None:
+            raise SignInUnavailable(
+                f"The issuer {self._settings.issuer} does not answer.", hint="Try again later."
+            )
+        return self._document
+
+    def _refresh(self) -> None:
+        try:
+            self._document = discover(self._settings, self._fetch)
+        except SignInUnavailable as error:
+            _LOG.warning("the document of %s: %s", self._settings.issuer, error.message)
+            pause = _AWAY_SECONDS if self._document is None else _MIN_PAUSE_SECONDS
+        else:
+            pause = _MAX_AGE_SECONDS
+        self._due_at = time.monotonic() + pause
+
+
 class OidcMethod:
-    """Verifies the access tokens of one issuer."""
+    """Verifies the tokens of one issuer."""
 
     def __init__(self, name: str, settings: OidcSettings, keys: IssuerKeys | None = None) -> None:
         """Create the method of one issuer.
@@ -188,16 +269,9 @@ class OidcMethod:
             name: Name of the issuer in the settings.
         """
         self.name = name
-        self._settings = settings
+        self.settings = settings
         self._keys = keys or IssuerKeys(settings)
-        leeway = int(settings.leeway.total_seconds())
-        self._claims = jwt.JWTClaimsRegistry(
-            leeway=leeway,
-            iss={"essential": True, "value": settings.issuer},
-            aud={"essential": True, "values": settings.audience},
-            sub={"essential": True},
-            exp={"essential": True},
-        )
+        self._claims = self._make_claims(settings.audience)
 
     def identify(self, token: str) -> Identity | None:
         """Return the user of a token; None if the token is no JWT of this issuer.
@@ -206,19 +280,49 @@ class OidcMethod:
             Unauthorized: The issuer has not signed the token, or the node refuses its claims.
             SignInUnavailable: The keys of the issuer cannot be read.
         """
-        if len(token) > _MAX_TOKEN or _peek_issuer(token) != self._settings.issuer:
+        if len(token) > _MAX_TOKEN or _peek_issuer(token) != self.settings.issuer:
             return None
         claims = self._verify(token)
-        try:
-            self._claims.validate(claims)
-        except ClaimError as error:
-            # The text of other errors may contain the token.
-            raise Unauthorized(f"The token is not valid: {error.error} ({error.claim}).") from None
+        _validate(self._claims, claims)
         self._check_party(claims)
         return self._read_claims(claims)
 
+    def identify_by_id_token(self, token: str, client_id: str, nonce: str) -> Identity:
+        """Return the user of an ID token (OpenID Connect Core, section 3.1.3.7).
+
+        Args:
+            client_id: Client to which the issuer must have given the token.
+            nonce: Nonce of the sign-in to which the token must belong.
+
+        Raises:
+            Unauthorized: The issuer has not signed the token, or its claims are others.
+            SignInUnavailable: The keys of the issuer cannot be read.
+        """
+        if len(token) > _MAX_TOKEN:
+            raise Unauthorized(f"The token is not valid: it has more than {_MAX_TOKEN} characters.")
+        claims = self._verify(token)
+        _validate(self._make_claims([client_id], nonce), claims)
+        has_others = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        if claims.get("azp", None if has_others else client_id) != client_id:
+            raise Unauthorized("The token is not valid: it was issued to another client (azp).")
+        return self._read_claims(claims)
+
+    def _make_claims(self, audience: list[str], nonce: str | None = None) -> jwt.JWTClaimsRegistry:
+        """Return the rules for the claims of a token."""
+        more: dict[str, Any] = {}
+        if nonce is not None:
+            more = {"nonce": {"essential": True, "value": nonce}, "iat": {"essential": True}}
+        return jwt.JWTClaimsRegistry(
+            leeway=int(self.settings.leeway.total_seconds()),
+            iss={"essential": True, "value": self.settings.issuer},
+            aud={"essential": True, "values": audience},
+            sub={"essential": True},
+            exp={"essential": True},
+            **more,
+        )
+
     def _verify(self, token: str) -> dict[str, Any]:
-        algorithms = list(self._settings.algorithms)
+        algorithms = list(self.settings.algorithms)
         try:
             return jwt.decode(token, self._keys.get(), algorithms=algorithms).claims
         except InvalidKeyIdError:
@@ -233,7 +337,7 @@ class OidcMethod:
             raise Unauthorized("The issuer has not signed the token with a key of today.") from None
 
     def _check_party(self, claims: dict[str, Any]) -> None:
-        allowed = self._settings.authorized_parties
+        allowed = self.settings.authorized_parties
         if not allowed:
             return
         party = claims.get("azp", claims.get("client_id"))
@@ -244,27 +348,45 @@ class OidcMethod:
         subject = claims["sub"]
         if not isinstance(subject, str) or len(subject) > _MAX_SUBJECT:
             raise Unauthorized("The token is not valid: sub is not a text of 255 characters.")
-        name = claims.get(self._settings.name_claim, subject)
-        groups = claims.get(self._settings.groups_claim, [])
+        name = claims.get(self.settings.name_claim, subject)
+        groups = claims.get(self.settings.groups_claim, [])
         if isinstance(groups, str):
             groups = [groups]
         if not isinstance(name, str) or not _are_texts(groups):
             raise Unauthorized("The token is not valid: name or groups have another type.")
         if not all(map(_can_be_stored, [subject, name, *groups])):
             raise Unauthorized("The token is not valid: a name has characters that no text has.")
-        if len(groups) > self._settings.max_groups:
+        if len(groups) > self.settings.max_groups:
             raise Unauthorized(
                 f"The token names {len(groups)} groups, and a node accepts"
-                f" {self._settings.max_groups}."
+                f" {self.settings.max_groups}."
             )
         issued_at = claims.get("iat")
         return Identity(
-            self._settings.issuer,
+            self.settings.issuer,
             subject,
             name[:_MAX_NAME],
             frozenset(groups),
             float(issued_at) if isinstance(issued_at, int | float) else None,
         )
+
+
+def _validate(rules: jwt.JWTClaimsRegistry, claims: dict[str, Any]) -> None:
+    """Raise Unauthorized for claims that break the rules."""
+    try:
+        rules.validate(claims)
+    except ClaimError as error:
+        # The text of other errors may contain the token.
+        raise Unauthorized(f"The token is not valid: {error.error} ({error.claim}).") from None
+
+
+def read_expiry(token: str) -> float | None:
+    """Return the Unix time at which a JWT expires, unverified; None for a text that is none."""
+    try:
+        expiry = json.loads(jws.extract_compact(token.encode()).payload).get("exp")
+    except (JoseError, ValueError, AttributeError, RecursionError):
+        return None
+    return float(expiry) if isinstance(expiry, int | float) else None
 
 
 def _can_be_stored(text: str) -> bool:

@@ -18,6 +18,7 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.config.auth import AuthSettings, HeaderSettings
+from headrace.control.identity.code_flow import CALLBACK_PATH
 from headrace.control.identity.credentials import (
     BearerToken,
     BrowserToken,
@@ -49,10 +50,15 @@ WEB_PREFIX = "/ui"
 """Path of the pages for people. Only they and their forms accept the cookie."""
 WEB_SIGN_IN_PATH = f"{WEB_PREFIX}/sign-in"
 WEB_SIGN_OUT_PATH = f"{WEB_PREFIX}/sign-out"
+WEB_OIDC_PATH = f"{WEB_SIGN_IN_PATH}/oidc"
+WEB_CALLBACK_PATH = CALLBACK_PATH
 COOKIE = "headrace_sign_in"
 """Name of the cookie with the token of a browser."""
 PUBLIC_PATHS = frozenset(
-    {"/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH, WEB_SIGN_IN_PATH}
+    {
+        *("/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH),
+        *(WEB_SIGN_IN_PATH, WEB_OIDC_PATH, WEB_CALLBACK_PATH),
+    }
 )
 """Paths that need no credentials. Neither do those below `_PUBLIC_PREFIXES`."""
 _PUBLIC_PREFIXES = (f"{LINK_PREFIX}/", f"{DOCS_PATH}/", f"{WEB_PREFIX}/assets/")
@@ -308,17 +314,22 @@ def read_cookie(request: Request) -> str | None:
     """
     if not is_web(request.scope["path"]):
         return None
-    pairs = [
-        pair.strip().partition("=")
-        for header in request.headers.getlist("cookie")
-        for pair in header.split(";")
-    ]
-    values = [value for name, _, value in pairs if name == COOKIE]
+    values = [value for name, value in list_cookies(request) if name == COOKIE]
     if len(values) > 1:
         raise Unauthorized(
             f"The browser has several cookies {COOKIE}.", hint="Delete the cookies of this host."
         )
     return values[0] if values else None
+
+
+def list_cookies(request: Request) -> list[tuple[str, str]]:
+    """Return names and values of the cookies of a request. A name can occur several times."""
+    pairs = [
+        pair.strip().partition("=")
+        for header in request.headers.getlist("cookie")
+        for pair in header.split(";")
+    ]
+    return [(name, value) for name, _, value in pairs]
 
 
 def _hint(settings: AuthSettings) -> str:
