@@ -34,18 +34,28 @@ COPY = (
     "INSERT INTO statements ({columns}) {numbers}"
     "SELECT {values} FROM statements CROSS JOIN numbers WHERE id = '{id}'"
 )
-NEW_VALUES = {"id": "id || '_' || n", "ordinal": "ordinal + n"}
+NEW_VALUES = {
+    "sqlite": {
+        "id": "substr(id, 1, 27) || printf('%08x', n)",
+        "ordinal": "ordinal + n",
+    },
+    "postgresql": {
+        "id": "substr(id, 1, 27) || lpad(to_hex(n), 8, '0')",
+        "ordinal": "ordinal + n",
+    },
+}
 
 
 class ClaimBenchmark:
     """A store with one running session, all of whose statements have ended."""
 
-    def __init__(self, url: str, finished: int) -> None:
+    def __init__(self, url: str, finished: int, *, owner: str = ACTOR) -> None:
+        self._owner = owner
         self._database = Database.open(url)
         self._database.migrate()
         self._session = new_id("se")
         with self._database.write("benchmark") as tx:
-            sessions.insert(tx, NewSession(id=self._session, owner=ACTOR), actor=ACTOR)
+            sessions.insert(tx, NewSession(id=self._session, owner=owner), actor=ACTOR)
             epoch = takeovers.claim_launch(
                 tx, self._session, node=ACTOR, seconds=3600, token_hash="unused"
             )
@@ -58,7 +68,7 @@ class ClaimBenchmark:
     def claim(self) -> float:
         """Submit a statement, claim it and end it. Return the seconds of the claim."""
         spec = StatementSpec(text="SELECT 1")
-        new = NewStatement(id=new_id("st"), session_id=self._session, owner=ACTOR, spec=spec)
+        new = NewStatement(id=new_id("st"), session_id=self._session, owner=self._owner, spec=spec)
         with self._database.write("benchmark") as tx:
             statements.insert(tx, new, actor=ACTOR)
         start = time.perf_counter()
@@ -82,7 +92,7 @@ class ClaimBenchmark:
         text = COPY.format(
             columns=", ".join(names),
             numbers=NUMBERS[dialect].format(count=count),
-            values=", ".join(NEW_VALUES.get(name, name) for name in names),
+            values=", ".join(NEW_VALUES[dialect].get(name, name) for name in names),
             id=self._last,
         )
         update_ordinal = f"UPDATE sessions SET next_ordinal = next_ordinal + {count}"

@@ -123,6 +123,24 @@ const marking = ViewPlugin.fromClass(
   { decorations: (plugin) => plugin.decorations },
 );
 
+/**
+ * Replaces a selection of several lines by what is typed. Chromium's own way to join the lines sets
+ * styles, which the content policy refuses.
+ */
+const joining = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { state } = view;
+    const { from, to } = state.selection.main;
+    const isOneLine = state.doc.lineAt(from).number === state.doc.lineAt(to).number;
+    if (event.inputType !== "insertText" || event.isComposing || !event.data || isOneLine) {
+      return false;
+    }
+    view.dispatch(state.update(state.replaceSelection(event.data), { userEvent: "input.type" }));
+    event.preventDefault();
+    return true;
+  },
+});
+
 const form = document.getElementById("editor") as HTMLFormElement | null;
 const area = document.getElementById("text") as HTMLTextAreaElement | null;
 if (form && area) {
@@ -163,6 +181,7 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
       syntaxHighlighting(STYLE),
       THEME,
       marking,
+      joining,
       EditorView.lineWrapping,
       EditorView.contentAttributes.of({ "aria-label": "SQL" }),
       EditorView.updateListener.of((update) => {

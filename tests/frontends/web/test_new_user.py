@@ -47,7 +47,7 @@ def sign_in(page: Page, node: NodeProcess, link: str = "") -> None:
 
 def run_sql(page: Page, text: str) -> None:
     """Replace the text of the editor, and run it."""
-    page.get_by_role("textbox", name="SQL").click()
+    page.locator(".cm-content").click()
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(text)
     page.get_by_role("button", name="Run all").click()
@@ -111,7 +111,7 @@ def test_every_page_of_a_real_run_has_its_picture(
         session=session,
     )["id"]
     bad = node.submit("SELECT built,\n       biult + 1\nFROM planes", session=session)["id"]
-    node.wait(bad)
+    node.statement(bad, wait_timeout="60s")
     running, waiting = (node.submit(SLOW, session=session)["id"] for _time in range(2))
     wait_until(lambda: node.statement(running)["state"] == "running", seconds=60, what="it runs")
 
@@ -152,7 +152,7 @@ def test_every_page_of_a_real_run_has_its_picture(
                 take_picture(page, images / f"{name}-{width}-{scheme}.jpg")
     for statement in (running, waiting):
         node.http.post(f"/api/v1/statements/{statement}/cancel", json={})
-        node.wait(statement)
+        node.statement(statement, wait_timeout="60s")
 
 
 def take_picture(page: Page, file: Path) -> None:
