@@ -96,6 +96,7 @@ class FakeSpark:
     killed: threading.Event = field(default_factory=threading.Event)
     session: object = None
     progress: object = None
+    executions: object = None
 
     def clone_session(self) -> None: ...
 

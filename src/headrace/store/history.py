@@ -36,6 +36,7 @@ from headrace.store.tables import (
     savepoints,
     sessions,
     snapshots,
+    statement_executions,
     statements,
     stream_progress,
     stream_queries,
@@ -115,6 +116,8 @@ def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
         transaction_ids = _fetch(tx, select(transactions.c.id).where(of_statements))
         tx.execute(delete(transactions).where(of_statements))
         tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
+        of_executions = statement_executions.c.statement_id.in_(ids)
+        tx.execute(delete(statement_executions).where(of_executions))
         tx.execute(delete(cursors).where(cursors.c.statement_id.in_(ids)))
         delete_tasks_of_statements(tx, ids)
         _delete(tx, statements, ids, transaction_ids)
