@@ -36,7 +36,6 @@ from headrace.store.tables import (
     savepoints,
     sessions,
     snapshots,
-    statement_executions,
     statements,
     stream_progress,
     stream_queries,
@@ -105,7 +104,8 @@ def _can_go(seconds: float) -> ColumnElement[bool]:
 def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` statements that ended more than `seconds` ago, the oldest first.
 
-    Their results, table transactions and events are deleted too.
+    Their results, table transactions and events are deleted too. The database itself deletes their
+    executions, see `statement_executions`.
     """
     has_result = exists().where(
         results.c.statement_id == statements.c.id, results.c.gone_at.is_(None)
@@ -116,8 +116,6 @@ def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
         transaction_ids = _fetch(tx, select(transactions.c.id).where(of_statements))
         tx.execute(delete(transactions).where(of_statements))
         tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
-        of_executions = statement_executions.c.statement_id.in_(ids)
-        tx.execute(delete(statement_executions).where(of_executions))
         tx.execute(delete(cursors).where(cursors.c.statement_id.in_(ids)))
         delete_tasks_of_statements(tx, ids)
         _delete(tx, statements, ids, transaction_ids)

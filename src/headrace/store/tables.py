@@ -440,7 +440,7 @@ statement_executions = Table(
     Column(
         "statement_id",
         id_type(),
-        # A node of an older version deletes statements and does not know this table.
+        # A node of an older version deletes old statements, too, and does not know this table.
         ForeignKey("statements.id", ondelete="CASCADE"),
         primary_key=True,
     ),

@@ -33,6 +33,7 @@ from headrace.model.statement import Progress
 from headrace.model.text import hide_secrets
 
 _LOG = logging.getLogger("headrace.progress")
+_EXECUTION_CLASS = "StatementExecution"
 _LISTENER_BUS_MILLIS = 500
 """Longest time to wait for the events of tasks that have ended."""
 
@@ -96,6 +97,10 @@ class ExecutionReader:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
+    def compile(self) -> None:
+        """Compile the Java class now, not after the first statement with a job."""
+        compile_java(self._jvm.root, _EXECUTION_CLASS)
+
     def read(self, tag: str) -> StatementExecution | None:
         """Return the plan and the stages of the jobs with a tag; None if there is no job.
 
@@ -103,7 +108,7 @@ class ExecutionReader:
         Headrace recognises.
         """
         jvm = self._jvm
-        reader = compile_java(jvm.root, "StatementExecution")
+        reader = compile_java(jvm.root, _EXECUTION_CLASS)
         text = reader.read(
             jvm.context,
             self._plans,
