@@ -101,7 +101,12 @@ def test_a_driver_without_jobs_has_no_thread_for_them() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [LinkRefused("a node of an older version: 404"), NoNodeAnswers("none"), Py4JError("dead")],
+    [
+        LinkRefused("a node of an older version: 404"),
+        NoNodeAnswers("none"),
+        Py4JError("dead"),
+        KeyError("x"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_a_report_that_fails_is_given_up(driver: Driver, error: Exception) -> None:

@@ -111,6 +111,7 @@ class ExecutionReporter:
 
     def _run(self) -> None:
         while statement_ids := self._take():
+            began = time.monotonic()
             try:
                 self._report(statement_ids)
             except LinkRefused as error:
@@ -119,6 +120,9 @@ class ExecutionReporter:
             except (HeadraceError, Py4JError, OSError) as error:
                 # The lease renewal detects a lost lease and a dead JVM, and ends the driver.
                 _LOG.info("plans and stages were not reported: %s", error)
+            except Exception:  # noqa: BLE001 - later statements have their reports
+                _LOG.exception("plans and stages were not reported")
+            self._pause_until(began + _PAUSE_SECONDS)
 
     def _take(self) -> list[str]:
         """Wait for statements, and return the first of them; none when the thread must end."""
@@ -127,8 +131,15 @@ class ExecutionReporter:
                 self._changed.wait_for(lambda: self._waiting or self._is_closing)
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_EXECUTIONS))]
 
+    def _pause_until(self, end: float) -> None:
+        """Let statements gather for the next report, unless there are enough or the driver ends."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closing or len(self._waiting) >= MAX_EXECUTIONS,
+                max(0.0, end - time.monotonic()),
+            )
+
     def _report(self, statement_ids: list[str]) -> None:
-        began = time.monotonic()
         executions: dict[str, StatementExecution] = {}
         size = 0
         for statement_id in statement_ids:
@@ -144,7 +155,3 @@ class ExecutionReporter:
             size += length
         if executions:
             self._link.report_executions(executions)
-        with self._changed:
-            rest = began + _PAUSE_SECONDS - time.monotonic()
-            if rest > 0 and len(self._waiting) < MAX_EXECUTIONS:
-                self._changed.wait_for(lambda: self._is_closing, rest)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from tests.support.jvm_calls import counted_calls
 
@@ -166,3 +167,18 @@ def test_all_is_read_in_few_calls(driver_spark: Spark, monkeypatch: pytest.Monke
     with counted_calls(monkeypatch) as commands:
         driver_spark.executions.read(tag)
     assert len(commands) <= 2, commands
+
+
+def test_a_spark_in_which_the_class_does_not_compile_costs_one_attempt(
+    driver_spark: Spark, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise Py4JError("a vendor's Spark")
+
+    metrics._find_class.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics, "compile_java", refuse)
+        assert run(driver_spark, SHUFFLE) is None
+        assert run(driver_spark, SHUFFLE) is None
+    metrics._find_class.cache_clear()
+    assert caplog.text.count("statements have no plan and stages: a vendor's Spark") == 1

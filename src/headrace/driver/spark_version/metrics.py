@@ -33,9 +33,11 @@ from headrace.model.statement import Progress
 from headrace.model.text import hide_secrets
 
 _LOG = logging.getLogger("headrace.progress")
-_EXECUTION_CLASS = "StatementExecution"
 _LISTENER_BUS_MILLIS = 500
 """Longest time to wait for the events of tasks that have ended."""
+_LAST_EVENTS_MILLIS = 100
+"""Longest time to wait for the events that follow the end of the last task, such as that of the
+end of the query."""
 
 
 class ProgressReader:
@@ -99,7 +101,7 @@ class ExecutionReader:
 
     def compile(self) -> None:
         """Compile the Java class now, not after the first statement with a job."""
-        compile_java(self._jvm.root, _EXECUTION_CLASS)
+        _find_class(self._jvm.root, "StatementExecution", "plan and stages")
 
     def read(self, tag: str) -> StatementExecution | None:
         """Return the plan and the stages of the jobs with a tag; None if there is no job.
@@ -108,12 +110,14 @@ class ExecutionReader:
         Headrace recognises.
         """
         jvm = self._jvm
-        reader = compile_java(jvm.root, _EXECUTION_CLASS)
+        reader = _find_class(jvm.root, "StatementExecution", "plan and stages")
+        if reader is None:
+            return None
         text = reader.read(
             jvm.context,
             self._plans,
             tag,
-            _LISTENER_BUS_MILLIS,
+            _LAST_EVENTS_MILLIS,
             MAX_STAGES,
             MAX_OPERATORS,
             MAX_METRICS,
@@ -177,7 +181,6 @@ def _to_instant(millis: int | None) -> datetime | None:
     return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
 
 
-@lru_cache
 def find_metrics(root: Any) -> Any | None:
     """Return the Java object that reads what Spark counts for a statement.
 
@@ -186,10 +189,16 @@ def find_metrics(root: Any) -> Any | None:
     Args:
         root: The JVM, as PySpark returns it.
     """
+    return _find_class(root, "StatementMetrics", "progress and written rows")
+
+
+@lru_cache
+def _find_class(root: Any, name: str, purpose: str) -> Any | None:
+    """Return an object of a Java class; None, with a warning, if it does not compile."""
     try:
-        return compile_java(root, "StatementMetrics")
+        return compile_java(root, name)
     except Py4JError as error:
-        _LOG.warning("statements have no progress and no written rows: %s", error)
+        _LOG.warning("statements have no %s: %s", purpose, error)
         return None
 
 
