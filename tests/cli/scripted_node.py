@@ -104,6 +104,9 @@ class ScriptedNode:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    execution: Json | None = None
+    """The plan and the stages of every statement."""
+
     def on(self, text: str, **script: Any) -> None:
         """Set the outcome of the statements with this text; the keywords are fields of Script."""
         self.scripts[text] = Script(**script)
@@ -146,6 +149,7 @@ class ScriptedNode:
             ("GET", f"{api}/statements", self._list_statements),
             ("GET", f"{api}/statements/([^/]+)", self._get_statement),
             ("GET", f"{api}/statements/([^/]+)/result", self._get_result),
+            ("GET", f"{api}/statements/([^/]+)/execution", lambda *_: (200, self.execution)),
             ("POST", f"{api}/statements/([^/]+)/cancel", self._cancel),
             ("POST", f"{api}/sessions", self._create_session),
             ("GET", f"{api}/sessions", self._list_sessions),

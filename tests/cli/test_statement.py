@@ -5,6 +5,9 @@ import json
 import pytest
 from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import Request, Response, ScriptedNode
+from tests.support.executions import make_execution, make_stage
+
+from headrace.model.execution import SparkOperator
 
 
 @pytest.fixture
@@ -169,3 +172,30 @@ def test_list_refuses_times_and_flags_that_have_no_meaning(headrace: RunHeadrace
         refused = headrace("statement", "list", *flags)
         assert refused.returncode == 2
         assert message in refused.stderr
+
+
+def test_plan_prints_the_plan_its_metrics_and_the_stages(
+    node: ScriptedNode, headrace: RunHeadrace, successful: str
+) -> None:
+    operators = [
+        SparkOperator(depth=0, name="Sort", metrics={"sort time": "total (min, max)\n3 ms (1, 2)"}),
+        SparkOperator(depth=1, name="Scan", metrics={}),
+    ]
+    stages = [
+        make_stage(3, shuffle_bytes_written=2048),
+        make_stage(4, attempt=1, state="failed", tasks_failed=4, median_task_seconds=None),
+    ]
+    execution = make_execution(operators=operators, stages=stages, stages_omitted=5)
+    node.execution = json.loads(execution.model_dump_json())
+    text = headrace("statement", "plan", successful).stdout
+    assert text.startswith(
+        "== Physical Plan ==\nScan\n\n== Metrics ==\nSort  sort time: 3 ms (1, 2)"
+    )
+    assert "\n  Scan\n\n== Stages ==\n" in text
+    assert text.endswith("… and 5 further stages\n")
+    assert json.loads(
+        headrace("statement", "plan", successful, "--format", "json").stdout
+    ) == json.loads(execution.model_dump_json())
+    lines = headrace("statement", "plan", successful, "--format", "csv").stdout.splitlines()
+    assert lines[1].startswith("3,0,complete,2,2,0,4.5,1.5,3.0,0,0,0,2048,0,")
+    assert lines[2].startswith("4,1,failed,2,2,4,4.5,,3.0,")

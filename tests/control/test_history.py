@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Table, func, insert, select, update
+from tests.support.executions import make_execution
 from tests.support.in_process_node import make_settings
 from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
 
@@ -35,7 +36,7 @@ from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens
 from headrace.store.sessions import sessions
-from headrace.store.statements import idempotency, results, statement_transitions
+from headrace.store.statements import executions, idempotency, results, statement_transitions
 from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
 from headrace.store.tables import definitions as definitions_table
 from headrace.store.tables import events as events_table
@@ -125,6 +126,7 @@ def test_old_statements_sessions_and_events_are_deleted(store: Database, tmp_pat
     _advance(store, lease, table, TransactionState.ABORTING, TransactionState.ABORTED)
     _end(store, lease, aborted)
     with store.write("test") as tx:
+        assert executions.save(tx, lease, {aborted: make_execution()}) == 1
         nodes.register(tx, "no_1", address="http://node", version="1", seconds=60)
         idempotency.remember(tx, OWNER, "key", "hash", aborted)
     _age(store, 31)
@@ -135,6 +137,8 @@ def test_old_statements_sessions_and_events_are_deleted(store: Database, tmp_pat
 
     assert _ids(store, statements_table) == set()
     assert _ids(store, transactions_table) == set()
+    with store.read() as tx:
+        assert executions.find(tx, aborted) is None
     # The live session stays, with its events. Nodes stay, with their recent events.
     assert _ids(store, sessions_table) == {lease.session_id}
     assert _entities(store) == {lease.session_id, "no_1"}

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.support.executions import make_execution
 
 from headrace.driver.__main__ import take_bootstrap
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
@@ -329,6 +330,29 @@ def test_a_progress_report_that_fails_is_not_retried_and_raises_no_error(
     server = start_server(STORE_DOWN)
     connect(server.address).report_progress({})
     assert len(server.requests) == 1
+
+
+def test_a_node_of_an_older_version_refuses_a_report_of_stages_once(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server((404, {"code": "not_found"}))
+    with pytest.raises(LinkRefused):
+        connect(server.address).report_executions({STATEMENT: make_execution()})
+    assert len(server.requests) == 1
+
+
+def test_the_values_of_secrets_in_a_plan_are_references(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server(APPLIED)
+    link = connect(server.address)
+    link.known_secrets.add({"pg": "first-secret"})
+    operator = {"depth": 0, "name": "Scan", "metrics": {"first-secret": "first-secret"}}
+    execution = make_execution("a = first-secret", operators=[operator])
+    link.report_executions({STATEMENT: execution})
+    body = str(server.requests[-1][-1])
+    assert "a = ${secret:pg}" in body
+    assert "first-secret" not in body
 
 
 def test_reports_have_references_instead_of_the_secrets_that_the_driver_has(

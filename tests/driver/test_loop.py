@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from pyarrow import flight
 from tests.driver.output.test_held_results import make_result
+from tests.support.executions import make_execution
 from tests.support.journal import BOOTSTRAP
 from tests.support.made_results import inline_result
 from tests.support.waiting import wait_until
@@ -22,10 +23,12 @@ from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError, LeaseLost
+from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, FoundStreams, Orders, Renewed, Restored
 from headrace.model.result import ResultRequest
+from headrace.model.statement import Progress
 from headrace.model.stream_query import QueryReport
 from headrace.results.flight_tickets import make_token
 
@@ -83,6 +86,9 @@ class FakeLink:
     def report_end(self, ended: Ended) -> None:
         self.calls.append(f"ended {ended.state}")
 
+    def report_executions(self, executions: dict[str, StatementExecution]) -> None:
+        self.calls.append(f"executed {list(executions)}")
+
     def goodbye(self, failure: Failure | None = None) -> None:
         self.calls.append("goodbye")
         self.goodbyes.append(failure)
@@ -96,6 +102,7 @@ class FakeSpark:
     killed: threading.Event = field(default_factory=threading.Event)
     session: object = None
     progress: object = None
+    executions: object = None
 
     def clone_session(self) -> None: ...
 
@@ -190,11 +197,13 @@ def assign(
     monkeypatch: pytest.MonkeyPatch,
     run: Callable[[], StatementState],
     leave: Callable[[], None] = lambda: None,
+    progress: Progress | None = None,
 ) -> Orders:
     """Return an order for a statement whose execution calls `run` for its final state.
 
     Args:
         leave: Called when the thread of the execution is free for other statements.
+        progress: Final progress of the statement; None: it has started no job.
     """
 
     class FakeExecution:
@@ -205,7 +214,7 @@ def assign(
 
         def run(self) -> Ended:
             failure = Failure(code="cancelled", message="The job was cancelled.")
-            return Ended(statement_id=STATEMENT_ID, state=run(), failure=failure)
+            return Ended(statement_id=STATEMENT_ID, state=run(), failure=failure, progress=progress)
 
         def remove_job_tag(self) -> None:
             leave()
@@ -240,6 +249,32 @@ def test_an_execution_leaves_its_thread_after_the_report_of_its_end(
         "ended cancelled",
         "left",
     ]
+    assert exits == []
+
+
+@pytest.mark.parametrize(
+    ("progress", "reports"),
+    [
+        (Progress(**dict.fromkeys(Progress.model_fields, 1)), [f"executed {[STATEMENT_ID]}"]),
+        (None, []),
+    ],
+    ids=["a job", "no job"],
+)
+def test_a_driver_that_ends_reports_the_stages_of_its_statements_before_the_goodbye(
+    exits: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    progress: Progress | None,
+    reports: list[str],
+) -> None:
+    link = FakeLink(orders=[])
+    order = assign(monkeypatch, lambda: StatementState.CANCELLED, progress=progress)
+    link.orders += [order, Orders(close=True)]
+    read = list[str]()
+    reader = SimpleNamespace(read=lambda tag: read.append(tag) or make_execution())
+    make_loop(link, FakeSpark(executions=reader)).run()
+    calls = [call for call in link.calls if call.startswith(("ended", "executed", "goodbye"))]
+    assert calls == ["ended cancelled", *reports, "goodbye"]
+    assert read == [STATEMENT_ID] * len(reports), "a statement without a job costs no call"
     assert exits == []
 
 

@@ -20,6 +20,7 @@ from headrace.config.profiles import Profile
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.connection import ConnectionState
+from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
@@ -32,6 +33,7 @@ from headrace.model.messages import (
     Bootstrap,
     ClearStaging,
     Ended,
+    Executed,
     FailedRecovery,
     FindMarked,
     FindSecrets,
@@ -186,6 +188,9 @@ class ScriptedDriver:
 
     def report_progress(self, progress: dict[str, Progress]) -> Acknowledged:
         return self._call("advanced", Advanced(progress=progress), Acknowledged)
+
+    def report_executions(self, executions: dict[str, StatementExecution]) -> Acknowledged:
+        return self._call("executed", Executed(executions=executions), Acknowledged)
 
     def transact(
         self,

@@ -9,6 +9,7 @@ import click
 from click.exceptions import Exit
 
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.output.text import to_json
 from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, with_context
 from headrace.cli.support.follow import (
@@ -19,13 +20,15 @@ from headrace.cli.support.follow import (
     wait_for_end,
 )
 from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.support.listing import ListColumn, write_object, write_page
-from headrace.cli.support.progress import ProgressLine
+from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
+from headrace.cli.support.progress import ProgressLine, format_bytes
 from headrace.cli.support.readable import format_age_of, format_elapsed, format_time_between
 from headrace.cli.support.references import resolve_session, resolve_statement
 from headrace.cli.support.result_printer import ResultPrinter, exit_code
+from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError, InvalidRequest
+from headrace.text.readable import describe_count, describe_duration
 
 _LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
@@ -112,6 +115,61 @@ _VIEWS = {
         ("id", "state", "started_at", "ended_at", "owner", "session_id", "statement"),
     ),
 }
+
+_STAGE_FIELDS = (
+    *("id", "attempt", "state", "tasks_done", "tasks_total", "tasks_failed", "run_seconds"),
+    *("median_task_seconds", "longest_task_seconds", "bytes_read", "bytes_written"),
+    *("shuffle_bytes_read", "shuffle_bytes_written", "disk_bytes_spilled", "name"),
+)
+
+
+def _make_bytes_column(title: str, field: str) -> ListColumn:
+    return ListColumn(
+        title=title,
+        text=lambda item: format_bytes(item[field]) if item[field] else None,
+        right=True,
+    )
+
+
+def _format_stage_id(stage: Json) -> str:
+    return f"{stage['id']}.{stage['attempt']}" if stage["attempt"] else str(stage["id"])
+
+
+def _format_tasks_done(stage: Json) -> str:
+    """Return how many tasks have succeeded, and how many attempts have failed."""
+    failed = f" ({stage['tasks_failed']} failed)" if stage["tasks_failed"] else ""
+    return f"{stage['tasks_done']}/{stage['tasks_total']}{failed}"
+
+
+def _format_skew(stage: Json) -> str | None:
+    """Return the median and the longest duration of a task; None if they are not known."""
+    median, longest = stage["median_task_seconds"], stage["longest_task_seconds"]
+    if median is None or longest is None:
+        return None
+    return f"{describe_duration(float(median))} / {describe_duration(float(longest))}"
+
+
+_STAGE_COLUMNS = (
+    ListColumn(title="STAGE", text=_format_stage_id, right=True),
+    _STATE,
+    ListColumn(title="TASKS", text=_format_tasks_done, right=True),
+    ListColumn(
+        title="RAN",
+        text=lambda item: (
+            format_time_between(item["started_at"], item["ended_at"])
+            if item["started_at"] and item["ended_at"]
+            else None
+        ),
+        right=True,
+    ),
+    ListColumn(title="MEDIAN / LONGEST TASK", text=_format_skew, right=True),
+    _make_bytes_column("READ", "bytes_read"),
+    _make_bytes_column("WRITTEN", "bytes_written"),
+    _make_bytes_column("SHUFFLE READ", "shuffle_bytes_read"),
+    _make_bytes_column("SHUFFLE WRITTEN", "shuffle_bytes_written"),
+    _make_bytes_column("SPILLED", "disk_bytes_spilled"),
+    ListColumn(title="NAME", text=lambda item: item["name"], flexible=True),
+)
 
 _statement_argument = click.argument("reference", metavar="STATEMENT")
 
@@ -204,6 +262,55 @@ def show(context: CommandContext, *, reference: str, output_format: OutputFormat
     if output_format is None:
         statement["waiting_for"] = _format_reason(statement)
     write_object(context.terminal, statement, output_format)
+
+
+@statement.command()
+@_statement_argument
+@options.output
+@with_context
+def plan(context: CommandContext, *, reference: str, output_format: OutputFormat | None) -> None:
+    """Print the plan that a statement has run, its metrics and its Spark stages.
+
+    They are kept when the statement has ended. Formats other than JSON have the stages only.
+    """
+    client = context.connect()
+    execution = client.execution(resolve_statement(client, reference))
+    if output_format is OutputFormat.JSON:
+        context.terminal.out.write(to_json(execution) + "\n")
+    elif output_format is not None:
+        write_items(
+            context.terminal, execution["stages"], _STAGE_FIELDS, output_format, _STAGE_COLUMNS
+        )
+    else:
+        _write_execution(context.terminal, execution)
+
+
+def _write_execution(terminal: Terminal, execution: Json) -> None:
+    if execution["plan"] is not None:
+        terminal.out.write(execution["plan"].strip() + "\n\n")
+    if execution["operators"]:
+        terminal.out.write("== Metrics ==\n")
+        for operator in execution["operators"]:
+            terminal.out.write(_describe_operator(operator) + "\n")
+        _note_omitted(terminal, execution["operators_omitted"], "operator")
+        terminal.out.write("\n")
+    terminal.out.write("== Stages ==\n")
+    write_items(terminal, execution["stages"], _STAGE_FIELDS, OutputFormat.TABLE, _STAGE_COLUMNS)
+    _note_omitted(terminal, execution["stages_omitted"], "stage")
+
+
+def _describe_operator(operator: Json) -> str:
+    """Return an operator with its metrics, of those with a distribution the values alone."""
+    metrics = (
+        f"{name}: {text.rpartition(chr(10))[2]}" for name, text in operator["metrics"].items()
+    )
+    line = f"{'  ' * operator['depth']}{operator['name']}  {', '.join(metrics)}"
+    return line.rstrip()
+
+
+def _note_omitted(terminal: Terminal, count: int, noun: str) -> None:
+    if count:
+        terminal.out.write(f"… and {describe_count(count, f'further {noun}')}\n")
 
 
 @statement.command()

@@ -296,6 +296,10 @@ class Client:
             all_owners=_flag(all_owners),
         )
 
+    def execution(self, statement: str) -> Json:
+        """Return the plan and the Spark stages of a statement that has ended."""
+        return self._call("GET", f"/api/v1/statements/{quote_name(statement)}/execution")
+
     def arrow_chunk(self, statement: str, chunk: int) -> bytes:
         """Return one chunk of a result as an Arrow IPC stream."""
         query = {"format": "arrow", "chunk": str(chunk)}

@@ -29,6 +29,7 @@ import urllib3
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.grammar.secret_references import KnownSecrets
 from headrace.model.connection import ConnectionState
+from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
@@ -42,6 +43,7 @@ from headrace.model.messages import (
     CarryOut,
     ClearStaging,
     Ended,
+    Executed,
     FailedRecovery,
     FindMarked,
     FindSecrets,
@@ -246,6 +248,14 @@ class NodeLink:
         """
         with contextlib.suppress(NoNodeAnswers):
             self._call("advanced", Advanced(progress=progress), Acknowledged, patience=0.0)
+
+    def report_executions(self, executions: dict[str, StatementExecution]) -> None:
+        """Report the plans and stages of statements that have ended, by statement id.
+
+        Raises LeaseLost, LinkRefused and NoNodeAnswers.
+        """
+        message = Executed(executions=executions)
+        self._call("executed", message, Acknowledged, patience=_CALL_SECONDS)
 
     def report_end(self, message: Ended) -> Acknowledged:
         """Report how a statement ended, with its result.

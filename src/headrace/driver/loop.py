@@ -23,7 +23,7 @@ from headrace.driver.jvm_start import MetastoreStart
 from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.output.held_results import HeldResults
-from headrace.driver.progress import ProgressReporter
+from headrace.driver.progress import ExecutionReporter, ProgressReporter
 from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
@@ -47,6 +47,8 @@ _HEAD_START_SECONDS = 0.002
 """Time between the start of an execution and the next poll, unless the execution ends before."""
 _RECOVERY_SECONDS = 5.0
 """Time that the first statement waits for the recovery of tables, which then continues."""
+_LAST_REPORT_SHARE = 0.2
+"""Share of the time of its exit in which the driver reports the last plans and stages."""
 _THREADS = 64
 _READER_SECONDS = 1.0
 """Time that the readers of held results have when the driver ends."""
@@ -91,6 +93,7 @@ class Loop:
             on_intents=self._request_intents,
             held=self._held,
         )
+        self._executed = ExecutionReporter(link, spark.executions)
         self._connections = ConnectionSessions(spark, link)
         self._metastore = MetastoreStart(bootstrap)
         self._intents = IntentWork(self._carry_out_intents)
@@ -254,6 +257,8 @@ class Loop:
             # The signal may have ended the JVM, and with it the statement.
             if ended.state is StatementState.SUCCESS or not self._is_terminating.is_set():
                 self._link.report_end(ended)
+                if ended.progress is not None:
+                    self._executed.add(statement_id)
             execution.remove_job_tag()
             if ended.state is StatementState.SUCCESS:
                 # From now on, the answers to renewals say whether a node needs the result.
@@ -318,5 +323,6 @@ class Loop:
         exit_seconds = min(_EXIT_SHARE * grace_seconds, _LONGEST_EXIT_SECONDS)
         self._supervisor.stop_all(grace_seconds - exit_seconds)
         wait(self._futures, grace_seconds - exit_seconds)
+        self._executed.close(_LAST_REPORT_SHARE * exit_seconds)
         for pool in (self._workers, self._reporters):
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,20 +1,28 @@
-"""Reports the progress of statements: once a second while they run."""
+"""Reports what Spark counts: the progress of statements, and their plans and stages at the end."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError
 
-from headrace.driver.link import NodeLink
-from headrace.driver.spark_version.metrics import ProgressReader
+from headrace.driver.link import LinkRefused, NodeLink
+from headrace.driver.spark_version.metrics import ExecutionReader, ProgressReader
 from headrace.errors import HeadraceError
+from headrace.model.execution import StatementExecution
+from headrace.model.messages import MAX_EXECUTIONS, MAX_EXECUTIONS_BODY
 from headrace.model.statement import Progress
 
 _LOG = logging.getLogger("headrace.progress")
 _INTERVAL_SECONDS = 1.0
+_PAUSE_SECONDS = 0.5
+"""Time between two reports of executions, which share a transaction of the store."""
+_MAX_WAITING = 500
+"""Largest number of statements whose executions wait to be read. Spark keeps 1,000 jobs."""
 
 
 class ProgressReporter:
@@ -64,3 +72,86 @@ class ProgressReporter:
         } | changed
         if changed:
             self._link.report_progress(changed)
+
+
+class ExecutionReporter:
+    """A thread that reports the plans and stages of statements that have ended.
+
+    The end of a statement does not wait for it. An error in this thread ends no statement: its plan
+    and its stages are missing then.
+    """
+
+    def __init__(self, link: NodeLink, reader: ExecutionReader) -> None:
+        self._link = link
+        self._reader = reader
+        self._changed = threading.Condition()
+        self._waiting = deque[str](maxlen=_MAX_WAITING)
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, statement_id: str) -> None:
+        """Report the execution of a statement whose end a node has acknowledged."""
+        with self._changed:
+            self._waiting.append(statement_id)
+            self._changed.notify()
+            if self._thread is None:
+                # A driver whose statements start no job has no such thread.
+                self._thread = threading.Thread(
+                    target=self._run, name="headrace-executions", daemon=True
+                )
+                self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        """Report what waits, for at most `seconds`, and end the thread."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while statement_ids := self._take():
+            began = time.monotonic()
+            try:
+                self._report(statement_ids)
+            except LinkRefused as error:
+                # A node one version older does not know the call.
+                _LOG.info("plans and stages were not accepted: %s", error)
+            except (HeadraceError, Py4JError, OSError) as error:
+                # The lease renewal detects a lost lease and a dead JVM, and ends the driver.
+                _LOG.info("plans and stages were not reported: %s", error)
+            except Exception:  # noqa: BLE001 - later statements have their reports
+                _LOG.exception("plans and stages were not reported")
+            self._pause_until(began + _PAUSE_SECONDS)
+
+    def _take(self) -> list[str]:
+        """Wait for statements, and return the first of them; none when the thread must end."""
+        with self._changed:
+            if not self._waiting:
+                self._changed.wait_for(lambda: self._waiting or self._is_closing)
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_EXECUTIONS))]
+
+    def _pause_until(self, end: float) -> None:
+        """Let statements gather for the next report, unless there are enough or the driver ends."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closing or len(self._waiting) >= MAX_EXECUTIONS,
+                max(0.0, end - time.monotonic()),
+            )
+
+    def _report(self, statement_ids: list[str]) -> None:
+        executions: dict[str, StatementExecution] = {}
+        size = 0
+        for statement_id in statement_ids:
+            execution = self._reader.read(statement_id)
+            if execution is None:
+                continue
+            # The masks of secrets may make the message longer.
+            length = 2 * len(execution.model_dump_json().encode())
+            if executions and size + length > MAX_EXECUTIONS_BODY:
+                self._link.report_executions(executions)
+                executions, size = {}, 0
+            executions[statement_id] = execution
+            size += length
+        if executions:
+            self._link.report_executions(executions)

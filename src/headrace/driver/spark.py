@@ -36,7 +36,7 @@ from headrace.driver.spark_version.bridge import answer_without_delay
 from headrace.driver.spark_version.commit_protocol import CommitProtocol, with_writer
 from headrace.driver.spark_version.errors import find_root_text
 from headrace.driver.spark_version.hadoop_files import install_local_files
-from headrace.driver.spark_version.metrics import ProgressReader
+from headrace.driver.spark_version.metrics import ExecutionReader, ProgressReader
 from headrace.driver.spark_version.python_daemon import with_daemon
 from headrace.driver.spark_version.streams import count_active_queries
 from headrace.driver.state import SessionStateTracker
@@ -163,6 +163,11 @@ class Spark:
     def progress(self) -> ProgressReader:
         """Reader of the progress of statements."""
         return ProgressReader(self.context)
+
+    @cached_property
+    def executions(self) -> ExecutionReader:
+        """Reader of the plans and stages of statements."""
+        return ExecutionReader(self.session)
 
     def build_hello(self, pid: int, *, lost: list[str], notified: list[str]) -> Hello:
         """Return the message with which this driver introduces itself to a node.

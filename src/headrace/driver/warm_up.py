@@ -48,6 +48,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
         spark.prepare_changes()
         spark.track_state()
         spark.progress.compile()
+        spark.executions.compile()
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
         _LOG.warning("warm-up failed: %s", error)
     else:

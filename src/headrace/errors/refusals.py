@@ -286,6 +286,12 @@ class StatementNotFound(NotFound):
     code = "statement_not_found"
 
 
+class ExecutionNotFound(NotFound):
+    """No plan and no stages of the statement are kept."""
+
+    code = "execution_not_found"
+
+
 class TransactionNotFound(NotFound):
     """The transaction does not exist."""
 

@@ -43,6 +43,7 @@ OPERATIONS: Mapping[str, Access] = {
     "list_statements": Access.VISIBLE,
     "show_statement": Access.READ,
     "cancel_statement": Access.CHANGE,
+    "show_execution": Access.READ_CONTENT,
     "read_result": Access.READ_CONTENT,
     "list_streams": Access.VISIBLE,
     "show_stream": Access.READ,

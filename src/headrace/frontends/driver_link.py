@@ -34,6 +34,7 @@ from headrace.frontends.http.auth import bearer_token, node_of
 from headrace.frontends.http.strict_json import has_more_values, refuse_duplicate_keys
 from headrace.model.messages import (
     LINK_PREFIX,
+    MAX_EXECUTIONS_BODY,
     Advanced,
     AnnounceWrites,
     BeginGeneration,
@@ -41,6 +42,7 @@ from headrace.model.messages import (
     CarryOut,
     ClearStaging,
     Ended,
+    Executed,
     FindMarked,
     FindSecrets,
     FindStreams,
@@ -99,6 +101,7 @@ CALLS: dict[str, LinkCall] = {
     "started": _call(Started, DriverLinkService.started),
     "advanced": _call(Advanced, DriverLinkService.advanced),
     "ended": _call(Ended, DriverLinkService.ended, body_limit=MAX_REPORT),
+    "executed": _call(Executed, DriverLinkService.executed, body_limit=MAX_EXECUTIONS_BODY),
     "transact": _call(
         Transact, lambda link, *call: link.tables.transact(*call), body_limit=MAX_REPORT
     ),

@@ -24,6 +24,7 @@ from pydantic import (
 
 from headrace.config.conf_policy import ConfRule
 from headrace.model.connection import AssignedConnection, ConnectionState
+from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -460,7 +461,7 @@ class Ended(Message):
 
 
 class Acknowledged(Message):
-    """Answer to `hello`, `started`, `advanced`, `ended` and `goodbye`."""
+    """Answer to `hello`, `started`, `advanced`, `ended`, `executed` and `goodbye`."""
 
     applied: bool
     """False if the state had already changed, for example for a repeated report."""
@@ -471,6 +472,22 @@ class Advanced(Message):
 
     progress: Annotated[dict[StatementId, Progress], Field(max_length=_MAX_IN_FLIGHT)]
     """Progress by statement id."""
+
+
+MAX_EXECUTIONS = 20
+"""Largest number of executions in one report."""
+MAX_EXECUTIONS_BODY = 8 * 1024 * 1024
+"""Bytes of the largest report of executions. A driver sends fewer executions at once if need be."""
+
+
+class Executed(Message):
+    """`executed`: plans and stages of statements that have ended, sent soon after their ends.
+
+    A node one version older does not know the call.
+    """
+
+    executions: Annotated[dict[StatementId, StatementExecution], Field(max_length=MAX_EXECUTIONS)]
+    """Executions by statement id."""
 
 
 class Renew(Message):

@@ -114,6 +114,10 @@ def _clean_if_text(value: Any) -> Any:
     return clean_message(value) if isinstance(value, str) else value
 
 
+def _shorten_if_text(value: Any) -> Any:
+    return cut_text(clean_message(value), MAX_SUMMARY) if isinstance(value, str) else value
+
+
 Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(check_text)]
 """A name, a short description or a URL."""
 IndexedText = Annotated[
@@ -122,6 +126,8 @@ IndexedText = Annotated[
 """A text by which the store finds rows."""
 MessageText = Annotated[str, BeforeValidator(_clean_if_text), Field(max_length=MAX_MESSAGE)]
 """A text for people, for example an error message. It is changed rather than refused."""
+SummaryText = Annotated[str, BeforeValidator(_shorten_if_text), Field(max_length=MAX_SUMMARY)]
+"""A short text for people. It is changed rather than refused."""
 Descriptions = Annotated[
     list[MessageText], Field(max_length=10_000, fail_fast=True), AfterValidator(limit_descriptions)
 ]

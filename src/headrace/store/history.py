@@ -104,7 +104,8 @@ def _can_go(seconds: float) -> ColumnElement[bool]:
 def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     """Delete at most `limit` statements that ended more than `seconds` ago, the oldest first.
 
-    Their results, table transactions and events are deleted too.
+    Their results, table transactions and events are deleted too. The database itself deletes their
+    executions, see `statement_executions`.
     """
     has_result = exists().where(
         results.c.statement_id == statements.c.id, results.c.gone_at.is_(None)

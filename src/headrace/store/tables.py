@@ -39,6 +39,7 @@ from sqlalchemy.types import TypeDecorator
 from headrace.model.audit import AuditAction
 from headrace.model.connection import ConnectionSpec
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction, VersionSpec
+from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.identity import Scope
 from headrace.model.job import JobDecision, SavepointContent
@@ -431,6 +432,19 @@ cursors = Table(
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
     Column("sequence", BigInteger, nullable=False),
+)
+
+statement_executions = Table(
+    "statement_executions",
+    metadata,
+    Column(
+        "statement_id",
+        id_type(),
+        # A node of an older version deletes old statements, too, and does not know this table.
+        ForeignKey("statements.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("execution", Document(StatementExecution), nullable=False),
 )
 
 connections = Table(

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.executions import make_execution
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
@@ -68,6 +69,7 @@ FORGED_CALLS: list[Callable[[ScriptedDriver, str], Any]] = [
     lambda driver, victim: driver.transact(new_id("tx"), victim, PREPARED, make_staged()),
     lambda driver, victim: driver.report_start(victim),
     lambda driver, victim: driver.report_progress({victim: PROGRESS}),
+    lambda driver, victim: driver.report_executions({victim: make_execution()}),
     lambda driver, victim: driver.succeed(victim),
     lambda driver, victim: driver.report_end(victim, StatementState.FAILED),
     lambda driver, victim: driver.report_end(victim, StatementState.CANCELLED),

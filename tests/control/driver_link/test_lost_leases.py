@@ -77,6 +77,7 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
         "renew": {"streams": 0},
         "started": {"statement_id": statement_id},
         "advanced": {"progress": {}},
+        "executed": {"executions": {}},
         "ended": {"statement_id": statement_id, "state": "success", "result": result},
         "transact": {
             "id": new_id("tx"),

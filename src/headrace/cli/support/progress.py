@@ -91,11 +91,11 @@ def format_counts(progress: Any) -> list[str]:
     if rows:
         parts.append(f"{describe_count(rows, 'row')} read")
     if size:
-        parts.append(_format_bytes(size))
+        parts.append(format_bytes(size))
     return parts
 
 
-def _format_bytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return a number of bytes in a binary unit, for example `1.5 MiB`."""
     units = iter(("B", "KiB", "MiB", "GiB", "TiB"))
     unit = next(units)

@@ -54,6 +54,7 @@ from headrace.model.messages import (
     Advanced,
     Assignment,
     Ended,
+    Executed,
     FindSecrets,
     FindStreams,
     FoundSecrets,
@@ -78,6 +79,7 @@ from headrace.store.notifications import session_topic
 from headrace.store.sessions import connections, sessions, takeovers
 from headrace.store.sessions.lease_renewals import DriverView, load_owned_view
 from headrace.store.statements import (
+    executions,
     limits,
     statement_queue,
     statement_transitions,
@@ -328,6 +330,13 @@ class DriverLinkService:
                     if message.scope is not None:
                         stream_queries.set_scope(tx, message.statement_id, message.scope)
         return Acknowledged(applied=applied)
+
+    def executed(self, lease: DriverLease, message: Executed) -> Acknowledged:
+        """Store the plans and stages of ended statements of the driver. The first report stays."""
+        with self._database.write("link.executed") as tx:
+            load_owned_view(tx, lease)
+            count = executions.save(tx, lease, message.executions)
+        return Acknowledged(applied=count > 0)
 
     def find_streams(self, lease: DriverLease, message: FindStreams) -> FoundStreams:
         """Return the definitions of streams that a statement or a query of the driver reads."""

@@ -58,6 +58,7 @@ from headrace.control.streams.service import find_query
 from headrace.control.views import submission as view_submission
 from headrace.control.views.lookup import find_refresh_query, find_view
 from headrace.errors import (
+    ExecutionNotFound,
     IdempotencyConflict,
     InvalidRequest,
     MaterializedViewNotFound,
@@ -80,6 +81,7 @@ from headrace.grammar.quoting import quote_name
 from headrace.grammar.secret_references import check_has_no_reference, list_in_sql
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
 from headrace.model.connection import Connection, ConnectionState
+from headrace.model.execution import StatementExecution
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
 from headrace.model.result import Disposition, ResultInfo, has_certain_parts
@@ -109,7 +111,7 @@ from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
 from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.sessions import NamedSession
-from headrace.store.statements import idempotency, results, statements
+from headrace.store.statements import executions, idempotency, results, statements
 from headrace.text.durations import seconds_of
 
 
@@ -435,6 +437,30 @@ class Statements:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
         with self._database.read() as tx:
             return get_permitted(tx, caller, statement_id)
+
+    def get_execution(self, caller: Caller, statement_id: str) -> StatementExecution:
+        """Return the plan and the stages of a statement that has ended.
+
+        Raises:
+            StatementNotFound: The caller may not read the statement.
+            NotPermitted: The caller may read the statement, and not its content: a plan has values
+                of the SQL text.
+            ExecutionNotFound: None are kept.
+        """
+        with self._database.read() as tx:
+            statement = get_permitted(tx, caller, statement_id, Action.READ_CONTENT)
+            execution = executions.find(tx, statement_id)
+        if execution is None:
+            has_ended = statement.state in STATEMENT.terminal
+            reason = (
+                "it has started no Spark job, or its driver was lost before it could report them"
+                if has_ended
+                else f"it is {statement.state}, and the driver reports them after the end"
+            )
+            raise ExecutionNotFound(
+                f"Statement {statement_id} has no stored plan and stages: {reason}."
+            )
+        return execution
 
     def get_with_rows(
         self, caller: Caller, statement_id: str, *, max_bytes: int

@@ -1,4 +1,4 @@
-"""What Spark counts for a statement: its progress, and the rows that it has written.
+"""What Spark counts for a statement: its progress, its plan and stages, and the rows written.
 
 The numbers come from Spark's AppStatusStore, which exists with or without the UI. The job tag of a
 statement, which is its id, leads to its jobs. The number of active tasks comes from the task
@@ -11,19 +11,33 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pydantic import ValidationError
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.spark_version.bridge import Py4JBridge, compile_java, plan_class_name
+from headrace.model.execution import (
+    MAX_METRICS,
+    MAX_OPERATORS,
+    MAX_STAGES,
+    SparkOperator,
+    SparkStage,
+    StatementExecution,
+)
 from headrace.model.statement import Progress
+from headrace.model.text import hide_secrets
 
 _LOG = logging.getLogger("headrace.progress")
 _LISTENER_BUS_MILLIS = 500
 """Longest time to wait for the events of tasks that have ended."""
+_LAST_EVENTS_MILLIS = 100
+"""Longest time to wait for the events that follow the end of the last task, such as that of the
+end of the query."""
 
 
 class ProgressReader:
@@ -76,7 +90,97 @@ class ProgressReader:
         return Progress(**{name: max(0, value) for name, value in json.loads(text).items()})
 
 
-@lru_cache
+class ExecutionReader:
+    """Reads the plans and stages of statements that have ended. Calls may raise Py4JError.
+
+    One call of a Java class reads all of a statement.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def compile(self) -> None:
+        """Compile the Java class now, not after the first statement with a job."""
+        _find_class(self._jvm.root, "StatementExecution", "plan and stages")
+
+    def read(self, tag: str) -> StatementExecution | None:
+        """Return the plan and the stages of the jobs with a tag; None if there is no job.
+
+        Spark has replaced the secrets that it recognises, and this method replaces those that
+        Headrace recognises.
+        """
+        jvm = self._jvm
+        reader = _find_class(jvm.root, "StatementExecution", "plan and stages")
+        if reader is None:
+            return None
+        text = reader.read(
+            jvm.context,
+            self._plans,
+            tag,
+            _LAST_EVENTS_MILLIS,
+            MAX_STAGES,
+            MAX_OPERATORS,
+            MAX_METRICS,
+        )
+        if text is None:
+            return None
+        try:
+            return _parse_execution(json.loads(text))
+        except (ValidationError, ValueError, LookupError) as error:
+            _LOG.warning("statement %s: no plan and stages: %s", tag, error)
+            return None
+
+    @cached_property
+    def _jvm(self) -> Py4JBridge:
+        return Py4JBridge(self._session)
+
+    @cached_property
+    def _plans(self) -> Any:
+        """The store of plans, which the sessions of an application share."""
+        return self._jvm.session.sharedState().statusStore()
+
+
+def _parse_execution(content: dict[str, Any]) -> StatementExecution:
+    plan = content["plan"]
+    return StatementExecution(
+        plan=None if plan is None else hide_secrets(plan),
+        operators=[_parse_operator(operator) for operator in content["operators"]],
+        operators_omitted=content["operators_omitted"],
+        stages=[_parse_stage(stage) for stage in content["stages"]],
+        stages_omitted=content["stages_omitted"],
+    )
+
+
+def _parse_operator(content: dict[str, Any]) -> SparkOperator:
+    return SparkOperator(**content | {"name": hide_secrets(content["name"])})
+
+
+def _parse_stage(content: dict[str, Any]) -> SparkStage:
+    failure = content["failure"]
+    values = content | {
+        "name": hide_secrets(content["name"]),
+        "failure": None if failure is None else hide_secrets(failure),
+        "started_at": _to_instant(content.get("started_millis")),
+        "ended_at": _to_instant(content.get("ended_millis")),
+        "run_seconds": max(0, content["run_millis"]) / 1000,
+        "median_task_seconds": _to_seconds(content.get("median_task_millis")),
+        "longest_task_seconds": _to_seconds(content.get("longest_task_millis")),
+    }
+    fields = {name: values[name] for name in SparkStage.model_fields}
+    # Spark counts -1 for a value that it has not received.
+    return SparkStage(
+        **{name: max(0, each) if type(each) is int else each for name, each in fields.items()}
+    )
+
+
+def _to_seconds(millis: int | None) -> float | None:
+    return None if millis is None else millis / 1000
+
+
+def _to_instant(millis: int | None) -> datetime | None:
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+
+
 def find_metrics(root: Any) -> Any | None:
     """Return the Java object that reads what Spark counts for a statement.
 
@@ -85,10 +189,16 @@ def find_metrics(root: Any) -> Any | None:
     Args:
         root: The JVM, as PySpark returns it.
     """
+    return _find_class(root, "StatementMetrics", "progress and written rows")
+
+
+@lru_cache
+def _find_class(root: Any, name: str, purpose: str) -> Any | None:
+    """Return an object of a Java class; None, with a warning, if it does not compile."""
     try:
-        return compile_java(root, "StatementMetrics")
+        return compile_java(root, name)
     except Py4JError as error:
-        _LOG.warning("statements have no progress and no written rows: %s", error)
+        _LOG.warning("statements have no %s: %s", purpose, error)
         return None
 
 

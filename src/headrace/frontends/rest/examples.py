@@ -235,6 +235,47 @@ _EVENT: Json = {
     "detail": {},
 }
 
+_EXECUTION: Json = {
+    "plan": "== Physical Plan ==\n* Filter (2)\n+- Scan parquet sales.orders (1)\n",
+    "operators": [
+        {"depth": 0, "name": "Filter", "metrics": {"number of output rows": "2"}},
+        {
+            "depth": 1,
+            "name": "Scan parquet sales.orders",
+            "metrics": {"number of output rows": "1,000", "scan time": "12 ms"},
+        },
+    ],
+    "operators_omitted": 0,
+    "stages": [
+        {
+            "id": 7,
+            "attempt": 0,
+            "name": "collect at Main.scala:1",
+            "state": "complete",
+            "started_at": AT,
+            "ended_at": LATER,
+            "tasks_total": 4,
+            "tasks_done": 4,
+            "tasks_failed": 0,
+            "tasks_killed": 0,
+            "run_seconds": 3.1,
+            "median_task_seconds": 0.2,
+            "longest_task_seconds": 2.4,
+            "rows_read": 1000,
+            "bytes_read": 16384,
+            "rows_written": 0,
+            "bytes_written": 0,
+            "shuffle_rows_read": 0,
+            "shuffle_bytes_read": 0,
+            "shuffle_rows_written": 0,
+            "shuffle_bytes_written": 0,
+            "memory_bytes_spilled": 0,
+            "disk_bytes_spilled": 0,
+            "failure": None,
+        }
+    ],
+    "stages_omitted": 0,
+}
 
 BODIES: dict[str, list[Json]] = {
     "SessionRequest": [
@@ -258,6 +299,7 @@ BODIES: dict[str, list[Json]] = {
         {"statement": "INSERT INTO orders SELECT * FROM staging", "session": "etl"},
     ],
     "StatementBody": [_STATEMENT, _WAITING],
+    "ExecutionBody": [_EXECUTION],
     "StatementPage": [page_of({**_STATEMENT, "rows": None}, STATEMENT_ID)],
     "RowsBody": [
         {"schema": _COLUMNS, "rows": _ROWS, "chunk": 0, "next_chunk": None},

@@ -20,6 +20,10 @@ from pydantic import (
 )
 
 from headrace.grammar.masking import mask_text, mask_urls
+from headrace.model.execution import (
+    SparkOperator,
+    SparkStage,
+)
 from headrace.model.headrace_options import CONF_OPTIONS
 from headrace.model.lifecycle import (
     EntityKind,
@@ -416,6 +420,42 @@ class StatementBody(ResponseModel):
     """In the response to a submit that waited: the first chunk of a small result."""
     next_chunk: int | None = None
     """Number of the next chunk, if `rows` does not hold all rows."""
+
+
+class StageBody(SparkStage):
+    """One attempt to run a stage of Spark. The numbers are sums over its tasks."""
+
+    started_at: Instant | None
+    """When Spark submitted the stage, on the clock of the driver."""
+    ended_at: Instant | None
+    """When the stage ended, on the clock of the driver."""
+    failure: MaskedMessage | None
+    """Beginning of the reason for which the stage failed."""
+
+
+class OperatorBody(SparkOperator):
+    """A node of the physical plan, with its metrics."""
+
+    name: MaskedMessage
+    """Name of the operator."""
+
+
+class ExecutionBody(ResponseModel):
+    """The plan and the stages of a statement."""
+
+    plan: MaskedMessage | None
+    """The physical plan as EXPLAIN FORMATTED shows it, after its adaptive changes, at most 64 Ki
+    characters; a longer text ends with `… [cut]`. Several plans follow one another. Null if no
+    DataFrame has run."""
+    operators: list[OperatorBody]
+    """The operators of the plan, each before its inputs; at most 500."""
+    operators_omitted: int
+    """Number of further operators."""
+    stages: list[StageBody]
+    """Stages by id and attempt; at most 200: those that have failed, then those with the longest
+    run time. Stages that Spark has skipped are not listed."""
+    stages_omitted: int
+    """Number of further stages."""
 
 
 @shows(SessionFields)

@@ -18,8 +18,11 @@ from headrace.frontends.rest.schemas import (
     ColumnBody,
     ErrorBody,
     EventBody,
+    ExecutionBody,
+    OperatorBody,
     ResultBody,
     SessionBody,
+    StageBody,
     StatementBody,
     WaitingBody,
     fill,
@@ -28,6 +31,7 @@ from headrace.frontends.rest.schemas import (
 from headrace.grammar.masking import mask_sql, mask_urls, mask_values
 from headrace.model.deployment import JobChange, JobVersion, PlannedJob, Savepoint
 from headrace.model.event import Event
+from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.request_fields import SessionFields
 from headrace.model.result import ResultInfo
@@ -72,6 +76,16 @@ def statement_body(
         result=_result_body(statement.result, statement.rows_written),
         rows=None,
         next_chunk=None,
+    )
+
+
+def execution_body(execution: StatementExecution) -> ExecutionBody:
+    """Return the body of the plan and the stages of a statement."""
+    return fill(
+        ExecutionBody,
+        execution,
+        operators=[fill(OperatorBody, operator) for operator in execution.operators],
+        stages=[fill(StageBody, stage) for stage in execution.stages],
     )
 
 

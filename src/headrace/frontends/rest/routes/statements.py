@@ -33,6 +33,7 @@ from headrace.frontends.rest.result_responses import (
     submit_response,
 )
 from headrace.frontends.rest.schemas import (
+    ExecutionBody,
     FlightBody,
     StatementBody,
     StatementPage,
@@ -40,7 +41,7 @@ from headrace.frontends.rest.schemas import (
     WaitTimeout,
     read_fields,
 )
-from headrace.frontends.rest.serializers import statement_body
+from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.model.lifecycle import StatementState
 from headrace.model.request_fields import SubmitFields
 from headrace.model.session import SessionKind
@@ -192,6 +193,21 @@ async def show_statement(
     if statement.result is not None and statement.result.holder is not None:
         body = await run_in_threadpool(_add_flight_offer, request, caller, statement, body)
     return json_response(body)
+
+
+@router.get(
+    "/{statement_id}/execution", response_model=ExecutionBody, responses=problems(404, 406, 502)
+)
+def show_execution(
+    request: Request, caller: Authenticated, statement_id: StatementIdPath
+) -> Response:
+    """Show the physical plan of a statement that has ended, and its Spark stages.
+
+    The driver reports them soon after the end. 404 with the code `execution_not_found`: the
+    statement has not ended, it has started no Spark job, or its driver was lost.
+    """
+    execution = node_of(request).statements.get_execution(caller, statement_id)
+    return json_response(execution_body(execution))
 
 
 @router.post(
