@@ -21,14 +21,14 @@ from headrace.cli.support.follow import (
 )
 from headrace.cli.support.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
-from headrace.cli.support.progress import ProgressLine, format_bytes
+from headrace.cli.support.progress import ProgressLine
 from headrace.cli.support.readable import format_age_of, format_elapsed, format_time_between
 from headrace.cli.support.references import resolve_session, resolve_statement
 from headrace.cli.support.result_printer import ResultPrinter, exit_code
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError, InvalidRequest
-from headrace.text.readable import describe_count, describe_duration
+from headrace.text.readable import describe_bytes, describe_count, describe_duration
 
 _LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
@@ -126,7 +126,7 @@ _STAGE_FIELDS = (
 def _make_bytes_column(title: str, field: str) -> ListColumn:
     return ListColumn(
         title=title,
-        text=lambda item: format_bytes(item[field]) if item[field] else None,
+        text=lambda item: describe_bytes(item[field]) if item[field] else None,
         right=True,
     )
 

@@ -45,6 +45,15 @@ def describe_count(number: int, noun: str, plural: str | None = None) -> str:
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
+def describe_bytes(count: float) -> str:
+    """Return a number of bytes in a binary unit, for example `1.5 MiB`."""
+    units = iter(("B", "KiB", "MiB", "GiB", "TiB"))
+    unit = next(units)
+    while count >= 1024 and unit != "TiB":
+        count, unit = count / 1024, next(units)
+    return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+
+
 def describe_duration(seconds: float) -> str:
     """Return a length of time: `0.12 s`, `7.5 s`, `2 min 5 s`, `3 h 20 min`, `2 d`.
 

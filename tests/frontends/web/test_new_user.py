@@ -99,7 +99,7 @@ def test_every_page_of_a_real_run_has_its_picture(
         check=True,
         timeout=240,
     )
-    session = node.session(name="flights")
+    session = node.session(name="flights", parallelism=1)
     planes = node.run(
         "CREATE TABLE planes AS SELECT id AS plane, concat('N', 10000 + id * 37) AS tail,"
         " 1980 + id % 40 AS built FROM range(2000)",

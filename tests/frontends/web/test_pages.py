@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 from tests.support.browsers import Browser, Page, resolve
+from tests.support.executions import make_execution, make_stage
 from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
@@ -21,6 +22,7 @@ from headrace.errors import StatementFailed
 from headrace.frontends.web import rendering
 from headrace.frontends.web.rendering import _environment
 from headrace.frontends.web.statement_pages import divide_time
+from headrace.model.execution import SparkOperator, SparkStageState
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import (
@@ -245,6 +247,42 @@ def test_a_result_that_has_expired_leaves_columns_count_and_sql(
     assert "SELECT 1 AS x" in page.text
 
 
+def test_the_plan_and_the_stages_stay_when_the_driver_is_gone(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    statement_id = run(node, session, driver, "SELECT 1")
+    assert "Physical plan" not in show_statement(browser, statement_id).text
+    skewed = make_stage(
+        3,
+        shuffle_bytes_read=5 * 1024 * 1024,
+        disk_bytes_spilled=2048,
+        median_task_seconds=1.0,
+        longest_task_seconds=30.0,
+        tasks_failed=1,
+    )
+    operator = SparkOperator(depth=1, name=f"Exchange {HOSTILE}", metrics={"spill size": "2 KiB"})
+    execution = make_execution(
+        f"== Physical Plan == {HOSTILE} password=hunter2",
+        stages=[make_stage(2), skewed],
+        operators=[operator],
+        stages_omitted=7,
+    )
+    driver.report_executions({statement_id: execution})
+    page = show_statement(browser, statement_id)
+    assert "5.0 MiB" in page.text
+    assert "2.0 KiB" in page.text
+    assert "30 s skewed" in page.text
+    assert page.text.count("skewed") == 1
+    assert "2/2, 1 failed" in page.text
+    assert "7 further stages were not kept." in page.text
+    assert "· Exchange" in page.text
+    assert "spill size: 2 KiB" in page.text
+    assert "== Physical Plan ==" in page.text
+    assert "hunter2" not in page.response.text
+    assert page.find_unwanted_tags() == []
+
+
 def test_texts_of_users_run_nowhere(node: InProcessNode, browser: Browser) -> None:
     session, driver = node.start_session(name="etl")
     result = inline_result([(HOSTILE, "string")], [[HOSTILE]])
@@ -369,7 +407,10 @@ def test_sessions_and_nodes_are_listed(node: InProcessNode, browser: Browser) ->
 
 def test_each_state_has_a_shape_of_its_own_kind() -> None:
     macros = _environment().get_template("macros.html").module
-    lifecycles = (StatementState, SessionState, StreamState, JobState, NodeState, SavepointState)
+    lifecycles = (
+        *(StatementState, SessionState, StreamState, JobState, NodeState, SavepointState),
+        SparkStageState,
+    )
     for state in chain.from_iterable(lifecycles):
         shown = str(macros.state(state))  # type: ignore[attr-defined]
         assert "?" not in shown, state
@@ -377,6 +418,24 @@ def test_each_state_has_a_shape_of_its_own_kind() -> None:
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 seconds = st.floats(0, 1e6)
+
+
+@given(seconds, seconds, seconds, st.floats(-1e6, 2e6), st.floats(-1e6, 2e6))
+def test_phases_with_stages_add_up_whatever_the_clock_of_the_driver(
+    waits: float, starts: float, runs: float, first: float, last: float
+) -> None:
+    started = AT + timedelta(seconds=waits + starts)
+    end = started + timedelta(seconds=runs)
+    statement = make_statement(AT + timedelta(seconds=waits), started, end)
+    stage = make_stage(
+        started_at=AT + timedelta(seconds=first), ended_at=AT + timedelta(seconds=last)
+    )
+    running = make_stage(1, started_at=None, ended_at=None)
+    phases = divide_time(statement, end, make_execution(stages=[stage, running]))
+    names = ["waiting", "starting", "analysis", "Spark stages", "commit and result"]
+    assert [each.name for each in phases] == names
+    assert sum(each.seconds for each in phases) == pytest.approx((end - AT).total_seconds())
+    assert all(0 <= each.share <= 100.01 for each in phases)
 
 
 @given(seconds, st.one_of(st.none(), seconds), seconds, st.booleans())

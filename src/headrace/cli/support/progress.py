@@ -7,7 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.client.http import Json
-from headrace.text.readable import describe_count, describe_duration, escape_controls
+from headrace.text.readable import (
+    describe_bytes,
+    describe_count,
+    describe_duration,
+    escape_controls,
+)
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -91,17 +96,8 @@ def format_counts(progress: Any) -> list[str]:
     if rows:
         parts.append(f"{describe_count(rows, 'row')} read")
     if size:
-        parts.append(format_bytes(size))
+        parts.append(describe_bytes(size))
     return parts
-
-
-def format_bytes(count: float) -> str:
-    """Return a number of bytes in a binary unit, for example `1.5 MiB`."""
-    units = iter(("B", "KiB", "MiB", "GiB", "TiB"))
-    unit = next(units)
-    while count >= 1024 and unit != "TiB":
-        count, unit = count / 1024, next(units)
-    return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
 
 
 def format_tasks(progress: Any) -> list[str]:

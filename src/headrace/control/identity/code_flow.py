@@ -31,6 +31,7 @@ from headrace.errors import (
     Unauthorized,
 )
 from headrace.grammar.secret_references import find_names
+from headrace.text.readable import describe_duration
 
 _LOG = logging.getLogger("headrace.auth")
 
@@ -308,8 +309,8 @@ class CodeFlows:
                 hint=f"{_AGAIN} The browser must keep the cookies of {self.public_address}.",
             )
         if not -_CLOCK_SECONDS <= time.time() - attempt.started_at <= ATTEMPT_SECONDS:
-            minutes = ATTEMPT_SECONDS // 60
-            raise SignInExpired(f"The sign-in took longer than {minutes} minutes.", hint=_AGAIN)
+            longest = describe_duration(ATTEMPT_SECONDS)
+            raise SignInExpired(f"The sign-in took longer than {longest}.", hint=_AGAIN)
         try:
             return flow.read_answer(attempt, answer)
         except HeadraceError as error:

@@ -22,7 +22,7 @@ from headrace.errors import NotFound, Unauthorized
 from headrace.frontends.http.auth import WEB_PREFIX, WEB_SIGN_IN_PATH, node_of, read_cookie
 from headrace.frontends.http.errors import RequestError
 from headrace.frontends.web.forms import make_form_token
-from headrace.text.readable import describe_count, describe_duration, format_utc
+from headrace.text.readable import describe_bytes, describe_count, describe_duration, format_utc
 
 _FOLDER = Path(__file__).parent
 _BUILT = _FOLDER / "assets" / "built"
@@ -223,6 +223,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "instant": format_utc,
         "clock": _format_clock,
+        "bytes": lambda number: describe_bytes(number) if number else "",
         "count": describe_count,
         "duration": describe_duration,
         "query": make_query,

@@ -14,11 +14,11 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
-from headrace.errors import AlreadyEnded, HeadraceError
+from headrace.errors import AlreadyEnded, ExecutionNotFound, HeadraceError, NotPermitted
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.rest.schemas import MAX_INTEGER
-from headrace.frontends.rest.serializers import statement_body
+from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import (
     Copy,
@@ -30,6 +30,7 @@ from headrace.frontends.web.rendering import (
 )
 from headrace.frontends.web.result_pages import ROWS, DownloadFormat, read_grid
 from headrace.grammar.masking import mask_sql
+from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement, WaitingFor
 from headrace.model.text import cut_text
@@ -224,7 +225,11 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         caller, after=None, entity="statement", entity_id=statement.id, limit=_EVENTS
     )
     failure, grid, rows_error = statement.failure, None, None
-    now = node.read_clock()
+    now, execution = node.read_clock(), None
+    # Those without the right to the content, and statements without a Spark job, have none.
+    with suppress(ExecutionNotFound, NotPermitted):
+        if statement.state in STATEMENT.terminal:
+            execution = node.statements.get_execution(caller, statement.id)
     try:
         grid = read_grid(request, caller, statement, row)
     except HeadraceError as error:
@@ -240,7 +245,8 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
-        phases=divide_time(statement, now),
+        phases=divide_time(statement, now, execution),
+        execution=None if execution is None else execution_body(execution),
         events=events,
         grid=grid,
         rows_error=rows_error,
@@ -251,6 +257,20 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         is_live=statement.state in STATEMENT.live,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
     )
+
+
+def _find_stages(
+    statement: Statement, end: datetime, execution: StatementExecution | None
+) -> tuple[datetime, datetime] | None:
+    """Return when the first stage began and the last one ended, within the run of a statement."""
+    if execution is None or statement.started_at is None:
+        return None
+    begins = [each.started_at for each in execution.stages if each.started_at is not None]
+    ends = [each.ended_at for each in execution.stages if each.ended_at is not None]
+    if not begins or not ends:
+        return None
+    first = min(max(min(begins), statement.started_at), end)
+    return first, min(max(*ends, first), end)
 
 
 def _write_copies(statement: Statement) -> list[Copy]:
@@ -268,8 +288,14 @@ def _write_copies(statement: Statement) -> list[Copy]:
     return copies
 
 
-def divide_time(statement: Statement, now: datetime) -> list[Phase]:
-    """Return the phases of a statement. Their sum is its wall time since the submit."""
+def divide_time(
+    statement: Statement, now: datetime, execution: StatementExecution | None = None
+) -> list[Phase]:
+    """Return the phases of a statement. Their sum is its wall time since the submit.
+
+    Args:
+        execution: Its Spark stages, whose times are on the clock of the driver.
+    """
     end = statement.ended_at or now
     # A statement whose driver was lost waits again.
     was_lost = statement.attempts > (statement.launched_at is not None)
@@ -279,6 +305,10 @@ def divide_time(statement: Statement, now: datetime) -> list[Phase]:
         ("starting", statement.launched_at),
         ("running", statement.started_at),
     ]
+    stages = _find_stages(statement, end, execution)
+    if stages is not None:
+        marks[-1] = ("analysis", statement.started_at)
+        marks += [("Spark stages", stages[0]), ("commit and result", stages[1])]
     reached = [(name, at) for name, at in marks if at is not None]
     ends = [*(at for _name, at in reached[1:]), end]
     total = max((end - statement.created_at).total_seconds(), 1e-6)
