@@ -15,4 +15,4 @@ class WebScripts(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Build them for a wheel or an sdist. An editable installation has its own step."""
         if version != "editable":
-            subprocess.run([Path(self.root) / "scripts" / "setup-web"], check=True)
+            subprocess.run([Path(self.root) / "scripts" / "setup-web", "--no-install"], check=True)

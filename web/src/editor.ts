@@ -4,13 +4,13 @@ import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { keywordCompletionSource, SQLDialect, sql } from "@codemirror/lang-sql";
 import {
   bracketMatching,
+  ensureSyntaxTree,
   HighlightStyle,
   syntaxHighlighting,
-  syntaxTree,
 } from "@codemirror/language";
 import { type Diagnostic, setDiagnostics } from "@codemirror/lint";
 import { searchKeymap } from "@codemirror/search";
-import { EditorState, type Extension } from "@codemirror/state";
+import type { EditorState, Extension } from "@codemirror/state";
 import { Decoration, EditorView, keymap, lineNumbers, ViewPlugin } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { type Piece, Runs } from "./runs";
@@ -66,31 +66,16 @@ const THEME = EditorView.theme({
   },
 });
 
-/** Return the statements of a text, without those that are empty. */
-function piecesOf(state: EditorState): Piece[] {
-  const pieces: Piece[] = [];
-  for (let node = syntaxTree(state).topNode.firstChild; node; node = node.nextSibling) {
-    if (node.name === "Statement") {
-      const text = state.sliceDoc(node.from, node.to).replace(/;\s*$/, "");
-      pieces.push({ from: node.from, text });
-    }
+/** Return where the statement at the cursor begins and ends; null: not known, or the only one. */
+function markedRange(state: EditorState): { from: number; to: number } | null {
+  const tree = ensureSyntaxTree(state, state.doc.length, 50);
+  const { empty, head } = state.selection.main;
+  if (!tree || !empty) {
+    return null;
   }
-  return pieces;
-}
-
-/** Return what a run without "all" submits: the selection, or the statement at the cursor. */
-function chosenPieces(state: EditorState): Piece[] {
-  const { from, to, empty, head } = state.selection.main;
-  if (!empty) {
-    return piecesOf(
-      EditorState.create({ doc: state.sliceDoc(from, to), extensions: [LANGUAGE] }),
-    ).map((piece) => ({ ...piece, from: piece.from + from }));
-  }
-  const pieces = piecesOf(state);
-  // Behind the last `;`, the cursor is at the statement before it.
-  const index = pieces.findLastIndex((piece) => piece.from <= head);
-  const piece = pieces[Math.max(0, index)];
-  return piece ? [piece] : [];
+  const found = tree.topNode.getChildren("Statement");
+  const node = found.findLast((each) => each.from <= head) ?? found[0];
+  return node && found.length > 1 ? { from: node.from, to: node.to } : null;
 }
 
 const LANGUAGE: Extension = sql({ dialect: SPARK });
@@ -109,11 +94,11 @@ const marking = ViewPlugin.fromClass(
       }
     }
     private mark({ state }: EditorView) {
-      const [piece] = state.selection.main.empty ? chosenPieces(state) : [];
+      const range = markedRange(state);
       const lines = [];
-      if (piece && piecesOf(state).length > 1) {
-        const last = state.doc.lineAt(Math.min(piece.from + piece.text.length, state.doc.length));
-        for (let n = state.doc.lineAt(piece.from).number; n <= last.number; n++) {
+      if (range) {
+        const last = state.doc.lineAt(range.to).number;
+        for (let n = state.doc.lineAt(range.from).number; n <= last; n++) {
           lines.push(MARK.range(state.doc.line(n).from));
         }
       }
@@ -152,10 +137,28 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
   const host = document.createElement("div");
   area.before(host);
   area.hidden = true;
-  const run = (choose: (state: EditorState) => Piece[]) => () => {
-    view.dispatch(setDiagnostics(view.state, []));
-    void runs.run(choose(view.state));
+  const runAll = () => {
+    begin(0, view.state.doc.toString(), (pieces) => pieces);
     return true;
+  };
+  const runChosen = () => {
+    const { state } = view;
+    const { from, to, empty, head } = state.selection.main;
+    if (empty) {
+      // Behind the last `;`, the cursor is at the statement before it.
+      begin(0, state.doc.toString(), (pieces) => {
+        const piece = pieces.findLast((each) => each.from <= head) ?? pieces[0];
+        return piece ? [piece] : [];
+      });
+    } else {
+      begin(from, state.sliceDoc(from, to), (pieces) => pieces);
+    }
+    return true;
+  };
+  const begin = (from: number, text: string, choose: (pieces: Piece[]) => Piece[]) => {
+    view.dispatch(setDiagnostics(view.state, []));
+    const move = (piece: Piece) => ({ ...piece, from: piece.from + from });
+    void runs.run(text, (pieces) => choose(pieces).map(move));
   };
   // Styles in a shadow tree need no exception from the content policy.
   const root = host.attachShadow({ mode: "open" });
@@ -165,8 +168,8 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
     doc: runs.draft ?? area.value,
     extensions: [
       keymap.of([
-        { key: "Mod-Enter", run: run(chosenPieces) },
-        { key: "Mod-Shift-Enter", run: run(piecesOf) },
+        { key: "Mod-Enter", run: runChosen },
+        { key: "Mod-Shift-Enter", run: runAll },
         ...completionKeymap,
         ...defaultKeymap,
         ...historyKeymap,
@@ -193,9 +196,9 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    run(chosenPieces)();
+    runChosen();
   });
-  document.getElementById("run-all")?.addEventListener("click", run(piecesOf));
+  document.getElementById("run-all")?.addEventListener("click", runAll);
   for (const id of ["run-all", "keys"]) {
     document.getElementById(id)?.removeAttribute("hidden");
   }

@@ -15,7 +15,10 @@ export interface Follower {
 }
 
 /** Kinds of objects that pages show. */
-const KINDS = ["statement", "session", "stream", "job", "job_change", "savepoint", "node"];
+const KINDS = [
+  ...["statement", "session", "stream", "materialized_view"],
+  ...["job", "job_change", "savepoint", "node"],
+];
 /** Milliseconds between two polls of a page that has no events. */
 const POLL = 5_000;
 /** Milliseconds after which a connection that the node has refused is tried again. */

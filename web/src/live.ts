@@ -5,6 +5,8 @@ import type { Change, Follower } from "./events";
 
 /** Milliseconds for which requests fail before the page says so. */
 const SILENCE = 8_000;
+/** Seconds between two requests of a page that has no good answer. */
+const RETRY = 5;
 /** Milliseconds between two looks at whether a refresh that waits may run. */
 const LOOK = 400;
 /** What must not move while the pointer is over it. */
@@ -15,6 +17,8 @@ export class LiveRegion implements Follower {
   private isWanted = false;
   private isPaused = false;
   private isPressed = false;
+  private isGone = false;
+  private shown = "";
   private startedAt = 0;
   private updatedAt = Date.now();
   private failedSince = 0;
@@ -22,8 +26,8 @@ export class LiveRegion implements Follower {
 
   constructor(element: HTMLElement) {
     this.build = element.dataset.build;
-    element.addEventListener("pointerdown", () => {
-      this.isPressed = true;
+    document.addEventListener("pointerdown", (event) => {
+      this.isPressed = (event.target as Element).closest("#live") !== null;
     });
     for (const end of ["pointerup", "pointercancel"]) {
       // The click follows the end of the press.
@@ -32,9 +36,7 @@ export class LiveRegion implements Follower {
     document.addEventListener("htmx:before:swap", (event) => this.check(event));
     document.addEventListener("htmx:after:swap", () => this.succeed());
     document.addEventListener("headrace:show", (event) => {
-      const link = (event as CustomEvent<string>).detail;
-      const target = { target: "#live", select: "#live", swap: "outerHTML" };
-      void htmx.ajax("GET", link, target).then(() => this.catchUp());
+      void this.replace((event as CustomEvent<string>).detail);
     });
     document.addEventListener("htmx:error", () => this.fail());
     this.addPause();
@@ -64,8 +66,15 @@ export class LiveRegion implements Follower {
     if (!this.element.dataset.live) {
       return; // the editor shows no statement yet
     }
-    const pause = 1000 * Number(this.element.dataset.liveSeconds ?? "3");
-    if (this.isWanted && !this.isPaused && now - this.startedAt >= pause && !this.isInUse()) {
+    const seconds = Number(this.element.dataset.liveSeconds ?? "3");
+    const pause = 1000 * (this.failedSince ? Math.max(seconds, RETRY) : seconds);
+    if (
+      this.isWanted &&
+      !this.isPaused &&
+      !this.isGone &&
+      now - this.startedAt >= pause &&
+      !this.isInUse()
+    ) {
       this.isWanted = false;
       this.startedAt = now;
       htmx.trigger(this.element, "refresh");
@@ -92,10 +101,16 @@ export class LiveRegion implements Follower {
   private check(event: Event): void {
     const { response, sourceElement } = (event as CustomEvent).detail.ctx;
     const { status, raw } = response;
-    if (raw.redirected && new URL(raw.url).pathname.endsWith("/sign-in")) {
+    if (raw.redirected && isSignIn(raw)) {
       // The sign-in has ended. The whole page leads to the form, and back to this page.
       event.preventDefault();
-      location.reload();
+      leave();
+      return;
+    }
+    if (status === 403 || status === 404) {
+      event.preventDefault();
+      this.isGone = true;
+      show("silence", "The object of this page is not kept any more, or is not yours to read.");
       return;
     }
     // The user may have begun to use the region since the request. An error page replaces nothing.
@@ -104,8 +119,29 @@ export class LiveRegion implements Follower {
       event.preventDefault();
       this.isWanted = true;
     }
-    if (status >= 500) {
+    if (status >= 400) {
       this.fail();
+    }
+  }
+
+  /** Show the region of another page in place of this one. The newest call wins. */
+  private async replace(link: string): Promise<void> {
+    this.shown = link;
+    const response = await fetch(link).catch(() => null);
+    if (this.shown !== link) {
+      return;
+    }
+    if (response?.redirected && isSignIn(response)) {
+      leave();
+    } else if (response?.ok) {
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      const region = page.getElementById("live");
+      if (region && this.shown === link) {
+        this.element.replaceWith(document.adoptNode(region));
+        htmx.process(this.element);
+        this.isGone = false;
+        this.catchUp();
+      }
     }
   }
 
@@ -133,12 +169,26 @@ export class LiveRegion implements Follower {
 
   private showAge(now: number): void {
     show("age", `Updated ${Math.floor((now - this.updatedAt) / 1000)} s ago.`);
+    if (this.isGone) {
+      return;
+    }
     const isSilent = this.failedSince > 0 && now - this.failedSince >= SILENCE;
     document.documentElement.classList.toggle("stale", isSilent);
     const since = new Date(this.updatedAt).toISOString().slice(11, 19);
     const text = `No answer since ${since} UTC. The page shows what was true then.`;
     show("silence", isSilent ? text : "");
   }
+}
+
+/** Load the page again, which leads to the sign-in and back, unless something on it still runs. */
+function leave(): void {
+  if (document.dispatchEvent(new Event("headrace:leave", { cancelable: true }))) {
+    location.reload();
+  }
+}
+
+function isSignIn(response: Response): boolean {
+  return new URL(response.url).pathname.endsWith("/sign-in");
 }
 
 function show(id: string, text: string): void {

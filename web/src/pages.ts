@@ -5,15 +5,32 @@ import { LiveRegion } from "./live";
 import { tick } from "./ticking";
 
 const { root = "./" } = document.documentElement.dataset;
+const base = new URL(root, location.href);
 const region = document.getElementById("live");
 if (region) {
-  followEvents(new URL(root, location.href), new LiveRegion(region));
+  const live = new LiveRegion(region);
+  followEvents(base, {
+    change(change) {
+      live.change(change);
+      document.dispatchEvent(new CustomEvent("headrace:change", { detail: change.id }));
+    },
+    catchUp() {
+      live.catchUp();
+      document.dispatchEvent(new CustomEvent("headrace:change", { detail: null }));
+    },
+  });
 }
 tick(document);
 offerCopies(document);
-// The next user of the browser must not find SQL.
+// The next user of the browser must not find SQL, in any of its tabs.
+const signOuts = new BroadcastChannel(`headrace sign-out ${base.pathname}`);
+signOuts.onmessage = () => {
+  sessionStorage.clear();
+  location.reload();
+};
 document.addEventListener("submit", (event) => {
   if ((event.target as HTMLFormElement).action.endsWith("/sign-out")) {
     sessionStorage.clear();
+    signOuts.postMessage(null);
   }
 });

@@ -31,16 +31,36 @@ interface Status {
 
 /** What a tab keeps of its editor. The sign-out deletes it. */
 interface Draft {
+  user: string;
   text: string;
   connection: string;
 }
 
 /** Key in the storage of the tab. */
 export const DRAFT = "headrace editor";
-/** Seconds for which the node holds a question for a state. */
-const WAIT = 15;
+/** Milliseconds between two questions for a state, if no event comes before. */
+const ASK = 3_000;
+/** The same while the page is hidden, and gets no events. */
+const ASK_HIDDEN = 5_000;
 /** Largest number of statements in the address and in the list. */
 const RUNS = 20;
+
+interface Submitted {
+  id: string;
+  connection: string;
+  is_new_connection: boolean;
+}
+
+/** The node refuses what the editor has sent. */
+class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly line: number | null,
+    readonly column: number | null,
+  ) {
+    super(message);
+  }
+}
 
 export class Runs {
   private connection: string;
@@ -57,9 +77,13 @@ export class Runs {
   ) {
     this.statements = form.dataset.statements ?? "../statements/";
     const kept = sessionStorage.getItem(DRAFT);
-    const draft: Draft | null = kept ? JSON.parse(kept) : null;
+    const found: Draft | null = kept ? JSON.parse(kept) : null;
+    // Another user may have signed in since.
+    const draft = found?.user === this.user ? found : null;
     this.text = draft?.text ?? null;
     this.connection = draft?.connection ?? "";
+    window.addEventListener("beforeunload", (event) => this.warn(event));
+    document.addEventListener("headrace:leave", (event) => this.warn(event));
     this.stop.addEventListener("click", () => void this.stopAll());
     this.list.addEventListener("click", (event) => {
       const item = (event.target as Element).closest<HTMLElement>("li[data-id]");
@@ -71,6 +95,16 @@ export class Runs {
     const last = this.list.querySelector<HTMLElement>("li:last-child");
     if (last) {
       this.show(last.dataset.id ?? "");
+    }
+  }
+
+  private get user(): string {
+    return this.form.dataset.user ?? "";
+  }
+
+  private warn(event: Event): void {
+    if (this.current !== null) {
+      event.preventDefault();
     }
   }
 
@@ -86,27 +120,31 @@ export class Runs {
   }
 
   /** Run statements one after the other. The first failure ends the run. */
-  async run(pieces: Piece[]): Promise<void> {
-    this.say("");
+  async run(text: string, choose: (pieces: Piece[]) => Piece[]): Promise<void> {
     if (this.current !== null) {
       this.say("A statement of this editor runs: stop it first.");
       return;
     }
-    if (!pieces.length) {
-      this.say("There is no statement to run.");
-      return;
-    }
+    this.say("");
     this.stopping = false;
     this.stop.hidden = false;
     this.current = "";
+    let left = 0;
     try {
+      const pieces = choose(await this.split(text));
+      left = pieces.length;
+      if (!left) {
+        this.say("There is no statement to run.");
+      }
       for (const piece of pieces) {
         if (this.stopping || !(await this.runOne(piece))) {
           break;
         }
+        left--;
       }
     } catch (error) {
-      this.say(`${(error as Error).message} The list of statements shows what was submitted.`);
+      const rest = left > 1 ? ` Not submitted: the last ${left - 1} of the statements.` : "";
+      this.say(`${(error as Error).message}${rest}`);
     } finally {
       this.current = null;
       this.stop.hidden = true;
@@ -115,7 +153,7 @@ export class Runs {
   }
 
   private async runOne(piece: Piece): Promise<boolean> {
-    const id = await this.submit(piece, crypto.randomUUID());
+    const id = await this.submit(piece, newKey());
     if (id === null) {
       return false;
     }
@@ -138,76 +176,114 @@ export class Runs {
     }
   }
 
+  /** Return the statements of a text, as the node divides it. */
+  private async split(text: string): Promise<Piece[]> {
+    const response = await this.post(this.form.action.replace(/run$/, "split"), { text });
+    const found: Piece[] = (await this.read(response)) as Piece[];
+    // The node counts code points, and the browser counts units of UTF-16.
+    const points = /[\ud800-\udbff]/.test(text) ? [...text] : null;
+    return points
+      ? found.map((each) => ({ ...each, from: points.slice(0, each.from).join("").length }))
+      : found;
+  }
+
+  /** Return the body of an answer. Raise an Error for any other than a good one. */
+  private async read(response: Response): Promise<unknown> {
+    if (response.redirected) {
+      throw new Error("The sign-in has ended. Sign in again in another tab, then run again.");
+    }
+    const isJson = response.headers.get("content-type")?.startsWith("application/json");
+    const body = isJson ? await response.json() : null;
+    if (!response.ok || !isJson) {
+      const hint = body?.hint ? ` ${body.hint}` : "";
+      const text = body ? `[${body.code}] ${body.message}${hint}` : `Status ${response.status}.`;
+      throw new Refusal(text, body?.line ?? null, body?.column ?? null);
+    }
+    return body;
+  }
+
   /** Submit a statement once, whatever the network does, and return its id; null: refused. */
   private async submit(piece: Piece, key: string): Promise<string | null> {
-    for (let isNew = true; ; isNew = false) {
-      const response = await repeat(() => this.post(this.form.action, { text: piece.text, key }));
-      if (response.redirected) {
-        this.say("The sign-in has ended. Sign in again in another tab, then run again.");
-        return null;
+    try {
+      const link = this.form.action;
+      const response = await this.post(link, { text: piece.text, key });
+      const body = (await this.read(response)) as Submitted;
+      if (body.is_new_connection && this.connection) {
+        this.say("The connection was closed: USE, SET and temporary views begin anew.");
       }
-      if (!response.headers.get("content-type")?.startsWith("application/json")) {
-        this.say(`The node answers with the status ${response.status}.`);
-        return null;
+      this.connection = body.connection;
+      this.keep();
+      return body.id;
+    } catch (error) {
+      if (!(error instanceof Refusal)) {
+        throw error;
       }
-      const body = await response.json();
-      if (response.ok) {
-        if (body.is_new_connection && this.connection) {
-          this.say("The connection was closed: USE, SET and temporary views begin anew.");
-        }
-        this.connection = body.connection;
-        this.keep();
-        return body.id;
-      }
-      if (body.code === "foreign_origin" && isNew) {
-        // Another tab has signed in again. The statement was not submitted.
-        await this.renewToken();
-        continue;
-      }
-      const hint = body.hint ? ` ${body.hint}` : "";
-      this.say(`[${body.code}] ${body.message}${hint}`);
-      this.showError(piece, body.message, body.line, body.column);
+      this.say(error.message);
+      this.showError(piece, error.message, error.line, error.column);
       return null;
     }
   }
 
+  /** Send a form, also after another tab has signed in again, and after a failure of the network. */
   private async post(link: string, fields: Record<string, string>): Promise<Response> {
-    const token = this.form.querySelector<HTMLInputElement>("[name=form_token]")?.value ?? "";
-    const body = new URLSearchParams({
-      ...fields,
-      connection: this.connection,
-      form_token: token,
-    });
-    return fetch(link, { method: "POST", body, headers: { Accept: "application/json" } });
+    const send = () => {
+      const token = this.form.querySelector<HTMLInputElement>("[name=form_token]")?.value ?? "";
+      const body = new URLSearchParams({
+        ...fields,
+        connection: this.connection,
+        form_token: token,
+      });
+      return fetch(link, { method: "POST", body, headers: { Accept: "application/json" } });
+    };
+    const response = await repeat(send);
+    return response.status === 403 && (await this.renewToken()) ? repeat(send) : response;
   }
 
-  private async renewToken(): Promise<void> {
-    const page = await (await fetch(location.href)).text();
-    const input = new DOMParser()
-      .parseFromString(page, "text/html")
-      .querySelector<HTMLInputElement>("#editor [name=form_token]");
-    for (const own of document.querySelectorAll<HTMLInputElement>("[name=form_token]")) {
-      own.value = input?.value ?? own.value;
+  /** Take the token of the present sign-in, if it is one of the same user. */
+  private async renewToken(): Promise<boolean> {
+    const page = new DOMParser().parseFromString(
+      await (await fetch(location.href)).text(),
+      "text/html",
+    );
+    const form = page.getElementById("editor");
+    const token = form?.querySelector<HTMLInputElement>("[name=form_token]")?.value;
+    if (!token) {
+      return false;
     }
+    if (form.dataset.user !== this.user) {
+      throw new Error(`${form.dataset.user} has signed in: load the page again.`);
+    }
+    for (const own of document.querySelectorAll<HTMLInputElement>("[name=form_token]")) {
+      own.value = token;
+    }
+    return true;
   }
 
   private async ask(id: string): Promise<Status> {
-    const response = await repeat(() => fetch(`${this.statements}${id}/state?wait=${WAIT}`));
-    if (response.redirected || !response.ok) {
-      throw new Error("The state cannot be read.");
+    const response = await repeat(() => fetch(`${this.statements}${id}/state`));
+    const status = (await this.read(response)) as Status;
+    if (!status.has_ended) {
+      await nextChange(id);
     }
-    return response.json();
+    return status;
   }
 
   private async stopAll(): Promise<void> {
     this.stopping = true;
-    if (this.current) {
-      await this.cancel(this.current);
+    try {
+      if (this.current) {
+        await this.cancel(this.current);
+      }
+    } catch (error) {
+      this.say((error as Error).message);
     }
   }
 
   private async cancel(id: string): Promise<void> {
-    await repeat(() => this.post(`${this.statements}${id}/cancel`, {}));
+    const response = await this.post(`${this.statements}${id}/cancel`, {});
+    if (!response.ok) {
+      throw new Error(`The statement was not stopped: the node answers ${response.status}.`);
+    }
     this.show(id);
   }
 
@@ -251,7 +327,11 @@ export class Runs {
   }
 
   private keep(): void {
-    const draft: Draft = { text: this.text ?? "", connection: this.connection };
+    const draft: Draft = {
+      user: this.user,
+      text: this.text ?? "",
+      connection: this.connection,
+    };
     sessionStorage.setItem(DRAFT, JSON.stringify(draft));
   }
 
@@ -279,4 +359,26 @@ async function repeat(call: () => Promise<Response>): Promise<Response> {
     }
     await new Promise((resolve) => window.setTimeout(resolve, 500 * Math.min(attempt + 1, 10)));
   }
+}
+
+/** Wait for an event about a statement, or for a time. */
+function nextChange(id: string): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (event?: Event) => {
+      const changed = (event as CustomEvent<string | null> | undefined)?.detail ?? id;
+      if (changed === id) {
+        window.clearTimeout(timer);
+        document.removeEventListener("headrace:change", end);
+        resolve();
+      }
+    };
+    const timer = window.setTimeout(end, document.hidden ? ASK_HIDDEN : ASK);
+    document.addEventListener("headrace:change", end);
+  });
+}
+
+/** Return a random key. `crypto.randomUUID` works over HTTPS and at localhost only. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
 }

@@ -66,6 +66,7 @@ from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
+from headrace.control.views.status import MaterializedViews
 from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.files.private_files import write_private
 from headrace.grammar.masking import set_further_keys
@@ -232,6 +233,11 @@ class Node:
     def tokens(self) -> ApiTokens:
         """Service for tokens."""
         return ApiTokens(self.context, self.authenticator)
+
+    @property
+    def views(self) -> MaterializedViews:
+        """Service for materialized views."""
+        return MaterializedViews(self.context)
 
     @property
     def batches(self) -> Batches:

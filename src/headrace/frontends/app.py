@@ -63,12 +63,14 @@ from headrace.frontends.rest.routes import (
 from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Server, Servers
 from headrace.frontends.web import (
+    catalog_pages,
     cluster_pages,
     editor_pages,
     result_pages,
     session_pages,
     statement_pages,
     stream_pages,
+    view_pages,
 )
 from headrace.frontends.web import sign_in as web_sign_in
 from headrace.frontends.web.rendering import render_page_error
@@ -219,7 +221,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(livy_batches.router)
     for pages in (
         *(web_sign_in, cluster_pages, statement_pages, result_pages),
-        *(session_pages, stream_pages, editor_pages),
+        *(session_pages, stream_pages, view_pages, editor_pages, catalog_pages),
     ):
         app.include_router(pages.router)
     app.include_router(health.router)

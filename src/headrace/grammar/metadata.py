@@ -101,6 +101,11 @@ def pattern_to_regex(pattern: str | None) -> str:
     return "".join({"%": ".*", "_": "."}.get(part, _escape(part)) for part in parts)
 
 
+def escape_pattern(name: str) -> str:
+    """Return the pattern that matches this name alone, whatever its case."""
+    return re.sub(r"([\\%_])", r"\\\1", name)
+
+
 def matches(pattern: str | None, name: str) -> bool:
     """Return whether a pattern matches a name."""
     return bool(re.fullmatch(pattern_to_regex(pattern), name, re.IGNORECASE | re.DOTALL))

@@ -49,14 +49,48 @@ def test_statements_of_one_editor_share_a_connection(node: InProcessNode, browse
     assert third["connection"] != connection
 
 
-def test_a_submit_that_comes_again_runs_once(browser: Browser) -> None:
+def count_connections(node: InProcessNode) -> int:
+    return len(node.http.get("/api/v1/connections").json()["items"])
+
+
+def test_a_submit_that_comes_again_runs_once_in_its_connection(
+    node: InProcessNode, browser: Browser
+) -> None:
     _status, first = submit(browser, text="SELECT 1", key="k1")
     connection = str(first["connection"])
+    # The answer to the first submit was lost: the editor does not know its connection.
+    _status, again = submit(browser, text="SELECT 1", key="k1")
+    assert (again["id"], again["connection"]) == (first["id"], connection)
+    assert count_connections(node) == 1
     _status, again = submit(browser, text="SELECT 1", key="k1", connection=connection)
     assert again["id"] == first["id"]
     status, error = submit(browser, text="SELECT 2", key="k1", connection=connection)
     assert status in {409, 422}
     assert error["code"]
+
+
+def test_a_refused_submit_leaves_no_connection(node: InProcessNode, browser: Browser) -> None:
+    assert submit(browser, text="SAVE STREAM nonsense nonsense")[0] == 400
+    assert browser.submit(browser.open("editor"), "editor/run", text="SELECT 1").text
+    assert count_connections(node) == 0
+
+
+def test_a_script_is_divided_as_the_shell_does(browser: Browser) -> None:
+    text = "SELECT '𝄞;';\n-- ;\nBEGIN SELECT 1; SELECT 2; END;\n;SELECT `a;b`"
+    page = browser.open("editor")
+    headers = {"Accept": "application/json", "Origin": browser.address}
+    data = {**page.hidden, "text": text}
+    answer = browser.http.post("editor/split", data=data, headers=headers)
+    pieces = answer.json()
+    assert [piece["text"] for piece in pieces] == [
+        "SELECT '𝄞;'",
+        "-- ;\nBEGIN SELECT 1; SELECT 2; END",
+        "SELECT `a;b`",
+    ]
+    for piece in pieces:
+        assert text[piece["from"] :].startswith(piece["text"])
+    data = {**page.hidden, "text": "x" * 5_000_000}
+    assert browser.http.post("editor/split", data=data, headers=headers).status_code == 413
 
 
 @pytest.mark.parametrize("text", ["", " -- nothing\n", ";;", "SELECT 1; SELECT 2"])
@@ -95,19 +129,15 @@ def test_a_link_opens_its_statements_and_submits_nothing(
     assert browser.open(f"editor?{many}").response.status_code == 400
 
 
-def test_a_state_is_told_when_the_statement_has_ended(
-    node: InProcessNode, browser: Browser
-) -> None:
+def test_the_state_of_a_statement_is_told(node: InProcessNode, browser: Browser) -> None:
     session, driver = node.start_session()
     statement = str(node.submit("SELECT 1", session=session)["id"])
     state = browser.http.get(f"statements/{statement}/state").json()
     assert state == {"state": "waiting", "has_ended": False, "has_succeeded": False, "error": None}
     driver.claim()
     driver.succeed(statement)
-    state = browser.http.get(f"statements/{statement}/state?wait=20").json()
+    state = browser.http.get(f"statements/{statement}/state").json()
     assert (state["has_ended"], state["has_succeeded"]) == (True, True)
-    for wrong in ("-1", "21", "x"):
-        assert browser.http.get(f"statements/{statement}/state?wait={wrong}").status_code == 400
 
 
 def test_statements_of_others_stay_out_of_an_editor(start_node: StartNode) -> None:

@@ -63,6 +63,9 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "streams": "streams?state=all",
         "stream": f"streams/{query.id}",
         "jobs": "jobs",
+        "views": "views",
+        "catalog": "catalog",
+        "table": "catalog/table?schema=default&table=planes",
         "nodes": "nodes",
         "missing": "statements/st_unknown",
     }
@@ -70,7 +73,19 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
 
 PAGES = [
     *("statements", "no statements", "success", "failed", "running", "waiting"),
-    *("editor", "session", "sessions", "streams", "stream", "jobs", "nodes", "missing"),
+    *(
+        "editor",
+        "session",
+        "sessions",
+        "streams",
+        "stream",
+        "jobs",
+        "views",
+        "catalog",
+        "table",
+        "nodes",
+        "missing",
+    ),
 ]
 
 

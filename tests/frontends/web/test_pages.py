@@ -27,11 +27,13 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import (
     JobState,
+    MaterializedViewState,
     NodeState,
     SavepointState,
     SessionState,
     StatementState,
     StreamState,
+    TransactionState,
 )
 from headrace.model.statement import Statement, StatementSpec
 from headrace.store.clock import clock
@@ -409,7 +411,7 @@ def test_each_state_has_a_shape_of_its_own_kind() -> None:
     macros = _environment().get_template("macros.html").module
     lifecycles = (
         *(StatementState, SessionState, StreamState, JobState, NodeState, SavepointState),
-        SparkStageState,
+        *(MaterializedViewState, SparkStageState, TransactionState),
     )
     for state in chain.from_iterable(lifecycles):
         shown = str(macros.state(state))  # type: ignore[attr-defined]

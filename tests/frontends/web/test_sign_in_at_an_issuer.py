@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from joserfc.jws import extract_compact
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser as Chromium
 from sqlalchemy import select
 from tests.support.browsers import Browser, Page
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
@@ -462,14 +461,10 @@ def test_an_issuer_without_a_client_for_browsers_is_no_page(browser: Browser, li
 @pytest.mark.browser
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 def test_the_button_works_in_chromium(
-    node: InProcessNode, issuer: Issuer, proxy: PrefixProxy, scripts: bool
+    chromium: Chromium, node: InProcessNode, issuer: Issuer, proxy: PrefixProxy, scripts: bool
 ) -> None:
     assert node.address == proxy.target
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        context = chromium.new_context(java_script_enabled=scripts)
+    with chromium.new_context(java_script_enabled=scripts) as context:
         page = context.new_page()
         page.set_default_timeout(30_000)
         reports: list[str] = []
@@ -504,6 +499,5 @@ def test_the_button_works_in_chromium(
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
         page.wait_for_url(f"{proxy.url}/ui/statements")
-        chromium.close()
     # The browser writes the answer 401 of that page to its console.
     assert all("401" in each for each in reports), reports

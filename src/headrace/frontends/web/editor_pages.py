@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -36,7 +38,6 @@ _MAX_FORM_BYTES = 4 * 1024 * 1024
 _MAX_KEY = 100
 _RUNS = 20
 """Statements that an editor shows."""
-_MAX_WAIT = 20.0
 
 router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
 
@@ -92,52 +93,77 @@ async def run_from_editor(request: Request, caller: Authenticated) -> Response:
     is_script = request.headers.get("accept") == "application/json"
     try:
         form = await read_form(request, max_bytes=_MAX_FORM_BYTES)
-        statement, connection, is_new = await run_in_threadpool(
-            _submit, node_of(request), caller, form
-        )
+        submit = _submit if is_script else _submit_alone
+        statement, is_new = await run_in_threadpool(submit, node_of(request), caller, form)
     except HeadraceError as error:
         if not is_script:
             raise
         return JSONResponse(_describe(error), error.status)
     if not is_script:
         return redirect(f"../statements/{statement.id}")
-    body = {"id": statement.id, "connection": connection, "is_new_connection": is_new}
+    body = {
+        "id": statement.id,
+        "connection": statement.connection_id,
+        "is_new_connection": is_new,
+    }
     return JSONResponse(body, 201)
 
 
-def _submit(node: Node, caller: Caller, form: Mapping[str, str]) -> tuple[Statement, str, bool]:
-    """Return the new statement, its connection, and whether the connection is new.
+@router.post("/editor/split")
+async def split_in_editor(request: Request, caller: Authenticated) -> Response:  # noqa: ARG001
+    """Return the statements of a script, with their positions in code points."""
+    try:
+        form = await read_form(request, max_bytes=_MAX_FORM_BYTES)
+    except HeadraceError as error:
+        return JSONResponse(_describe(error), error.status)
+    found = await run_in_threadpool(split_script, form.get("text", ""))
+    return JSONResponse([{"text": each.text, "from": each.offset} for each in found])
+
+
+def _submit(node: Node, caller: Caller, form: Mapping[str, str]) -> tuple[Statement, bool]:
+    """Return the new statement, and whether its connection is new.
 
     Raises:
         InvalidRequest: The text has no statement, or several.
-        HeadraceError: As `Statements.submit` and `Connections.open`.
+        HeadraceError: As `Statements.submit` and `ClientConnections.open`.
     """
+    text, key = _read_text(form), form.get("key", "")
+    if len(key) > _MAX_KEY:
+        raise InvalidRequest(f"key: It has at most {_MAX_KEY} characters.")
+    repeatable = None
+    if key:
+        repeatable = RepeatableRequest(key, hashlib.sha256(text.encode()).hexdigest())
+    submit = partial(node.statements.submit, caller, StatementSpec(text=text))
+    connection = form.get("connection", "")
+    if connection:
+        # It may have been closed, for example because it was idle for hours.
+        with suppress(ConnectionNotFound):
+            return submit(connection=connection, repeatable=repeatable), False
+    opened = node.connections.open(caller, ConnectionSpec(), protocol=PROTOCOL)
+    try:
+        statement = submit(connection=opened.id, repeatable=repeatable)
+    except HeadraceError:
+        node.connections.close(caller, opened.id)
+        raise
+    if statement.connection_id != opened.id:
+        # The answer to the first submit was lost: the statement has a connection already.
+        node.connections.close(caller, opened.id)
+    return statement, True
+
+
+def _submit_alone(node: Node, caller: Caller, form: Mapping[str, str]) -> tuple[Statement, bool]:
+    """Return the new statement of a form without scripts, which keeps no connection."""
+    return node.statements.submit(caller, StatementSpec(text=_read_text(form))), False
+
+
+def _read_text(form: Mapping[str, str]) -> str:
     statements = split_script(form.get("text", ""))
     if len(statements) != 1:
         raise InvalidRequest(
             f"The text has {len(statements)} statements. One is run at a time.",
             hint="With scripts in the browser, the editor runs them one after the other.",
         )
-    text, key = statements[0].text, form.get("key", "")
-    if len(key) > _MAX_KEY:
-        raise InvalidRequest(f"key: It has at most {_MAX_KEY} characters.")
-    repeatable = None
-    if key:
-        repeatable = RepeatableRequest(key, hashlib.sha256(text.encode()).hexdigest())
-    spec = StatementSpec(text=text)
-    connection = form.get("connection", "")
-    if connection:
-        try:
-            found = node.statements.submit(
-                caller, spec, connection=connection, repeatable=repeatable
-            )
-        except ConnectionNotFound:
-            pass  # it was closed, for example because it was idle for hours
-        else:
-            return found, connection, False
-    opened = node.connections.open(caller, ConnectionSpec(), protocol=PROTOCOL)
-    submitted = node.statements.submit(caller, spec, connection=opened.id, repeatable=repeatable)
-    return submitted, opened.id, True
+    return statements[0].text
 
 
 def _describe(error: HeadraceError) -> dict[str, Any]:
@@ -152,15 +178,9 @@ def _describe(error: HeadraceError) -> dict[str, Any]:
 
 
 @router.get("/statements/{statement_id}/state")
-async def show_state(
-    request: Request,
-    caller: Authenticated,
-    statement_id: str,
-    wait: Annotated[float, Query(ge=0, le=_MAX_WAIT)] = 0,
-) -> Response:
-    """Return the state of a statement, when it has ended or the time is over."""
-    statements = node_of(request).async_statements
-    statement = await statements.wait(caller, statement_id, wait)
+async def show_state(request: Request, caller: Authenticated, statement_id: str) -> Response:
+    """Return the state of a statement."""
+    statement = await node_of(request).async_statements.get(caller, statement_id)
     failure = statement.failure
     body = {
         "state": statement.state,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 
 from headrace.errors import BodyTooLarge, ForeignOrigin, InvalidRequest
 from headrace.frontends.http.auth import read_cookie
@@ -34,7 +35,10 @@ async def read_form(request: Request, *, max_bytes: int = _MAX_BYTES) -> Mapping
         raise InvalidRequest("The body is not that of a form.")
     try:
         text = (await _read_body(request, max_bytes)).decode()
-        fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+        # To decode a large form takes a while.
+        is_large = len(text) > _MAX_BYTES
+        pairs = await run_in_threadpool(_parse_pairs, text) if is_large else _parse_pairs(text)
+        fields = dict(pairs)
     except (UnicodeDecodeError, ValueError) as error:
         raise InvalidRequest("The form cannot be read.") from error
     cookie = read_cookie(request)
@@ -45,6 +49,10 @@ async def read_form(request: Request, *, max_bytes: int = _MAX_BYTES) -> Mapping
                 "The form was made for another sign-in.", hint="Load the page again, and repeat it."
             )
     return fields
+
+
+def _parse_pairs(text: str) -> list[tuple[str, str]]:
+    return parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
 
 
 async def _read_body(request: Request, max_bytes: int) -> bytes:

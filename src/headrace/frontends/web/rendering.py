@@ -175,12 +175,12 @@ def serve_asset(name: str) -> Response:
     media_type = _ASSETS.get(file)
     if media_type is None:
         raise NotFound(f"There is no file {name[:100]!r}.")
-    is_same = bool(digest) and digest == _hash_asset(file)
-    caching = f"public, max-age={_LONGEST_AGE}, immutable" if is_same else "no-cache"
     try:
+        is_same = bool(digest) and digest == _hash_asset(file)
         content = _find_asset(file).read_bytes()
     except FileNotFoundError:
         raise NotFound(f"The file {file!r} was not built: run scripts/setup-web.") from None
+    caching = f"public, max-age={_LONGEST_AGE}, immutable" if is_same else "no-cache"
     headers = {"Cache-Control": caching, "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type=media_type, headers=headers)
 
@@ -197,7 +197,7 @@ def _find_asset(name: str) -> Path:
 
 
 def _has_script() -> bool:
-    return _find_asset(_SCRIPT).exists()
+    return all(_find_asset(name).exists() for name in (_SCRIPT, _EDITOR))
 
 
 def _build() -> str:

@@ -114,11 +114,12 @@ async def close_from_page(
 ) -> Response:
     """Close a session, and show it again."""
     await read_form(request)
-    close = node_of(request).sessions.close
+    sessions = node_of(request).sessions
+    found = await run_in_threadpool(sessions.get, caller, session)
     # It may have ended before: the page shows how.
     with suppress(SessionEnded):
-        await run_in_threadpool(close, caller, session)
-    return redirect(f"../{session}")
+        await run_in_threadpool(sessions.close, caller, found.id)
+    return redirect(f"../{found.id}")
 
 
 @router.get("/sessions/{session}/json")

@@ -280,7 +280,9 @@ def _write_copies(statement: Statement) -> list[Copy]:
         Copy("Python", f'headrace.connect().cursor().attach("{statement.id}")'),
     ]
     text = statement.spec.text
-    if len(text) <= _TEXT_CHARACTERS and mask_sql(text) == text:
+    # The text alone does not say the same where it has parameters, or the state of a connection.
+    is_alone = not statement.spec.parameters and statement.connection_id is None
+    if is_alone and len(text) <= _TEXT_CHARACTERS and mask_sql(text) == text:
         copies += [
             Copy("Run again by CLI", f"headrace sql {shlex.quote(text)}"),
             Copy("Run again by Python", f"headrace.connect().cursor().execute({text!r})"),

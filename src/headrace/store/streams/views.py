@@ -165,10 +165,12 @@ def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[Materi
     return _fetch(tx, query.order_by(table.c.id))
 
 
-def list_live(tx: Tx, owner: str, limit: int) -> list[MaterializedView]:
-    """Return at most `limit` live views of an owner, by name."""
-    query = _SELECT.where(table.c.owner == owner, _LIVE).order_by(table.c.name_key, table.c.id)
-    return _fetch(tx, query.limit(limit))
+def list_live(tx: Tx, owners: Collection[str] | None, limit: int) -> list[MaterializedView]:
+    """Return at most `limit` live views of these owners, by name; None: those of all."""
+    query = _SELECT.where(_LIVE)
+    if owners is not None:
+        query = query.where(table.c.owner.in_(owners))
+    return _fetch(tx, query.order_by(table.c.name_key, table.c.id).limit(limit))
 
 
 def get(tx: Tx, view_id: str) -> MaterializedView | None:

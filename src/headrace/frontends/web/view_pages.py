@@ -1,0 +1,79 @@
+"""The pages of materialized views."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from headrace.control.node import Node
+from headrace.control.policy import Action, Caller, may, visible_owners
+from headrace.errors import MaterializedViewBusy
+from headrace.frontends.http.api_route import NamedRoute
+from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.web.forms import read_form
+from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.statement_pages import ALL
+from headrace.grammar.masking import mask_statement
+from headrace.grammar.quoting import quote_name
+from headrace.model.lifecycle import MaterializedViewState
+from headrace.model.statement import Statement, StatementSpec
+
+_VIEWS = 100
+"""Views of a list. An owner has few: each is a table that is kept up to date."""
+
+router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
+
+ViewPath = Annotated[str, Path(max_length=100)]
+
+
+@router.get("/views")
+def render_views(request: Request, caller: Authenticated, owner: str = "mine") -> Response:
+    """List materialized views by name: their state, their age, and how they are refreshed."""
+    return render(
+        request,
+        "views.html",
+        caller=caller,
+        views=node_of(request).views.list_views(caller, limit=_VIEWS, all_owners=owner == ALL),
+        owner=owner,
+        sees_others=visible_owners(caller) is None,
+    )
+
+
+@router.get("/views/{view}")
+def render_view(request: Request, caller: Authenticated, view: ViewPath) -> Response:
+    """Show a materialized view."""
+    status = node_of(request).views.get_view(caller, view)
+    return render(
+        request,
+        "view.html",
+        caller=caller,
+        status=status,
+        view=status.view,
+        text=mask_statement(status.view.text),
+        # A query refreshes its view by itself, and a statement runs for its own submitter only.
+        may_refresh=status.state == MaterializedViewState.ACTIVE
+        and status.query is None
+        and status.view.owner in caller.owners
+        and may(caller, Action.CHANGE, status.view),
+    )
+
+
+@router.post("/views/{view}/refresh")
+async def refresh_from_page(request: Request, caller: Authenticated, view: ViewPath) -> Response:
+    """Submit a refresh of a view, and show its statement."""
+    await read_form(request)
+    try:
+        statement = await run_in_threadpool(_submit_refresh, node_of(request), caller, view)
+    except MaterializedViewBusy:
+        # A second click, or another tab: the page shows the refresh that runs.
+        return redirect(f"../{view}")
+    return redirect(f"../../statements/{statement.id}")
+
+
+def _submit_refresh(node: Node, caller: Caller, view_id: str) -> Statement:
+    view = node.views.get_view(caller, view_id).view
+    name = ".".join(map(quote_name, view.rows.path))
+    spec = StatementSpec(text=f"REFRESH MATERIALIZED VIEW {name}")
+    return node.statements.submit(caller, spec, owner=view.owner)

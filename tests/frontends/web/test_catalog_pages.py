@@ -1,0 +1,169 @@
+"""The pages of the catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from tests.support.browsers import Browser, Page
+from tests.support.identities import create_tokens
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.made_results import inline_result
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+
+TABLES = [(name, "string") for name in ("catalog", "schema", "name", "type", "comment")]
+COLUMNS = [(name, "string") for name in ("catalog", "schema", "name", "columns")]
+HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> InProcessNode:
+    return start_node()
+
+
+@pytest.fixture
+def browser(node: InProcessNode) -> Iterator[Browser]:
+    with Browser(node) as browser:
+        yield browser
+
+
+class Lister:
+    """The driver of the pool session, which lists what a test says."""
+
+    def __init__(self, node: InProcessNode) -> None:
+        self._node = node
+        self._driver: ScriptedDriver | None = None
+
+    def claim(self) -> str:
+        """Claim the statement of the page, and return its text."""
+        [statement] = self._node.http.get(
+            "/api/v1/statements", params={"state": ["waiting"]}
+        ).json()["items"]
+        if self._driver is None:
+            self._driver = self._node.launcher.connect_driver(statement["session_id"])
+            self._driver.hello()
+        self.statement = str(self._driver.claim().statement_id)
+        return str(statement["statement"])
+
+    def answer(self, columns: Any, rows: Sequence[Sequence[Any]]) -> None:
+        assert self._driver is not None
+        self._driver.succeed(self.statement, inline_result(columns, rows))
+
+    def fail(self) -> None:
+        assert self._driver is not None
+        failure = Failure(code="execution_error", message="The metastore is away.")
+        self._driver.report_end(self.statement, StatementState.FAILED, failure=failure)
+
+
+@pytest.fixture
+def lister(node: InProcessNode) -> Lister:
+    return Lister(node)
+
+
+def open_listing(browser: Browser, lister: Lister, rows: Sequence[Sequence[Any]]) -> Page:
+    page = browser.submit(browser.open("catalog"), "catalog/list")
+    assert "Spark lists the tables." in page.text
+    assert lister.claim() == "LIST TABLES"
+    lister.answer(TABLES, rows)
+    return browser.open(f"catalog?listing={lister.statement}")
+
+
+def test_tables_are_listed_by_a_statement_and_searched_by_name(
+    node: InProcessNode, browser: Browser, lister: Lister
+) -> None:
+    with node.expect_no_changes():
+        assert "List the tables" in browser.open("catalog").text
+    rows = [["spark_catalog", "default", f"t_{number}", "TABLE", None] for number in range(20_000)]
+    rows.append(["spark_catalog", HOSTILE, "Flights", "VIEW", HOSTILE])
+    page = open_listing(browser, lister, rows)
+    assert "20,001 tables. The page shows 50: refine the name." in page.text
+    page = browser.open(f"catalog?listing={lister.statement}&search=flIGHTS")
+    assert "1 table of 20,001." in page.text
+    assert "Flights" in page.text
+    assert page.find_unwanted_tags() == []
+    page = browser.open(f"catalog?listing={lister.statement}&search=%25")
+    assert "the filter hides 20,001 tables" in page.text
+
+
+def test_a_catalog_without_tables_leads_to_the_editor(browser: Browser, lister: Lister) -> None:
+    assert "Write the first in the editor" in open_listing(browser, lister, []).text
+
+
+def test_a_listing_that_fails_says_why(browser: Browser, lister: Lister) -> None:
+    fields = {"catalog": "other"}
+    page = browser.submit(browser.open("catalog"), "catalog/list", **fields)
+    assert lister.claim() == "LIST TABLES IN CATALOG `other`"
+    lister.fail()
+    page = browser.open(f"catalog?listing={lister.statement}")
+    assert "The metastore is away." in page.text
+    assert page.response.status_code == 200
+
+
+def test_a_table_shows_its_columns(browser: Browser, lister: Lister) -> None:
+    names = {"catalog": "spark_catalog", "schema": "a_b", "table": "t%1"}
+    link = "catalog/table?catalog=spark_catalog&schema=a_b&table=t%251"
+    page = browser.open(link)
+    assert "spark_catalog.a_b.t%1" in page.text
+    assert "None of the last 200 atomic writes" in page.text
+    page = browser.submit(page, "catalog/describe", **names)
+    text = lister.claim()
+    assert text.startswith("LIST COLUMNS IN CATALOG `spark_catalog` SCHEMA LIKE ")
+    assert "a\\_b" in text
+    assert "t\\%1" in text
+    fields = [
+        {"name": "n", "type": "decimal(10,2)", "nullable": False, "metadata": {}},
+        {"name": HOSTILE, "type": "string", "nullable": True, "metadata": {}},
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    lister.answer(COLUMNS, [["spark_catalog", "a_b", "t%1", schema]])
+    page = browser.open(f"{link}&listing={lister.statement}")
+    assert "n decimal(10,2) not allowed" in page.text.lower()
+    assert page.find_unwanted_tags() == []
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [None, "no json", "[]", "{}", '{"fields": 1}', 100_000 * "["],
+    ids=["null", "text", "list", "object", "number", "deep"],
+)
+def test_a_table_that_cannot_be_read_says_so(
+    browser: Browser, lister: Lister, columns: str | None
+) -> None:
+    browser.submit(browser.open("catalog/table?table=t"), "catalog/describe", table="t")
+    lister.claim()
+    lister.answer(COLUMNS, [["c", "s", "t", columns]])
+    page = browser.open(f"catalog/table?table=t&listing={lister.statement}")
+    assert page.response.status_code == 200
+    assert "Spark cannot read it" in page.text
+
+
+def test_wrong_listings_are_refused(node: InProcessNode, browser: Browser) -> None:
+    other = str(node.submit("SELECT 1")["id"])
+    unknown = f"st_{0:032x}"
+    for link, status in [
+        (f"catalog?listing={other}", 400),
+        (f"catalog/table?table=t&listing={other}", 400),
+        (f"catalog?listing={unknown}", 404),
+        ("catalog?listing=x", 400),
+        ("catalog/table", 400),
+        (f"catalog?search={'x' * 1001}", 400),
+    ]:
+        assert browser.open(link).response.status_code == status, link
+    page = browser.submit(browser.open("catalog"), "catalog/describe")
+    assert page.response.status_code == 400
+
+
+def test_listings_of_others_are_not_shown(start_node: StartNode) -> None:
+    node = start_node(token="of-the-node")
+    tokens = create_tokens(node.database, ["ada", "bob"])
+    headers = {"Authorization": f"Bearer {tokens['ada']}"}
+    body = {"statement": "LIST TABLES"}
+    listing = node.http.post("/api/v1/statements", json=body, headers=headers).json()["id"]
+    with Browser(node) as browser:
+        browser.sign_in(tokens["bob"])
+        assert browser.open(f"catalog?listing={listing}").response.status_code == 404
