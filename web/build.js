@@ -3,7 +3,7 @@ import { build } from "esbuild";
 
 await build({
   absWorkingDir: import.meta.dirname,
-  entryPoints: ["src/pages.ts", "src/editor.ts"],
+  entryPoints: ["src/pages.ts", "src/editor.ts", "src/charts.ts"],
   outdir: "../src/headrace/frontends/web/assets/built",
   bundle: true,
   minify: true,

@@ -13,6 +13,7 @@ import { searchKeymap } from "@codemirror/search";
 import type { EditorState, Extension } from "@codemirror/state";
 import { Decoration, EditorView, keymap, lineNumbers, ViewPlugin } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { Names } from "./names";
 import { type Piece, Runs } from "./runs";
 
 /** Spark's SQL: text may have both quotes, and names have backquotes. */
@@ -134,6 +135,11 @@ if (form && area) {
 
 function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
   const runs = new Runs(form, showError);
+  const names = new Names(
+    document.documentElement.dataset.root ?? "../",
+    document.getElementById("names") as HTMLButtonElement,
+    (link) => runs.send(link),
+  );
   const host = document.createElement("div");
   area.before(host);
   area.hidden = true;
@@ -179,7 +185,9 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
       history(),
       bracketMatching(),
       closeBrackets(),
-      autocompletion({ override: [keywordCompletionSource(SPARK, true)] }),
+      autocompletion({
+        override: [keywordCompletionSource(SPARK, true), (context) => names.complete(context)],
+      }),
       LANGUAGE,
       syntaxHighlighting(STYLE),
       THEME,

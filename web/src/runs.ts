@@ -5,6 +5,8 @@ export interface Piece {
   /** Where it begins in the text. */
   from: number;
   text: string;
+  /** The table of which it changes or deletes all rows. */
+  changes_all_of: string | null;
 }
 
 /** Shows an error at its place in a statement; lines and columns count from 1. */
@@ -136,6 +138,10 @@ export class Runs {
       if (!left) {
         this.say("There is no statement to run.");
       }
+      const tables = pieces.flatMap((each) => each.changes_all_of ?? []);
+      if (tables.length && !(await confirmChange(tables))) {
+        return;
+      }
       for (const piece of pieces) {
         if (this.stopping || !(await this.runOne(piece))) {
           break;
@@ -174,6 +180,11 @@ export class Runs {
         return status.has_succeeded;
       }
     }
+  }
+
+  /** Send a form of the page without fields, and return the body of the answer. */
+  async send(link: string): Promise<unknown> {
+    return this.read(await this.post(link, {}));
   }
 
   /** Return the statements of a text, as the node divides it. */
@@ -359,6 +370,21 @@ async function repeat(call: () => Promise<Response>): Promise<Response> {
     }
     await new Promise((resolve) => window.setTimeout(resolve, 500 * Math.min(attempt + 1, 10)));
   }
+}
+
+/** Ask the user whether all rows of tables may change. */
+function confirmChange(tables: string[]): Promise<boolean> {
+  const dialog = document.getElementById("confirm") as HTMLDialogElement;
+  const place = dialog.querySelector("[data-tables]");
+  if (place) {
+    place.textContent = tables.join(", ");
+  }
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    const end = () => resolve(dialog.returnValue === "run");
+    dialog.addEventListener("close", end, { once: true });
+  });
 }
 
 /** Wait for an event about a statement, or for a time. */

@@ -80,14 +80,41 @@ def test_tables_are_listed_by_a_statement_and_searched_by_name(
         assert "List the tables" in browser.open("catalog").text
     rows = [["spark_catalog", "default", f"t_{number}", "TABLE", None] for number in range(20_000)]
     rows.append(["spark_catalog", HOSTILE, "Flights", "VIEW", HOSTILE])
+    rows.append(["spark_catalog", None, "temporary", "VIEW", None])
     page = open_listing(browser, lister, rows)
-    assert "20,001 tables. The page shows 50: refine the name." in page.text
+    assert "20,002 tables. The page shows 50: refine the name." in page.text
     page = browser.open(f"catalog?listing={lister.statement}&search=flIGHTS")
-    assert "1 table of 20,001." in page.text
+    assert "1 table of 20,002." in page.text
     assert "Flights" in page.text
     assert page.find_unwanted_tags() == []
+    assert "temporary" in browser.open(f"catalog?listing={lister.statement}&search=TEMP").text
     page = browser.open(f"catalog?listing={lister.statement}&search=%25")
-    assert "the filter hides 20,001 tables" in page.text
+    assert "the filter hides 20,002 tables" in page.text
+
+
+def test_names_are_completed_from_a_list(
+    node: InProcessNode, browser: Browser, lister: Lister
+) -> None:
+    def complete(prefix: str) -> list[str]:
+        query = {"listing": lister.statement, "prefix": prefix}
+        return list(browser.http.get("catalog/names", params=query).json()["names"])
+
+    browser.submit(browser.open("catalog"), "catalog/list")
+    lister.claim()
+    query = {"listing": lister.statement}
+    early = browser.http.get("catalog/names", params=query).json()
+    assert early == {"has_ended": False, "names": []}
+    rows = [["spark_catalog", "default", f"t_{number}", "TABLE", None] for number in range(100)]
+    rows += [["spark_catalog", "sales", "Odd `name`", "TABLE", None], ["c", None, "v", "V", None]]
+    lister.answer(TABLES, rows)
+    assert complete("T_9") == ["default.t_9", *(f"default.t_9{n}" for n in range(10))]
+    assert len(complete("")) == 50
+    assert complete("sales.o") == ["sales.`Odd ``name```"]
+    assert complete("v") == ["v"]
+    assert complete("nothing") == []
+    other = str(node.submit("SELECT 1")["id"])
+    answer = browser.http.get("catalog/names", params={"listing": other})
+    assert answer.status_code == 400
 
 
 def test_a_catalog_without_tables_leads_to_the_editor(browser: Browser, lister: Lister) -> None:

@@ -82,6 +82,7 @@ def test_a_script_is_divided_as_the_shell_does(browser: Browser) -> None:
     data = {**page.hidden, "text": text}
     answer = browser.http.post("editor/split", data=data, headers=headers)
     pieces = answer.json()
+    assert [piece["changes_all_of"] for piece in pieces] == [None, None, None]
     assert [piece["text"] for piece in pieces] == [
         "SELECT '𝄞;'",
         "-- ;\nBEGIN SELECT 1; SELECT 2; END",

@@ -11,9 +11,11 @@ from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.result import ResultReport
 
 pytestmark = pytest.mark.browser
 
@@ -46,6 +48,10 @@ class Driver:
     def claim(self, page: Page) -> str:
         """Claim the next statement, which the page submits, and return its text."""
         expect(page.locator("#runs .waiting, #runs .launched")).to_have_count(1)
+        return self.claim_next()
+
+    def claim_next(self) -> str:
+        """Claim the statement that waits, and return its text."""
         [statement] = self._node.http.get(
             "/api/v1/statements", params={"state": ["waiting"]}
         ).json()["items"]
@@ -55,9 +61,12 @@ class Driver:
         self.statement = str(self._driver.claim().statement_id)
         return str(statement["statement"])
 
-    def succeed(self, number: int) -> None:
+    def answer(self, result: ResultReport) -> None:
         assert self._driver is not None
-        self._driver.succeed(self.statement, inline_result([("n", "long")], [[number]]))
+        self._driver.succeed(self.statement, result)
+
+    def succeed(self, number: int) -> None:
+        self.answer(inline_result([("n", "long")], [[number]]))
 
     def end(self, state: StatementState, failure: Failure | None = None) -> None:
         assert self._driver is not None
@@ -110,6 +119,24 @@ def test_all_statements_run_one_after_the_other_until_one_fails(
     # The first result stays.
     page.locator("#runs li").first.click()
     expect(page.locator(".grid td")).to_have_text(["1"])
+
+
+def test_a_change_of_all_rows_is_asked_for_once(page: Page, driver: Driver) -> None:
+    type_sql(page, "SELECT 1; WITH x AS (SELECT 1) DELETE FROM sales.orders")
+    page.get_by_role("button", name="Run all").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("sales.orders")
+    expect(dialog.get_by_role("button", name="No")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#stop")).to_be_hidden()
+    expect(page.locator("#runs li")).to_have_count(0)
+    page.get_by_role("button", name="Run all").click()
+    dialog.get_by_role("button", name="Run it").click()
+    assert driver.claim(page) == "SELECT 1"
+    driver.succeed(1)
+    expect(page.locator("#runs li")).to_have_count(2)
+    page.locator("#stop").click()
 
 
 def test_a_selection_is_run_alone(page: Page, driver: Driver) -> None:
@@ -200,6 +227,25 @@ def test_a_sign_in_that_ends_costs_no_text_and_the_sign_out_deletes_it(
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/ui/sign-in**")
     assert page.evaluate("sessionStorage.length + localStorage.length") == 0
+
+
+def test_names_of_tables_are_completed_when_the_user_has_loaded_them(
+    page: Page, driver: Driver, node: InProcessNode
+) -> None:
+    type_sql(page, "")
+    page.get_by_role("button", name="Load names of tables").click()
+    columns = [(name, "string") for name in ("catalog", "schema", "name", "type", "comment")]
+    wait_until(
+        lambda: node.http.get("/api/v1/statements").json()["items"], what="the list is submitted"
+    )
+    assert driver.claim_next() == "LIST TABLES"
+    driver.answer(inline_result(columns, [["spark_catalog", "default", "flights", "TABLE", None]]))
+    expect(page.get_by_role("button", name="Load names again")).to_be_visible()
+    page.locator(".cm-content").click()
+    page.keyboard.type("SELECT * FROM fli")
+    expect(page.locator(".cm-completionLabel", has_text="default.flights")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator(".cm-content")).to_have_text("SELECT * FROM default.flights")
 
 
 def test_the_editor_can_be_read_and_left_with_the_keyboard(page: Page) -> None:

@@ -258,6 +258,35 @@ def test_the_end_of_a_sign_in_leads_to_the_form_and_back(
     page.wait_for_url(f"**/statements/{statement}")
 
 
+def test_rows_are_drawn_as_charts(
+    node: InProcessNode, context: BrowserContext, session: tuple[str, ScriptedDriver]
+) -> None:
+    session_id, driver = session
+    columns = [("name", "string"), ("n", "long"), ("d", "decimal(10,2)"), ("t", "string")]
+    rows = [[f"r{number}", number if number % 3 else None, None, "x"] for number in range(20)]
+    statement = submit(node, session_id)
+    driver.claim()
+    driver.succeed(statement, inline_result(columns, rows))
+    page = context.new_page()
+    reports = watch(page)
+    page.goto(f"{node.address}/ui/statements/{statement}")
+    choice = page.get_by_label("Chart of these rows")
+    for kind in ("bars", "lines", "points"):
+        choice.select_option(kind)
+        expect(page.locator("#chart canvas")).to_have_count(1)
+        expect(page.locator("#chart .u-legend")).to_contain_text("n")
+    choice.select_option("none")
+    expect(page.locator("#chart canvas")).to_have_count(0)
+
+    texts = submit(node, session_id)
+    driver.claim()
+    driver.succeed(texts, inline_result([("a", "string"), ("b", "string")], [["x", "y"]]))
+    page.goto(f"{node.address}/ui/statements/{texts}")
+    page.get_by_label("Chart of these rows").select_option("bars")
+    expect(page.locator("#chart")).to_contain_text("No column behind the first has numbers.")
+    assert reports == []
+
+
 def test_a_page_announces_that_the_node_has_another_version(
     node: InProcessNode,
     context: BrowserContext,

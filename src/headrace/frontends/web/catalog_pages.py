@@ -7,6 +7,7 @@ shows what it has found; the address of the page names the statement.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Annotated
 import pyarrow.compute as pc
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
 from headrace.control.node import Node
 from headrace.control.policy import Caller
@@ -25,7 +27,8 @@ from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import make_query, redirect, render
 from headrace.grammar.metadata import ListedObjects, ListObjects, escape_pattern
 from headrace.grammar.parse import parse
-from headrace.model.lifecycle import StatementState
+from headrace.grammar.quoting import quote_name
+from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement, StatementSpec
 from headrace.model.transaction import TransactionSummary
 from headrace.results.reader import Rows
@@ -95,6 +98,8 @@ async def list_from_page(request: Request, caller: Authenticated) -> Response:
     form = await read_form(request)
     command = ListObjects(ListedObjects.TABLES, catalog=form.get("catalog") or None)
     statement = await run_in_threadpool(_submit_listing, node_of(request), caller, command)
+    if request.headers.get("accept") == "application/json":
+        return JSONResponse({"id": statement.id}, 201)
     query = make_query({"listing": statement.id, "search": form.get("search")})
     return redirect(f"../catalog{query}")
 
@@ -105,13 +110,56 @@ def find_tables(rows: Rows, search: str) -> FoundTables:
     matching = total = 0
     for batch in rows.batches():
         total += batch.num_rows
-        names = pc.binary_join_element_wise(batch.column(1), batch.column(2), ".")
+        # Temporary views have no schema.
+        parts = [pc.fill_null(batch.column(number), "") for number in (1, 2)]
+        names = pc.binary_join_element_wise(*parts, ".")
         hits = batch.filter(pc.match_substring(names, search, ignore_case=True))
         matching += hits.num_rows
         for values in hits.slice(0, _HITS - len(tables)).to_pylist():
             texts = [str(each or "")[:_TEXT_CHARACTERS] for each in values.values()]
             tables.append(ListedTable(*texts[:5]))
     return FoundTables(tables, matching, total)
+
+
+@router.get("/catalog/names")
+def complete_name(
+    request: Request, caller: Authenticated, listing: ListingId, prefix: Name = ""
+) -> Response:
+    """Return the names in a list of tables that begin with a text, for the editor."""
+    node = node_of(request)
+    statement = _find_listing(node, caller, listing, ListedObjects.TABLES)
+    names: list[str] = []
+    if statement is not None and statement.state is StatementState.SUCCESS:
+        names = find_names(node.statements.open_result(caller, statement), prefix)
+    body = {"has_ended": statement is None or statement.state in STATEMENT.terminal, "names": names}
+    return JSONResponse(body, headers={"Cache-Control": "no-store"})
+
+
+def find_names(rows: Rows, prefix: str) -> list[str]:
+    """Return at most 50 names of a result of `LIST TABLES`, with their schemas, in SQL.
+
+    The name of the table begins with the text, or that of the schema with the table.
+    """
+    names: list[str] = []
+    for batch in rows.batches():
+        schemas, tables = batch.column(1), batch.column(2)
+        joined = pc.binary_join_element_wise(schemas, tables, ".")
+        begins = [
+            pc.starts_with(each, prefix, ignore_case=True)
+            for each in (pc.fill_null(tables, ""), pc.fill_null(joined, ""))
+        ]
+        hits = batch.filter(pc.or_(*begins)).slice(0, _HITS - len(names))
+        names += [
+            ".".join(_quote(str(part)) for part in (schema, table) if part)
+            for schema, table in zip(
+                hits.column(1).to_pylist(), hits.column(2).to_pylist(), strict=True
+            )
+        ]
+    return names
+
+
+def _quote(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else quote_name(name)
 
 
 @router.post("/catalog/describe")

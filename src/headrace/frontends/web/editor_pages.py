@@ -28,6 +28,7 @@ from headrace.frontends.web.rendering import redirect, render
 from headrace.frontends.web.statement_pages import show_begin
 from headrace.grammar.masking import mask_sql
 from headrace.grammar.script import split_script
+from headrace.grammar.unrestricted import find_unrestricted
 from headrace.model.connection import ConnectionSpec
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement, StatementSpec
@@ -111,13 +112,25 @@ async def run_from_editor(request: Request, caller: Authenticated) -> Response:
 
 @router.post("/editor/split")
 async def split_in_editor(request: Request, caller: Authenticated) -> Response:  # noqa: ARG001
-    """Return the statements of a script, with their positions in code points."""
+    """Return the statements of a script, with their positions in code points.
+
+    The editor asks the user before it runs one that changes a whole table.
+    """
     try:
         form = await read_form(request, max_bytes=_MAX_FORM_BYTES)
     except HeadraceError as error:
         return JSONResponse(_describe(error), error.status)
     found = await run_in_threadpool(split_script, form.get("text", ""))
-    return JSONResponse([{"text": each.text, "from": each.offset} for each in found])
+    return JSONResponse(
+        [
+            {
+                "text": each.text,
+                "from": each.offset,
+                "changes_all_of": find_unrestricted(each.text),
+            }
+            for each in found
+        ]
+    )
 
 
 def _submit(node: Node, caller: Caller, form: Mapping[str, str]) -> tuple[Statement, bool]:

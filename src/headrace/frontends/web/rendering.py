@@ -26,14 +26,16 @@ from headrace.text.readable import describe_bytes, describe_count, describe_dura
 
 _FOLDER = Path(__file__).parent
 _BUILT = _FOLDER / "assets" / "built"
-_SCRIPT, _EDITOR = "pages.js", "editor.js"
+_SCRIPT = "pages.js"
+_BUILT_FILES = frozenset({_SCRIPT, "editor.js", "charts.js", "charts.css"})
+"""Files that `scripts/setup-web` builds."""
 _ASSETS = {
     "headrace.css": "text/css",
     "icon.svg": "image/svg+xml",
-    _SCRIPT: "text/javascript",
-    _EDITOR: "text/javascript",
+    "charts.css": "text/css",
+    **{name: "text/javascript" for name in _BUILT_FILES if name.endswith(".js")},
 }
-"""Files that the pages load, with their media types. `scripts/setup-web` builds the script."""
+"""Files that the pages load, with their media types."""
 _DIGITS = 12
 """Length of the hash in the name of an asset."""
 _HEADERS = {
@@ -193,11 +195,11 @@ def _link_asset(name: str) -> str:
 
 def _find_asset(name: str) -> Path:
     """Return the file of an asset. Scripts are built, and may be missing in a checkout."""
-    return (_BUILT if name.endswith(".js") else _FOLDER / "assets") / name
+    return (_BUILT if name in _BUILT_FILES else _FOLDER / "assets") / name
 
 
 def _has_script() -> bool:
-    return all(_find_asset(name).exists() for name in (_SCRIPT, _EDITOR))
+    return all(_find_asset(name).exists() for name in _BUILT_FILES)
 
 
 def _build() -> str:
