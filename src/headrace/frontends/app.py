@@ -66,6 +66,7 @@ from headrace.frontends.web import (
     catalog_pages,
     cluster_pages,
     editor_pages,
+    job_pages,
     result_pages,
     session_pages,
     statement_pages,
@@ -221,7 +222,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(livy_batches.router)
     for pages in (
         *(web_sign_in, cluster_pages, statement_pages, result_pages),
-        *(session_pages, stream_pages, view_pages, editor_pages, catalog_pages),
+        *(session_pages, stream_pages, job_pages, view_pages, editor_pages, catalog_pages),
     ):
         app.include_router(pages.router)
     app.include_router(health.router)

@@ -1,18 +1,15 @@
-"""The pages of streams and jobs."""
+"""The pages of streams."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.browsers import Browser, resolve
-from tests.support.deployed_job import DeployedJob
-from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.running_query import RunningQuery, make_batch
-from tests.support.simulated_jobs import SimulatedJobs
 
 from headrace.frontends.web.stream_pages import draw_bars
 from headrace.model.failure import Failure
@@ -40,9 +37,7 @@ def query(node: InProcessNode) -> RunningQuery:
 def test_a_list_without_streams_says_how_to_start_one(browser: Browser) -> None:
     assert "None of your streams runs." in browser.open("streams").text
     assert "SAVE STREAM" in browser.open("streams?state=all").text
-    assert "There are no jobs yet." in browser.open("jobs").text
     assert browser.open("streams/nothing").response.status_code == 404
-    assert browser.open("jobs/nothing").response.status_code == 404
 
 
 def test_a_running_stream_shows_its_batches(query: RunningQuery, browser: Browser) -> None:
@@ -113,24 +108,6 @@ def test_a_name_with_a_slash_leads_to_its_page(node: InProcessNode, browser: Bro
     assert page.response.status_code == 200
     assert "Stream adhoc.a/b ü" in page.text
     assert {resolve(page, each) for each in page.links if "nodes" in each} == {"nodes"}
-
-
-def test_a_job_shows_its_version_with_decision_and_reason(tmp_path: Path) -> None:
-    drivers = SimulatedJobs()
-    with (
-        serve_node(make_settings(tmp_path / "home", jobs={"proof_timeout": "2s"}), drivers) as node,
-        Browser(node) as browser,
-    ):
-        job = DeployedJob(node, drivers, tmp_path / "state")
-        job.deploy()
-        page = browser.open("jobs")
-        assert "running" in page.text
-        link = next(each for each in page.links if "jobs/" in each)
-        page = browser.open(link)
-        assert page.response.status_code == 200
-        assert "running" in page.text
-        assert "deployed" in page.text
-        assert "Manifest of the deployed version" in page.text
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=100))

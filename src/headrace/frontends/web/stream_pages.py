@@ -1,4 +1,4 @@
-"""The pages of streaming queries and jobs."""
+"""The pages of streaming queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
 from headrace.model.stream_query import Answer, QueryProgress, answer_action, explain_state
 
-_VERSIONS = 50
 _BAR_HEIGHT = 40.0
 
 router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
@@ -114,36 +113,3 @@ async def act_from_page(
         # Another tab has acted before: the page shows the state.
         status = await run_in_threadpool(node_of(request).streams.get, caller, stream)
     return redirect(f"../{status.query.id}")
-
-
-@router.get("/jobs")
-def render_jobs(request: Request, caller: Authenticated, owner: str = "mine") -> Response:
-    """List all jobs by name."""
-    return render(
-        request,
-        "jobs.html",
-        caller=caller,
-        jobs=node_of(request).jobs.list_jobs(caller, all_owners=owner == ALL),
-        owner=owner,
-        sees_others=visible_owners(caller) is None,
-    )
-
-
-@router.get("/jobs/{job}")
-def render_job(
-    request: Request, caller: Authenticated, job: Annotated[str, Path(max_length=100)]
-) -> Response:
-    """Show a job: its queries, its versions with decision and reason, and its savepoints."""
-    jobs = node_of(request).jobs
-    status = jobs.get_job(caller, job)
-    now = node_of(request).read_clock()
-    return render(
-        request,
-        "job.html",
-        caller=caller,
-        status=status,
-        job=status.job,
-        queries=[(each, explain_state(each, now)) for each in status.queries],
-        versions=jobs.list_versions(caller, status.job.id, _VERSIONS),
-        state_location=mask_urls(status.job.state_location),
-    )

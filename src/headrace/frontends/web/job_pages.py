@@ -1,0 +1,155 @@
+"""The pages of jobs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from headrace.control.node import Node
+from headrace.control.policy import Action, Caller, may, visible_owners
+from headrace.errors import InvalidRequest
+from headrace.frontends.http.api_route import NamedRoute
+from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.web.forms import read_form
+from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.statement_pages import ALL
+from headrace.grammar.masking import mask_urls
+from headrace.model.deployment import JobVersion
+from headrace.model.lifecycle import JobState
+from headrace.model.stream_query import explain_state
+
+_VERSIONS = 50
+_MAX_VERSION = 10**9
+
+router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
+
+JobPath = Annotated[str, Path(max_length=100)]
+Revision = Annotated[str, Query(pattern=r"^[0-9]{1,9}\.[0-9]{1,9}$")]
+"""Number of a version with that of its revision, which `1.2` names."""
+
+
+class JobPageAction(StrEnum):
+    """What a page offers to do with a job."""
+
+    SAVEPOINT = "savepoint"
+    STOP = "stop"
+    START = "start"
+    ROLLBACK = "rollback"  # to a version
+
+
+_ACTIONS: dict[JobState, Sequence[JobPageAction]] = {
+    JobState.RUNNING: (JobPageAction.SAVEPOINT, JobPageAction.STOP),
+    JobState.STOPPED: (JobPageAction.START,),
+    JobState.FAILED: (JobPageAction.START,),
+}
+_ROLLED_BACK = frozenset(_ACTIONS)
+"""States in which a job can return to an earlier version."""
+
+
+@router.get("/jobs")
+def render_jobs(request: Request, caller: Authenticated, owner: str = "mine") -> Response:
+    """List all jobs by name."""
+    return render(
+        request,
+        "jobs.html",
+        caller=caller,
+        jobs=node_of(request).jobs.list_jobs(caller, all_owners=owner == ALL),
+        owner=owner,
+        sees_others=visible_owners(caller) is None,
+    )
+
+
+@router.get("/jobs/{job}")
+def render_job(request: Request, caller: Authenticated, job: JobPath) -> Response:
+    """Show a job: its queries, its versions with decision and reason, and its savepoints."""
+    jobs = node_of(request).jobs
+    status = jobs.get_job(caller, job)
+    now = node_of(request).read_clock()
+    versions = jobs.list_versions(caller, status.job.id, _VERSIONS)
+    may_change = status.job.change_id is None and may(caller, Action.CHANGE, status.job)
+    return render(
+        request,
+        "job.html",
+        caller=caller,
+        status=status,
+        job=status.job,
+        queries=[(each, explain_state(each, now)) for each in status.queries],
+        versions=versions,
+        actions=_ACTIONS.get(status.job.state, ()) if may_change else (),
+        may_roll_back=may_change and status.job.state in _ROLLED_BACK,
+        state_location=mask_urls(status.job.state_location),
+    )
+
+
+@router.get("/jobs/{job}/diff")
+def render_diff(
+    request: Request,
+    caller: Authenticated,
+    job: JobPath,
+    old: Revision,
+    new: Revision,
+) -> Response:
+    """Show how the manifests of two revisions differ."""
+    jobs = node_of(request).jobs
+    status = jobs.get_job(caller, job)
+    versions = jobs.list_versions(caller, status.job.id, _VERSIONS)
+    texts = [_find_manifest(versions, number) for number in (old, new)]
+    missing = [number for number, text in zip((old, new), texts, strict=True) if text is None]
+    return render(
+        request,
+        "diff.html",
+        caller=caller,
+        job=status.job,
+        numbers=(old, new),
+        missing=missing,
+        lines=[] if missing else diff_lines(str(texts[0]), str(texts[1])),
+    )
+
+
+def diff_lines(old: str, new: str) -> list[str]:
+    """Return the lines of a unified diff, without its header; none for equal texts."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3)
+    return list(lines)[2:]
+
+
+def _find_manifest(versions: Sequence[JobVersion], number: str) -> str | None:
+    """Return the manifest of a revision; None: it is not kept."""
+    found = [each.spec.text for each in versions if f"{each.version}.{each.revision}" == number]
+    return found[0] if found else None
+
+
+@router.post("/jobs/{job}/{action}")
+async def act_on_job_from_page(
+    request: Request, caller: Authenticated, job: JobPath, action: JobPageAction
+) -> Response:
+    """Begin an action on a job, and show the job, which follows it."""
+    form = await read_form(request)
+    version = None
+    if action is JobPageAction.ROLLBACK:
+        text = form.get("version", "")
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MAX_VERSION:
+            raise InvalidRequest("version: It is the number of a version.")
+        version = int(text)
+    status = await run_in_threadpool(_act, node_of(request), caller, job, action, version)
+    return redirect(f"../{status}")
+
+
+def _act(node: Node, caller: Caller, name: str, action: JobPageAction, version: int | None) -> str:
+    """Begin an action, and return the id of the job."""
+    jobs = node.jobs
+    job_id = jobs.get_job(caller, name).job.id
+    match action:
+        case JobPageAction.SAVEPOINT:
+            jobs.savepoint(caller, job_id)
+        case JobPageAction.STOP:
+            jobs.stop(caller, job_id)
+        case JobPageAction.START:
+            jobs.start(caller, job_id, clean=False)
+        case JobPageAction.ROLLBACK:
+            jobs.roll_back(caller, job_id, version)
+    return job_id

@@ -1,0 +1,119 @@
+"""The pages of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.browsers import Browser, Page
+from tests.support.deployed_job import DeployedJob
+from tests.support.in_process_node import make_settings, serve_node
+from tests.support.simulated_jobs import SimulatedJobs
+from tests.support.waiting import wait_until
+
+from headrace.frontends.web.job_pages import diff_lines
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[DeployedJob]:
+    drivers = SimulatedJobs()
+    settings = make_settings(tmp_path / "home", jobs={"proof_timeout": "2s"})
+    with serve_node(settings, drivers) as node:
+        yield DeployedJob(node, drivers, tmp_path / "state")
+
+
+@pytest.fixture
+def browser(job: DeployedJob) -> Iterator[Browser]:
+    with Browser(job.node) as browser:
+        yield browser
+
+
+def open_job(browser: Browser, state: str) -> Page:
+    """Open the page of the job when it has a state and no change is in progress."""
+
+    def find() -> Page | None:
+        page = browser.open("jobs/job")
+        is_changing = "A change of the job is in progress." in page.text
+        return (
+            page if not is_changing and f"{state} " in page.text.partition("Version")[0] else None
+        )
+
+    return wait_until(find, what=f"the job is {state}")
+
+
+def test_a_list_without_jobs_says_how_to_deploy_one(browser: Browser) -> None:
+    assert "There are no jobs yet." in browser.open("jobs").text
+    assert browser.open("jobs/nothing").response.status_code == 404
+
+
+def test_a_job_shows_its_versions_and_how_they_differ(job: DeployedJob, browser: Browser) -> None:
+    job.deploy()
+    page = browser.open("jobs")
+    link = next(each for each in page.links if "jobs/" in each)
+    page = browser.open(link)
+    assert page.response.status_code == 200
+    assert "Manifest of the deployed version" in page.text
+    assert not [each for each in page.links if "/diff?" in each]
+    job.deploy(description="Another text")
+    page = open_job(browser, "running")
+    [diff] = [each for each in page.links if "/diff?" in each]
+    shown = browser.open(diff.removeprefix("../"))
+    assert "Another text" in shown.text
+    assert '<span class="added">' in shown.response.text
+    assert "The manifests are the same." in browser.open("jobs/job/diff?old=1.1&new=1.1").text
+    missing = browser.open("jobs/job/diff?old=1.1&new=7.1").text
+    assert "The manifest of version 7.1 is not kept." in missing
+    for wrong in ("old=1&new=1.1", "old=x&new=1.1", "old=1.1", f"old=1.1&new={10**30}.1"):
+        assert browser.open(f"jobs/job/diff?{wrong}").response.status_code == 400
+
+
+def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(
+    job: DeployedJob, browser: Browser
+) -> None:
+    job.deploy()
+    job.advance(2)
+    page = browser.submit(open_job(browser, "running"), "jobs/job/savepoint")
+    assert page.response.url.path.startswith("/ui/jobs/")
+    page = open_job(browser, "running")
+    assert "There is no savepoint yet" not in page.text
+    assert "Roll back" not in page.text
+    job.deploy(sql="SELECT value + 1 AS value FROM numbers")
+    page = open_job(browser, "running")
+    assert "Roll back to 1" in page.text
+    browser.submit(page, "jobs/job/rollback", version="1")
+    page = open_job(browser, "running")
+    same = browser.open("jobs/job/diff?old=1.1&new=3.3")
+    assert "The manifests are the same." in same.text
+    page = browser.submit(page, "jobs/job/stop")
+    page = open_job(browser, "stopped")
+    assert "Start from the latest state" in page.text
+    browser.submit(page, "jobs/job/start")
+    open_job(browser, "running")
+
+
+def test_wrong_actions_are_refused(job: DeployedJob, browser: Browser) -> None:
+    job.deploy()
+    page = browser.open("jobs/job")
+    for version in ("", "x", "0", "-1", "²", "9" * 30):
+        refused = browser.submit(page, "jobs/job/rollback", version=version)
+        assert refused.response.status_code == 400, version
+    assert browser.submit(page, "jobs/job/rollback", version="9").response.status_code in {404, 409}
+    assert browser.submit(page, "jobs/job/delete").response.status_code == 400
+    assert browser.submit(page, "jobs/nothing/stop").response.status_code == 404
+    assert browser.submit(page, "jobs/job/start").response.status_code == 409
+    open_job(browser, "running")
+
+
+texts = st.lists(st.sampled_from(["a", "b", "", "-c", "+d"])).map("\n".join)
+
+
+@given(texts, texts)
+def test_a_diff_has_every_changed_line(old: str, new: str) -> None:
+    lines = diff_lines(old, new)
+    assert (lines == []) == (old.splitlines() == new.splitlines())
+    added = [line[1:] for line in lines if line.startswith("+")]
+    kept = [line for line in new.splitlines() if line not in old.splitlines()]
+    assert set(kept) <= set(added)
