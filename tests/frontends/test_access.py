@@ -12,7 +12,8 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
+from tests.support.executions import make_execution
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.store import new_session, new_statement, running_session
@@ -49,6 +50,7 @@ from headrace.store.jobs import job_changes, jobs
 from headrace.store.jobs.jobs import Deployed
 from headrace.store.sessions import connections
 from headrace.store.streams import definitions, stream_queries, views
+from headrace.store.tables import statement_executions
 from headrace.store.tables import tokens as tokens_table
 
 Json = dict[str, Any]
@@ -344,11 +346,18 @@ def _make_node(store: Database, _owner: str) -> str:
     return node_id
 
 
+def _make_statement(store: Database, owner: str) -> str:
+    session = new_session(store, owner=owner)
+    statement_id = new_statement(store, session, owner=owner, text=f"SELECT '{SQL}'")
+    values = {"statement_id": statement_id, "execution": make_execution(f"Scan {SQL}")}
+    with store.write("test") as tx:
+        tx.execute(insert(statement_executions).values(values))
+    return str(statement_id)
+
+
 MAKERS: dict[str, Callable[[Database, str], str]] = {
     "session": lambda store, owner: new_session(store, owner=owner),
-    "statement_id": lambda store, owner: new_statement(
-        store, new_session(store, owner=owner), owner=owner, text=f"SELECT '{SQL}'"
-    ),
+    "statement_id": _make_statement,
     "stream": _make_stream,
     "deployment": _make_deployment,
     "name": _make_job,

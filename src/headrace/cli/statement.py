@@ -269,7 +269,7 @@ def show(context: CommandContext, *, reference: str, output_format: OutputFormat
 @options.output
 @with_context
 def plan(context: CommandContext, *, reference: str, output_format: OutputFormat | None) -> None:
-    """Print the plan that a statement has run, its metrics and its Spark stages.
+    """Print the plan and the Spark stages of a statement.
 
     They are kept when the statement has ended. Formats other than JSON have the stages only.
     """
