@@ -5,7 +5,9 @@ Run it alone by `python -m benchmarks.web_pages`. It needs `scripts/setup-wrk`, 
 
 from __future__ import annotations
 
+import getpass
 import http.client
+import re
 import socket
 import tempfile
 import threading
@@ -21,12 +23,13 @@ from benchmarks.claims import MANY, ClaimBenchmark
 from benchmarks.measure import Sample, interleaved
 from benchmarks.peers.headrace_node import NodeClient, node_process
 
-OWNER = "anonymous"
+OWNER = getpass.getuser()
+"""Owner of what a node without sign-in creates."""
 ROUNDS, WARM_UP = 60, 10
 PAGES = 200
 _WINDOWS = 6
-_REFRESH_SECONDS = 3.0
-"""Shortest time between two refreshes of a page that is open."""
+_PAUSE = re.compile(rb'data-live-seconds="([0-9.]+)"')
+"""What a page says about the time between two refreshes."""
 _NO_DRIVER = "SHOW STREAMS"
 """A statement that the node runs itself: its events reach all open pages."""
 LISTS = {
@@ -65,7 +68,8 @@ def _time(node: NodeClient, path: str) -> float:
 
 def read_rates(node: NodeClient, folder: Path) -> dict[str, Sample]:
     """Return status reads per second: alone, and beside open pages while statements end."""
-    ended = [str(node.run(_NO_DRIVER, session="")["id"]) for _number in range(16)]
+    body = {"statement": _NO_DRIVER}
+    ended = [str(node.call("POST", "/api/v1/statements", body)["id"]) for _number in range(16)]
     rates = {"alone": Sample(), "beside quiet pages": Sample(), "beside busy pages": Sample()}
     for _window in range(_WINDOWS):
         rates["alone"].values.append(load.read_window(node, folder, ended))
@@ -122,8 +126,17 @@ def _follow(node: NodeClient, stopping: threading.Event) -> None:
                 continue
             if stopping.wait(max(0.0, next_refresh - time.monotonic())):
                 return
-            next_refresh = time.monotonic() + _REFRESH_SECONDS
-            _time(node, "/ui/statements")
+            next_refresh = time.monotonic() + _refresh(node)
+
+
+def _refresh(node: NodeClient) -> float:
+    """Fetch a page again as its script does; return the time until the next refresh."""
+    connection = http.client.HTTPConnection(node.host, node.port or 80, timeout=60)
+    connection.request("GET", "/ui/statements", headers={"HX-Request": "true"})
+    found = _PAUSE.search(connection.getresponse().read())
+    connection.close()
+    assert found is not None
+    return float(found[1])
 
 
 def main() -> None:

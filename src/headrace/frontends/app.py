@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,7 +75,7 @@ from headrace.frontends.web import (
     view_pages,
 )
 from headrace.frontends.web import sign_in as web_sign_in
-from headrace.frontends.web.rendering import render_page_error
+from headrace.frontends.web.rendering import REFRESHES, render_page_error
 
 _CORS_HEADERS = ["Authorization", "Idempotency-Key", "Last-Event-ID"]
 """Headers that pages of `http.allowed_origins` may send, besides those that CORS always allows."""
@@ -174,6 +175,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
         lambda: link_calls.threads,
         renew_seconds=node.settings.lease.renew.total_seconds(),
     )
+    app.state.page_refreshes = asyncio.Semaphore(REFRESHES)
     app.state.readiness = Readiness(node.check_ready)
     app.state.authentication_failures = AuthenticationFailures()
     app.state.sign_ins = CapacityLimiter(SIGN_IN_THREADS)

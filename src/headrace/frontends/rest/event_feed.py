@@ -245,6 +245,11 @@ class EventFeed:
         self._grown = asyncio.Event()
         """Set when events were added; another event replaces it then."""
 
+    @property
+    def streams(self) -> int:
+        """Number of streams that are followed now."""
+        return self._streams
+
     async def open(self, cursor: str | None, only: EventFilter = ALL) -> EventStream:
         """Return a new stream of the events after a cursor; None: from the first event on.
 

@@ -21,10 +21,9 @@ from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.control.statements.service import RepeatableRequest
 from headrace.errors import ConnectionNotFound, HeadraceError, InvalidRequest, StatementNotFound
-from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.rendering import PageRoute, redirect, render
 from headrace.frontends.web.statement_pages import show_begin
 from headrace.grammar.masking import mask_sql
 from headrace.grammar.script import split_script
@@ -40,7 +39,7 @@ _MAX_KEY = 100
 _RUNS = 20
 """Statements that an editor shows."""
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
+router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

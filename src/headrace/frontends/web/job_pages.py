@@ -13,10 +13,9 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.errors import InvalidRequest
-from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.rendering import PageRoute, redirect, render
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_urls
 from headrace.model.deployment import JobVersion
@@ -26,7 +25,7 @@ from headrace.model.stream_query import explain_state
 _VERSIONS = 50
 _MAX_VERSION = 10**9
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
+router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
 
 JobPath = Annotated[str, Path(max_length=100)]
 Revision = Annotated[str, Query(pattern=r"^[0-9]{1,9}\.[0-9]{1,9}$")]

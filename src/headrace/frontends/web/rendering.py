@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -19,8 +19,10 @@ from pydantic import BaseModel
 from headrace import __version__
 from headrace.control.policy import Caller
 from headrace.errors import NotFound, Unauthorized
+from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, WEB_SIGN_IN_PATH, node_of, read_cookie
 from headrace.frontends.http.errors import RequestError
+from headrace.frontends.rest.event_feed import event_feed_of
 from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_bytes, describe_count, describe_duration, format_utc
 
@@ -49,7 +51,44 @@ _HEADERS = {
     # The next user of the browser must not see the page.
     "Cache-Control": "no-store",
 }
+_PAUSE_PER_STREAM = 0.06
+"""Seconds by which each stream of events makes the pause between two refreshes of a page longer, so
+that the refreshes of many pages together take a small part of the time of the node."""
+REFRESHES = 2
+"""Refreshes that a node makes at once."""
 _LONGEST_AGE = 365 * 24 * 3600
+
+
+class PageRoute(NamedRoute):
+    """A route of pages. The refreshes of open pages take turns.
+
+    A page is made in a thread. Many threads at once would take the time of the event loop, which
+    answers other callers.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route."""
+        handle = super().get_route_handler()
+
+        async def take_turn(request: Request) -> Response:
+            if "hx-request" not in request.headers:
+                return await handle(request)
+            async with request.app.state.page_refreshes:
+                return await handle(request)
+
+        return take_turn
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFacts:
+    """What the live part of a page needs to follow its objects."""
+
+    link: str
+    """From where it is fetched again."""
+    build: str
+    """What tells the pages of one version from those of another."""
+    pause: float
+    """Shortest time between two refreshes, in seconds, with as many open pages as there are."""
 
 
 def find_root(path: str) -> str:
@@ -94,9 +133,12 @@ def render(
             version=__version__,
             asset=_link_asset,
             script=_SCRIPT if _has_script() else None,
-            build=_build(),
             now=now,
-            link=f"?{request.url.query}" if link is None else link,
+            live=LiveFacts(
+                f"?{request.url.query}" if link is None else link,
+                _build(),
+                round(event_feed_of(request).streams * _PAUSE_PER_STREAM, 1),
+            ),
             **values,
         )
     )

@@ -11,10 +11,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, may, visible_owners
 from headrace.errors import StreamStateConflict
-from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import redirect, render
+from headrace.frontends.web.rendering import PageRoute, redirect, render
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
@@ -22,7 +21,7 @@ from headrace.model.stream_query import Answer, QueryProgress, answer_action, ex
 
 _BAR_HEIGHT = 40.0
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=NamedRoute, include_in_schema=False)
+router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
 
 StreamPath = Annotated[str, Path(max_length=1024)]
 
