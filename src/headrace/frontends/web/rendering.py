@@ -51,10 +51,10 @@ _HEADERS = {
     # The next user of the browser must not see the page.
     "Cache-Control": "no-store",
 }
-_PAUSE_PER_STREAM = 0.06
+_PAUSE_PER_STREAM = 0.15
 """Seconds by which each stream of events makes the pause between two refreshes of a page longer, so
 that the refreshes of many pages together take a small part of the time of the node."""
-REFRESHES = 2
+REFRESHES = 1
 """Refreshes that a node makes at once."""
 _LONGEST_AGE = 365 * 24 * 3600
 
