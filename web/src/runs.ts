@@ -21,7 +21,6 @@ interface Failure {
   message: string;
   line: number | null;
   column: number | null;
-  hint?: string | null;
 }
 
 interface Status {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +11,9 @@ from tests.support.browsers import Browser, Page
 from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
-from tests.support.scripted_driver import ScriptedDriver
+from tests.support.pool_driver import PoolDriver
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
 
 TABLES = [(name, "string") for name in ("catalog", "schema", "name", "type", "comment")]
 COLUMNS = [(name, "string") for name in ("catalog", "schema", "name", "columns")]
@@ -22,59 +21,20 @@ HOSTILE = "<script>alert('x')</script>"
 
 
 @pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
+def lister(node: InProcessNode) -> PoolDriver:
+    return PoolDriver(node)
 
 
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
-
-
-class Lister:
-    """The driver of the pool session, which lists what a test says."""
-
-    def __init__(self, node: InProcessNode) -> None:
-        self._node = node
-        self._driver: ScriptedDriver | None = None
-
-    def claim(self) -> str:
-        """Claim the statement of the page, and return its text."""
-        [statement] = self._node.http.get(
-            "/api/v1/statements", params={"state": ["waiting"]}
-        ).json()["items"]
-        if self._driver is None:
-            self._driver = self._node.launcher.connect_driver(statement["session_id"])
-            self._driver.hello()
-        self.statement = str(self._driver.claim().statement_id)
-        return str(statement["statement"])
-
-    def answer(self, columns: Any, rows: Sequence[Sequence[Any]]) -> None:
-        assert self._driver is not None
-        self._driver.succeed(self.statement, inline_result(columns, rows))
-
-    def fail(self) -> None:
-        assert self._driver is not None
-        failure = Failure(code="execution_error", message="The metastore is away.")
-        self._driver.report_end(self.statement, StatementState.FAILED, failure=failure)
-
-
-@pytest.fixture
-def lister(node: InProcessNode) -> Lister:
-    return Lister(node)
-
-
-def open_listing(browser: Browser, lister: Lister, rows: Sequence[Sequence[Any]]) -> Page:
+def open_listing(browser: Browser, lister: PoolDriver, rows: Sequence[Sequence[Any]]) -> Page:
     page = browser.submit(browser.open("catalog"), "catalog/list")
     assert "Spark lists the tables." in page.text
     assert lister.claim() == "LIST TABLES"
-    lister.answer(TABLES, rows)
+    lister.succeed(inline_result(TABLES, rows))
     return browser.open(f"catalog?listing={lister.statement}")
 
 
 def test_tables_are_listed_by_a_statement_and_searched_by_name(
-    node: InProcessNode, browser: Browser, lister: Lister
+    node: InProcessNode, browser: Browser, lister: PoolDriver
 ) -> None:
     with node.expect_no_changes():
         assert "List the tables" in browser.open("catalog").text
@@ -93,7 +53,7 @@ def test_tables_are_listed_by_a_statement_and_searched_by_name(
 
 
 def test_names_are_completed_from_a_list(
-    node: InProcessNode, browser: Browser, lister: Lister
+    node: InProcessNode, browser: Browser, lister: PoolDriver
 ) -> None:
     def complete(prefix: str) -> list[str]:
         query = {"listing": lister.statement, "prefix": prefix}
@@ -106,7 +66,7 @@ def test_names_are_completed_from_a_list(
     assert early == {"has_ended": False, "names": []}
     rows = [["spark_catalog", "default", f"t_{number}", "TABLE", None] for number in range(100)]
     rows += [["spark_catalog", "sales", "Odd `name`", "TABLE", None], ["c", None, "v", "V", None]]
-    lister.answer(TABLES, rows)
+    lister.succeed(inline_result(TABLES, rows))
     assert complete("T_9") == ["default.t_9", *(f"default.t_9{n}" for n in range(10))]
     assert len(complete("")) == 50
     assert complete("sales.o") == ["sales.`Odd ``name```"]
@@ -117,21 +77,21 @@ def test_names_are_completed_from_a_list(
     assert answer.status_code == 400
 
 
-def test_a_catalog_without_tables_leads_to_the_editor(browser: Browser, lister: Lister) -> None:
+def test_a_catalog_without_tables_leads_to_the_editor(browser: Browser, lister: PoolDriver) -> None:
     assert "Write the first in the editor" in open_listing(browser, lister, []).text
 
 
-def test_a_listing_that_fails_says_why(browser: Browser, lister: Lister) -> None:
+def test_a_listing_that_fails_says_why(browser: Browser, lister: PoolDriver) -> None:
     fields = {"catalog": "other"}
     page = browser.submit(browser.open("catalog"), "catalog/list", **fields)
     assert lister.claim() == "LIST TABLES IN CATALOG `other`"
-    lister.fail()
+    lister.fail(Failure(code="execution_error", message="The metastore is away."))
     page = browser.open(f"catalog?listing={lister.statement}")
     assert "The metastore is away." in page.text
     assert page.response.status_code == 200
 
 
-def test_a_table_shows_its_columns(browser: Browser, lister: Lister) -> None:
+def test_a_table_shows_its_columns(browser: Browser, lister: PoolDriver) -> None:
     names = {"catalog": "spark_catalog", "schema": "a_b", "table": "t%1"}
     link = "catalog/table?catalog=spark_catalog&schema=a_b&table=t%251"
     page = browser.open(link)
@@ -147,7 +107,7 @@ def test_a_table_shows_its_columns(browser: Browser, lister: Lister) -> None:
         {"name": HOSTILE, "type": "string", "nullable": True, "metadata": {}},
     ]
     schema = json.dumps({"type": "struct", "fields": fields})
-    lister.answer(COLUMNS, [["spark_catalog", "a_b", "t%1", schema]])
+    lister.succeed(inline_result(COLUMNS, [["spark_catalog", "a_b", "t%1", schema]]))
     page = browser.open(f"{link}&listing={lister.statement}")
     assert "n decimal(10,2) not allowed" in page.text.lower()
     assert page.find_unwanted_tags() == []
@@ -159,11 +119,11 @@ def test_a_table_shows_its_columns(browser: Browser, lister: Lister) -> None:
     ids=["null", "text", "list", "object", "number", "deep"],
 )
 def test_a_table_that_cannot_be_read_says_so(
-    browser: Browser, lister: Lister, columns: str | None
+    browser: Browser, lister: PoolDriver, columns: str | None
 ) -> None:
     browser.submit(browser.open("catalog/table?table=t"), "catalog/describe", table="t")
     lister.claim()
-    lister.answer(COLUMNS, [["c", "s", "t", columns]])
+    lister.succeed(inline_result(COLUMNS, [["c", "s", "t", columns]]))
     page = browser.open(f"catalog/table?table=t&listing={lister.statement}")
     assert page.response.status_code == 200
     assert "Spark cannot read it" in page.text

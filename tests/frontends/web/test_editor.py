@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from tests.support.browsers import Browser, Page
 from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
 
 
 def submit(browser: Browser, **fields: str) -> tuple[int, dict[str, object]]:

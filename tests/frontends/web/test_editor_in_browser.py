@@ -10,19 +10,12 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
-from tests.support.scripted_driver import ScriptedDriver
+from tests.support.pool_driver import PoolDriver
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
-from headrace.model.result import ResultReport
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
 
 
 @pytest.fixture
@@ -38,39 +31,17 @@ def page(node: InProcessNode, context: BrowserContext) -> Page:
     return page
 
 
-class Driver:
-    """The driver of the pool session in which the statements of editors run."""
+class Driver(PoolDriver):
+    """The driver in which the statements of editors run."""
 
-    def __init__(self, node: InProcessNode) -> None:
-        self._node = node
-        self._driver: ScriptedDriver | None = None
-
-    def claim(self, page: Page) -> str:
+    def claim_run(self, page: Page) -> str:
         """Claim the next statement, which the page submits, and return its text."""
         expect(page.locator("#runs .waiting, #runs .launched")).to_have_count(1)
-        return self.claim_next()
+        return self.claim()
 
-    def claim_next(self) -> str:
-        """Claim the statement that waits, and return its text."""
-        [statement] = self._node.http.get(
-            "/api/v1/statements", params={"state": ["waiting"]}
-        ).json()["items"]
-        if self._driver is None:
-            self._driver = self._node.launcher.connect_driver(statement["session_id"])
-            self._driver.hello()
-        self.statement = str(self._driver.claim().statement_id)
-        return str(statement["statement"])
-
-    def answer(self, result: ResultReport) -> None:
-        assert self._driver is not None
-        self._driver.succeed(self.statement, result)
-
-    def succeed(self, number: int) -> None:
-        self.answer(inline_result([("n", "long")], [[number]]))
-
-    def end(self, state: StatementState, failure: Failure | None = None) -> None:
-        assert self._driver is not None
-        self._driver.report_end(self.statement, state, failure=failure)
+    def answer(self, number: int) -> None:
+        """Report a row with a number."""
+        self.succeed(inline_result([("n", "long")], [[number]]))
 
 
 @pytest.fixture
@@ -91,8 +62,8 @@ def test_the_statement_at_the_cursor_is_run_and_shown(page: Page, driver: Driver
     type_sql(page, "SELECT ';' AS a; -- ; no end\nSELECT `b;`;\nSELECT 3")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Control+Enter")
-    assert driver.claim(page) == "-- ; no end\nSELECT `b;`"
-    driver.succeed(42)
+    assert driver.claim_run(page) == "-- ; no end\nSELECT `b;`"
+    driver.answer(42)
     expect(page.locator(".grid td")).to_have_text(["42"])
     expect(page.locator("#runs .state")).to_have_text(["success"])
     assert reports == []
@@ -103,12 +74,12 @@ def test_all_statements_run_one_after_the_other_until_one_fails(
 ) -> None:
     type_sql(page, "SELECT 1;\nSELECT 1;\nSELECT 3;")
     page.get_by_role("button", name="Run all").click()
-    assert driver.claim(page) == "SELECT 1"
-    driver.succeed(1)
+    assert driver.claim_run(page) == "SELECT 1"
+    driver.answer(1)
     expect(page.locator("#runs li")).to_have_count(2)
-    driver.claim(page)
+    driver.claim_run(page)
     failure = Failure(code="statement_failed", message="no 1 here", line=1, column=8)
-    driver.end(StatementState.FAILED, failure)
+    driver.fail(failure)
     expect(page.locator("#live .error")).to_contain_text("no 1 here")
     # The mark is in the second of two equal statements.
     mark = page.locator(".cm-lintRange-error, .cm-lintPoint-error")
@@ -133,8 +104,8 @@ def test_a_change_of_all_rows_is_asked_for_once(page: Page, driver: Driver) -> N
     expect(page.locator("#runs li")).to_have_count(0)
     page.get_by_role("button", name="Run all").click()
     dialog.get_by_role("button", name="Run it").click()
-    assert driver.claim(page) == "SELECT 1"
-    driver.succeed(1)
+    assert driver.claim_run(page) == "SELECT 1"
+    driver.answer(1)
     expect(page.locator("#runs li")).to_have_count(2)
     page.locator("#stop").click()
 
@@ -145,8 +116,8 @@ def test_a_selection_is_run_alone(page: Page, driver: Driver) -> None:
     for _character in range(len("SELECT 1")):
         page.keyboard.press("Shift+ArrowRight")
     page.get_by_role("button", name="Run", exact=True).click()
-    assert driver.claim(page) == "SELECT 1"
-    driver.succeed(1)
+    assert driver.claim_run(page) == "SELECT 1"
+    driver.answer(1)
     expect(page.locator("#runs .state")).to_have_text(["success"])
 
 
@@ -166,8 +137,8 @@ def test_text_and_results_outlive_a_reload_and_a_link_opens_them(
 ) -> None:
     type_sql(page, "SELECT 41; SELECT 42")
     page.keyboard.press("Control+Enter")
-    driver.claim(page)
-    driver.succeed(42)
+    driver.claim_run(page)
+    driver.answer(42)
     expect(page.locator(".grid td")).to_have_text(["42"])
     page.reload()
     expect(page.locator(".grid td")).to_have_text(["42"])
@@ -194,8 +165,8 @@ def test_an_answer_that_is_lost_submits_nothing_twice(
     context.route("**/ui/editor/run", lose_first)
     type_sql(page, "SELECT 1")
     page.keyboard.press("Control+Enter")
-    driver.claim(page)
-    driver.succeed(1)
+    driver.claim_run(page)
+    driver.answer(1)
     expect(page.locator("#runs .state")).to_have_text(["success"])
     assert len(calls) == 2
     assert len(node.http.get("/api/v1/statements").json()["items"]) == 1
@@ -238,8 +209,8 @@ def test_names_of_tables_are_completed_when_the_user_has_loaded_them(
     wait_until(
         lambda: node.http.get("/api/v1/statements").json()["items"], what="the list is submitted"
     )
-    assert driver.claim_next() == "LIST TABLES"
-    driver.answer(inline_result(columns, [["spark_catalog", "default", "flights", "TABLE", None]]))
+    assert driver.claim() == "LIST TABLES"
+    driver.succeed(inline_result(columns, [["spark_catalog", "default", "flights", "TABLE", None]]))
     expect(page.get_by_role("button", name="Load names again")).to_be_visible()
     page.locator(".cm-content").click()
     page.keyboard.type("SELECT * FROM fli")

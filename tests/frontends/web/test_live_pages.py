@@ -21,11 +21,6 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
 def context(chromium: Chromium) -> Iterator[BrowserContext]:
     with chromium.new_context() as context:
         yield context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -40,17 +39,6 @@ from headrace.store.clock import clock
 from headrace.store.tables import results as result_table
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
 
 
 def run(node: InProcessNode, session: str, driver: ScriptedDriver, text: str, **end: object) -> str:

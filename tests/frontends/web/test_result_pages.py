@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,6 @@ from headrace.store.tables import results as result_table
 
 COLUMNS: Columns = [("name", "string"), ("-n", "long"), ("d", "decimal(10,2)")]
 TEXTS = ["=1+1", "+1", "-1", "@x", "\tx", "plain", "", None, 'a"b,c\nd', "Grüße 雪"]
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
 
 
 def run(

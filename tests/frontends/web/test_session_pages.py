@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
 from tests.support.browsers import Browser
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import InProcessNode
 
 from headrace.frontends.web.session_pages import explain_end
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
 
 
 def test_a_session_shows_its_driver_its_configuration_and_its_end(

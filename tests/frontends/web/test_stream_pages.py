@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.browsers import Browser, resolve
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import RunningQuery, make_batch
 
 from headrace.frontends.web.stream_pages import draw_bars
@@ -16,17 +14,6 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
 
 HOSTILE = "<script>alert('x')</script>"
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
 
 
 @pytest.fixture

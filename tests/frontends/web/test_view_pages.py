@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from tests.support.browsers import Browser
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import InProcessNode
 from tests.support.views import ViewWriter
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> InProcessNode:
-    return start_node()
-
-
-@pytest.fixture
-def browser(node: InProcessNode) -> Iterator[Browser]:
-    with Browser(node) as browser:
-        yield browser
 
 
 def test_a_view_shows_its_age_and_can_be_refreshed(node: InProcessNode, browser: Browser) -> None:

@@ -15,7 +15,7 @@ from headrace.control.policy import (
     may,
     visible_owners,
 )
-from headrace.control.views.lookup import find_live_writer, find_refresh_query
+from headrace.control.views.lookup import find_live_writer, find_refresh_query, list_named
 from headrace.errors import MaterializedViewNotFound
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
@@ -105,14 +105,9 @@ class MaterializedViews:
 
     def find_views(self, caller: Caller, path: Sequence[str]) -> list[ViewStatus]:
         """Return the live views that the caller may read whose names end with these parts."""
-        wanted = [part.casefold() for part in path]
         with self._database.read() as tx:
-            found = views.list_named(tx, visible_owners(caller), path[-1])
-            return [
-                _hide_text(caller, read_status(tx, view))
-                for view in found
-                if [part.casefold() for part in view.rows.path][-len(wanted) :] == wanted
-            ]
+            found = list_named(tx, visible_owners(caller), path)
+            return [_hide_text(caller, read_status(tx, view)) for view in found]
 
     def get_view(self, caller: Caller, view_id: str) -> ViewStatus:
         """Return a view by its id, live or not. Raise MaterializedViewNotFound."""

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import pyarrow.compute as pc
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.errors import HeadraceError, InvalidRequest
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import PageRoute, make_query, redirect, render
+from headrace.frontends.web.rendering import make_query, make_router, redirect, render
 from headrace.grammar.metadata import ListedObjects, ListObjects, escape_pattern
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
@@ -39,7 +39,7 @@ _MAX_NAME = 1000
 _WRITES = 200
 """Writes in which those of a table are looked for, newest first."""
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 ListingId = Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")]
 Name = Annotated[str, Query(max_length=_MAX_NAME)]

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse
 
-from headrace.frontends.http.auth import QUIET_SECONDS, WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import QUIET_SECONDS, Authenticated, node_of
 from headrace.frontends.rest.event_feed import EventFilter, event_feed_of
-from headrace.frontends.web.rendering import PageRoute, find_root, redirect, render, serve_asset
+from headrace.frontends.web.rendering import find_root, make_router, redirect, render, serve_asset
 
 _STREAM_SECONDS = 60.0
 """Life of a stream of events. The browser then connects again, and its sign-in is checked again."""
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 
 @router.get("")

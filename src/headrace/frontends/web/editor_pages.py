@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
@@ -21,9 +21,9 @@ from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.control.statements.service import RepeatableRequest
 from headrace.errors import ConnectionNotFound, HeadraceError, InvalidRequest, StatementNotFound
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import PageRoute, redirect, render
+from headrace.frontends.web.rendering import make_router, redirect, render
 from headrace.frontends.web.statement_pages import show_begin
 from headrace.grammar.masking import mask_sql
 from headrace.grammar.script import split_script
@@ -39,7 +39,7 @@ _MAX_KEY = 100
 _RUNS = 20
 """Statements that an editor shows."""
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.errors import InvalidRequest
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import PageRoute, redirect, render
+from headrace.frontends.web.rendering import make_router, redirect, render
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_urls
 from headrace.model.deployment import JobVersion
@@ -25,7 +25,7 @@ from headrace.model.stream_query import explain_state
 _VERSIONS = 50
 _MAX_VERSION = 10**9
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 JobPath = Annotated[str, Path(max_length=100)]
 Revision = Annotated[str, Query(pattern=r"^[0-9]{1,9}\.[0-9]{1,9}$")]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
@@ -79,6 +79,11 @@ class PageRoute(NamedRoute):
         return take_turn
 
 
+def make_router() -> APIRouter:
+    """Return a router for pages."""
+    return APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+
+
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
     """What the live part of a page needs to follow its objects."""
@@ -86,7 +91,7 @@ class LiveFacts:
     link: str
     """From where it is fetched again."""
     build: str
-    """What tells the pages of one version from those of another."""
+    """Version of the node and of its scripts."""
     pause: float
     """Shortest time between two refreshes, in seconds, with as many open pages as there are."""
 
@@ -245,7 +250,7 @@ def _has_script() -> bool:
 
 
 def _build() -> str:
-    """Return what tells the pages of one version from those of another."""
+    """Return the version of the node and of its scripts: an open page announces a new one."""
     return f"{__version__} {_hash_asset(_SCRIPT) if _has_script() else ''}"
 
 

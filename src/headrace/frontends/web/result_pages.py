@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, Caller, may
 from headrace.control.worker_pool import Reads
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.result_responses import stream_response
-from headrace.frontends.web.rendering import PageRoute
+from headrace.frontends.web.rendering import make_router
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, parquet
@@ -29,7 +29,7 @@ _NAME_CHARACTERS = 200
 _NAMES_CHARACTERS = 1024 * 1024
 """Of the names of struct fields, which the text of each value repeats."""
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, may, visible_owners
 from headrace.errors import SessionEnded
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import session_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import PageRoute, copy_object, redirect, render, show_json
+from headrace.frontends.web.rendering import copy_object, make_router, redirect, render, show_json
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import Session
@@ -23,7 +23,7 @@ from headrace.text.readable import describe_duration
 
 _EVENTS = 100
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 SessionPath = Annotated[str, Path(max_length=1024)]
 

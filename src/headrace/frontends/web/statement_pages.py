@@ -9,21 +9,21 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
 from headrace.errors import AlreadyEnded, ExecutionNotFound, HeadraceError, NotPermitted
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.schemas import MAX_INTEGER
 from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import (
     Copy,
-    PageRoute,
     copy_object,
     make_query,
+    make_router,
     redirect,
     render,
     show_json,
@@ -47,7 +47,7 @@ _NEWER = 100
 ALL = "all"
 StatementPosition = Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")]
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, may, visible_owners
 from headrace.errors import StreamStateConflict
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import PageRoute, redirect, render
+from headrace.frontends.web.rendering import make_router, redirect, render
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
@@ -21,7 +21,7 @@ from headrace.model.stream_query import Answer, QueryProgress, answer_action, ex
 
 _BAR_HEIGHT = 40.0
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 StreamPath = Annotated[str, Path(max_length=1024)]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.errors import MaterializedViewBusy
-from headrace.frontends.http.auth import WEB_PREFIX, Authenticated, node_of
+from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import PageRoute, redirect, render
+from headrace.frontends.web.rendering import make_router, redirect, render
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.quoting import quote_name
@@ -22,7 +22,7 @@ from headrace.model.statement import Statement, StatementSpec
 _VIEWS = 100
 """Views of a list. An owner has few: each is a table that is kept up to date."""
 
-router = APIRouter(prefix=WEB_PREFIX, route_class=PageRoute, include_in_schema=False)
+router = make_router()
 
 ViewPath = Annotated[str, Path(max_length=100)]
 
