@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import http.client
+import random
 import re
 import socket
 import tempfile
@@ -27,7 +28,7 @@ OWNER = getpass.getuser()
 """Owner of what a node without sign-in creates."""
 ROUNDS, WARM_UP = 60, 10
 PAGES = 200
-_WINDOWS = 6
+_ROUNDS_OF_PAGES, _WINDOWS = 3, 5
 _PAUSE = re.compile(rb'data-live-seconds="([0-9.]+)"')
 """What a page says about the time between two refreshes."""
 _NO_DRIVER = "SHOW STREAMS"
@@ -71,12 +72,17 @@ def read_rates(node: NodeClient, folder: Path) -> dict[str, Sample]:
     body = {"statement": _NO_DRIVER}
     ended = [str(node.call("POST", "/api/v1/statements", body)["id"]) for _number in range(16)]
     rates = {"alone": Sample(), "beside quiet pages": Sample(), "beside busy pages": Sample()}
-    for _window in range(_WINDOWS):
-        rates["alone"].values.append(load.read_window(node, folder, ended))
+
+    def measure(condition: str) -> None:
+        for _window in range(_WINDOWS):
+            rates[condition].values.append(load.read_window(node, folder, ended))
+
+    for _round in range(_ROUNDS_OF_PAGES):
+        measure("alone")
         with open_pages(node, is_busy=False):
-            rates["beside quiet pages"].values.append(load.read_window(node, folder, ended))
+            measure("beside quiet pages")
         with open_pages(node, is_busy=True):
-            rates["beside busy pages"].values.append(load.read_window(node, folder, ended))
+            measure("beside busy pages")
     return rates
 
 
@@ -88,9 +94,14 @@ def open_pages(node: NodeClient, *, is_busy: bool) -> Iterator[None]:
         is_busy: Whether a statement of the same owner ends each second.
     """
     stopping = threading.Event()
-    pages = [threading.Thread(target=_follow, args=(node, stopping)) for _page in range(PAGES)]
+    opened = threading.Barrier(PAGES + 1)
+    pages = [
+        threading.Thread(target=_follow, args=(node, opened, stopping)) for _page in range(PAGES)
+    ]
     for page in pages:
         page.start()
+    for _step in ("all streams are open", "all pages know their pause"):
+        opened.wait()
     worker = threading.Thread(target=_work, args=(node.address, stopping, is_busy))
     worker.start()
     time.sleep(2)
@@ -112,11 +123,16 @@ def _work(address: str, stopping: threading.Event, is_busy: bool) -> None:
         connection.close()
 
 
-def _follow(node: NodeClient, stopping: threading.Event) -> None:
+def _follow(node: NodeClient, opened: threading.Barrier, stopping: threading.Event) -> None:
+    """Do what the script of a page does: see `want` in `web/src/live.ts`."""
     with socket.create_connection((node.host, node.port or 80)) as stream:
         stream.sendall(f"GET /ui/events HTTP/1.1\r\nHost: {node.host}:{node.port}\r\n\r\n".encode())
+        stream.recv(65536)
+        opened.wait()
         stream.settimeout(0.5)
-        next_refresh = 0.0
+        # All pages are open: a browser learns the pause from its last refresh.
+        pause, started = _refresh(node), time.monotonic()
+        opened.wait()
         while not stopping.is_set():
             try:
                 received = stream.recv(65536)
@@ -124,9 +140,11 @@ def _follow(node: NodeClient, stopping: threading.Event) -> None:
                 continue
             if b"event: " not in received:
                 continue
-            if stopping.wait(max(0.0, next_refresh - time.monotonic())):
+            due = max(time.monotonic() + random.random() * pause, started + pause)
+            if stopping.wait(due - time.monotonic()):
                 return
-            next_refresh = time.monotonic() + _refresh(node)
+            started = time.monotonic()
+            pause = _refresh(node)
 
 
 def _refresh(node: NodeClient) -> float:

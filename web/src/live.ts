@@ -15,6 +15,8 @@ const TARGETS = ":is(a, button, summary, select, input, textarea, label):hover";
 /** The element with the id `live`, whose `data-live` names the kinds of its objects. */
 export class LiveRegion implements Follower {
   private isWanted = false;
+  /** When the refresh that is wanted may start at the earliest, in milliseconds. */
+  private dueAt = 0;
   private isPaused = false;
   private isPressed = false;
   private isGone = false;
@@ -45,12 +47,32 @@ export class LiveRegion implements Follower {
 
   change(change: Change): void {
     const { live = "", liveId } = this.element.dataset;
-    this.isWanted ||=
-      live.split(" ").includes(change.entity) && (liveId ?? change.id) === change.id;
+    if (live.split(" ").includes(change.entity) && (liveId ?? change.id) === change.id) {
+      this.want(Math.random());
+    }
   }
 
   catchUp(): void {
-    this.isWanted = true;
+    this.want(0);
+  }
+
+  /**
+   * Ask for a refresh. The pages that learn of the same event are spread over the pause, which is
+   * longer the more pages are open.
+   *
+   * @param part Part of the pause by which this page waits.
+   */
+  private want(part: number): void {
+    if (!this.isWanted) {
+      this.isWanted = true;
+      this.dueAt = Math.max(Date.now() + part * this.pause, this.startedAt + this.pause);
+    }
+  }
+
+  /** Shortest time between two refreshes, in milliseconds. */
+  private get pause(): number {
+    const seconds = Number(this.element.dataset.liveSeconds ?? "3");
+    return 1000 * (this.failedSince ? Math.max(seconds, RETRY) : seconds);
   }
 
   /** The element. A refresh may replace it. */
@@ -66,15 +88,7 @@ export class LiveRegion implements Follower {
     if (!this.element.dataset.live) {
       return; // the editor shows no statement yet
     }
-    const seconds = Number(this.element.dataset.liveSeconds ?? "3");
-    const pause = 1000 * (this.failedSince ? Math.max(seconds, RETRY) : seconds);
-    if (
-      this.isWanted &&
-      !this.isPaused &&
-      !this.isGone &&
-      now - this.startedAt >= pause &&
-      !this.isInUse()
-    ) {
+    if (this.isWanted && !this.isPaused && !this.isGone && now >= this.dueAt && !this.isInUse()) {
       this.isWanted = false;
       this.startedAt = now;
       htmx.trigger(this.element, "refresh");
@@ -117,7 +131,7 @@ export class LiveRegion implements Follower {
     const isRefresh = sourceElement === this.element;
     if (status >= 400 || (isRefresh && this.isInUse())) {
       event.preventDefault();
-      this.isWanted = true;
+      this.want(0);
     }
     if (status >= 400) {
       this.fail();
@@ -155,7 +169,7 @@ export class LiveRegion implements Follower {
 
   private fail(): void {
     this.failedSince ||= Date.now();
-    this.isWanted = true;
+    this.want(0);
   }
 
   private addPause(): void {

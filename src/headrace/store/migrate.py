@@ -92,6 +92,7 @@ def _find_oldest_code(connection: Connection) -> str | None:
 LATE = {
     "statements_live_by_owner": statements,
     "statements_live_by_connection": statements,
+    "statements_unsuccessful": statements,
     "statements_waiting": statements,
     "statements_slow": statements,
     "results_held": results,

@@ -188,6 +188,7 @@ TIMED = text(
 )
 NODE_EVENTS = text("entity = 'node'")
 ENDED = text("ended_at IS NOT NULL")
+UNSUCCESSFUL = text("ended_at IS NOT NULL AND state <> 'success'")
 HELD = text("holder_session_id IS NOT NULL AND gone_at IS NULL")
 STORED = text("disposition = 'stored' AND holder_session_id IS NULL AND gone_at IS NULL")
 WAITING = text("ended_at IS NULL AND state = 'waiting'")
@@ -546,6 +547,15 @@ statements = Table(
         "id",
         sqlite_where=ENDED,
         postgresql_where=ENDED,
+    ),
+    # The failures of an owner, however many of its statements have succeeded.
+    Index(
+        "statements_unsuccessful",
+        "owner",
+        "id",
+        "state",
+        sqlite_where=UNSUCCESSFUL,
+        postgresql_where=UNSUCCESSFUL,
     ),
     Index("statements_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
     # The statement that waits longest, however many wait.

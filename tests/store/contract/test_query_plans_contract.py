@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import pytest
@@ -222,6 +223,23 @@ def test_a_page_of_what_waits_runs_or_was_slow_is_read_by_an_index(
         if view is not StatementView.RUNNING:
             assert "TEMP B-TREE" not in plan, plan
             assert "Sort" not in plan, plan
+
+
+def test_a_page_of_failures_is_read_by_an_index_however_many_statements_have_succeeded(
+    busy: tuple[Database, DriverLease],
+) -> None:
+    store, _lease = busy
+    with store.write("test") as tx:
+        tx.execute(text("UPDATE statements SET state = 'success' WHERE ended_at IS NOT NULL"))
+        tx.execute(text("ANALYZE"))
+    for states in ([StatementState.TIMEOUT], [StatementState.FAILED, StatementState.CANCELLED]):
+        with store.write("test") as tx:
+            read = partial(statements.page, owners=["ada"], states=states, before="st_9", limit=10)
+            plans = _plans(tx, read)
+        for plan in plans:
+            # Neither index has the statements that have succeeded.
+            assert "statements_unsuccessful" in plan or "statements_by_end" in plan, plan
+            assert "TEMP B-TREE" not in plan, plan
 
 
 _ENDED_QUERY = """

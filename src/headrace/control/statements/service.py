@@ -583,6 +583,32 @@ class Statements:
             )
         return Page([hide_content(caller, each) for each in page.items], page.more)
 
+    def count_newer(
+        self,
+        caller: Caller,
+        statement_id: str,
+        *,
+        session: str | None,
+        states: Collection[StatementState] | None,
+        limit: int,
+        all_owners: bool = False,
+    ) -> int:
+        """Return how many statements of `page` are newer than a statement, and at most `limit`.
+
+        Raise SessionNotFound if `session`, an id or name, does not exist.
+        """
+        owners = listed_owners(caller, all_owners=all_owners)
+        with self._database.read() as tx:
+            session_id = None if session is None else resolve_session(tx, caller, session)
+            return statements.count_newer(
+                tx,
+                statement_id,
+                owners=owners if session_id is None else None,
+                session=session_id,
+                states=states,
+                limit=limit,
+            )
+
     def get_in_session(self, caller: Caller, session: str, ordinal: int) -> Statement:
         """Return a statement by its position in its session, which the caller may read.
 

@@ -6,7 +6,6 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -79,16 +78,25 @@ def render_statements(
     """
     statements = node_of(request).statements
     states = [each for each in StatementState if each == state]
-    read = partial(
-        statements.page,
+    page = statements.page(
         caller,
         session=session or None,
         states=states or None,
-        id_prefix=None,
         all_owners=owner == ALL,
+        before=_follow(first) if first else before,
+        id_prefix=None,
+        limit=ITEMS,
     )
-    page = read(before=_follow(first) if first else before, limit=ITEMS)
-    newest = read(before=None, limit=_NEWER).items if first else []
+    newer = 0
+    if first:
+        newer = statements.count_newer(
+            caller,
+            first,
+            session=session or None,
+            states=states or None,
+            all_owners=owner == ALL,
+            limit=_NEWER,
+        )
     names = statements.find_session_names(caller, page.items)
     live = [each for each in page.items if each.state in STATEMENT.live and can_wait(each)]
     reasons = statements.find_wait_reasons(caller, live) if live else {}
@@ -111,7 +119,7 @@ def render_statements(
         caller=caller,
         now=now,
         link=link,
-        newer=sum(each.id > (first or "") for each in newest),
+        newer=newer,
         filter=chosen,
         rows=rows,
         states=list(StatementState),

@@ -44,6 +44,8 @@ from headrace.store.tables import results as results_table
 from headrace.text.readable import describe_count
 
 _LIVE = statements.c.ended_at.is_(None)
+# A literal, so that a plan can use the index of the statements without success.
+_UNSUCCESSFUL = statements.c.state != literal_column(f"'{StatementState.SUCCESS}'")
 _FAILED = [StatementState.FAILED, StatementState.TIMEOUT]
 _ROWS = "inline_rows"
 """Name of the column with the rows of an inline result."""
@@ -278,6 +280,23 @@ def page(
     return Page([row_to_statement(row) for row in tx.execute(query).mappings()], more)
 
 
+def count_newer(
+    tx: Tx,
+    statement_id: str,
+    *,
+    owners: Collection[str] | None,
+    session: str | None,
+    states: Collection[StatementState] | None,
+    limit: int,
+) -> int:
+    """Return the number of statements that are newer than a statement, and at most `limit`."""
+    chosen = _choose(owners=owners, session=session, states=states)
+    newest = select(statements.c.id).where(*chosen, statements.c.id > statement_id)
+    first = newest.order_by(statements.c.id.desc()).limit(limit).subquery()
+    count: int = tx.execute(select(func.count()).select_from(first)).scalar_one()
+    return count
+
+
 def id_of_ordinal(tx: Tx, session_id: str, ordinal: int) -> str | None:
     """Return the id of a statement by its position in its session, or None if there is none."""
     of_session = statements.c.session_id == session_id
@@ -375,6 +394,8 @@ def _choose(
             conditions.append(_LIVE)
         elif STATEMENT.live.isdisjoint(states):
             conditions.append(statements.c.ended_at.is_not(None))
+            if StatementState.SUCCESS not in states:
+                conditions.append(_UNSUCCESSFUL)
     return conditions
 
 
