@@ -23,11 +23,13 @@ from headrace.control.policy import (
     may,
 )
 from headrace.control.sessions.opening import create_session
+from headrace.control.streams.history import StreamHistory, read_stream_history
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
 from headrace.model.session import NewSession, SessionKind
+from headrace.model.stream_history import HISTORY_MINUTES
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     Answer,
@@ -244,6 +246,13 @@ class Streams:
         with self._database.read() as tx:
             query = find_query(tx, caller, name)
             return _status(caller, query, stream_progress.read(tx, query.id))
+
+    def read_history(
+        self, caller: Caller, name: str, minutes: int = HISTORY_MINUTES
+    ) -> StreamHistory:
+        """Return the last minutes of a query of the caller. Raise StreamNotFound."""
+        with self._database.read() as tx:
+            return read_stream_history(tx, find_query(tx, caller, name), minutes)
 
     def page(
         self,

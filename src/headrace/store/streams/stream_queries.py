@@ -169,6 +169,16 @@ def list_named(tx: Tx, owners: Collection[str] | None, scope: str, name: str) ->
     return list(newest.values())
 
 
+def list_attempts(tx: Tx, query: StreamQuery, limit: int) -> list[StreamQuery]:
+    """Return at most `limit` attempts with the name of a query, newest first."""
+    attempts = _SELECT.where(
+        stream_queries.c.owner == query.owner,
+        stream_queries.c.scope == query.scope,
+        stream_queries.c.name_key == query.name.casefold(),
+    )
+    return fetch(tx, attempts.order_by(stream_queries.c.id.desc()).limit(limit))
+
+
 def find_last_of_checkpoint(tx: Tx, owner: str, place: str) -> StreamQuery | None:
     """Return the last query of an owner whose checkpoint has this identity, or None."""
     query = _SELECT.where(stream_queries.c.checkpoint == place, stream_queries.c.owner == owner)
