@@ -19,6 +19,7 @@ export class LiveRegion implements Follower {
   private isPressed = false;
   private isGone = false;
   private shown = "";
+  private readonly openedAt = Date.now();
   private startedAt = 0;
   private updatedAt = Date.now();
   private failedSince = 0;
@@ -66,7 +67,12 @@ export class LiveRegion implements Follower {
     if (!this.element.dataset.live) {
       return; // the editor shows no statement yet
     }
-    const seconds = Number(this.element.dataset.liveSeconds ?? "3");
+    const { liveSeconds = "3", liveEvery } = this.element.dataset;
+    const seconds = Number(liveSeconds);
+    // What has no events, such as the batches of a stream, is looked at now and then.
+    this.isWanted ||=
+      liveEvery !== undefined &&
+      now - Math.max(this.startedAt, this.openedAt) >= 1000 * Number(liveEvery);
     const pause = 1000 * (this.failedSince ? Math.max(seconds, RETRY) : seconds);
     if (
       this.isWanted &&

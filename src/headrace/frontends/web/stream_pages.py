@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
@@ -12,14 +13,29 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.control.policy import Action, may, visible_owners
 from headrace.errors import StreamStateConflict
 from headrace.frontends.http.auth import Authenticated, node_of
+from headrace.frontends.rest.routes.streams import history_body, stream_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import make_router, redirect, render
+from headrace.frontends.web.rendering import (
+    Copy,
+    copy_object,
+    make_router,
+    redirect,
+    render,
+    show_json,
+)
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
+from headrace.model.stream_history import HISTORY_MINUTES
 from headrace.model.stream_query import Answer, QueryProgress, answer_action, explain_state
+from headrace.model.text import MAX_BIGINT
 
 _BAR_HEIGHT = 40.0
+_BATCHES = 60
+"""Batches in the plots of batches."""
+_FAST_MILLISECONDS = 100
+_INTERRUPTIONS = 20
+"""Times without a run that the page lists: the last."""
 
 router = make_router()
 
@@ -60,16 +76,28 @@ def render_streams(
 class Bar:
     """A batch in a plot."""
 
+    batch: int
     x: int
     height: float
     title: str
+    is_slow: bool = False
 
 
 @router.get("/streams/{stream}")
-def render_stream(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
-    """Show a streaming query: why it does not run, its batches, and what may be done to it."""
-    status = node_of(request).streams.get(caller, stream)
-    query = status.query
+def render_stream(
+    request: Request,
+    caller: Authenticated,
+    stream: StreamPath,
+    batch: Annotated[int | None, Query(ge=0, le=MAX_BIGINT)] = None,
+) -> Response:
+    """Show a streaming query: why it does not run, its last hours, its batches, and its actions.
+
+    Args:
+        batch: Number of a batch whose measurements the page shows, while it is kept.
+    """
+    streams = node_of(request).streams
+    status = streams.get(caller, stream)
+    query, batches = status.query, status.progress[-_BATCHES:]
     acts = [each for each in StreamAction if answer_action(query, each) is Answer.ACTS]
     return render(
         request,
@@ -80,9 +108,21 @@ def render_stream(request: Request, caller: Authenticated, stream: StreamPath) -
         reason=explain_state(query, node_of(request).read_clock()),
         actions=acts if may(caller, Action.CHANGE, query) else [],
         path=None if query.spec.path is None else mask_urls(query.spec.path),
-        durations=draw_bars(status.progress, [each.milliseconds for each in status.progress], "ms"),
-        rows=draw_bars(status.progress, [each.input_rows for each in status.progress], "rows"),
+        durations=draw_durations(batches),
+        rows=draw_bars(batches, [each.input_rows for each in batches], "rows"),
         bar_height=_BAR_HEIGHT,
+        picked=batch,
+        picked_batch=next((each for each in status.progress if each.batch == batch), None),
+        history=streams.read_history(caller, query.id),
+        history_seconds=60 * HISTORY_MINUTES,
+        interruptions=_INTERRUPTIONS,
+        # The numbers of the minutes stand outside the part that a refresh replaces.
+        has_numbers="hx-request" not in request.headers,
+        copies=[
+            *copy_object(f"streams/{query.id}", f"headrace stream show {query.id}"),
+            Copy("Python", f'headrace.connect().cursor().execute("SHOW STREAM `{query.id}`")'),
+            Copy("History by CLI", f"headrace stream history {query.id}"),
+        ],
     )
 
 
@@ -91,12 +131,38 @@ def draw_bars(batches: Sequence[QueryProgress], values: Sequence[int], unit: str
     largest = max([1, *values])
     return [
         Bar(
+            batch.batch,
             position,
             round(_BAR_HEIGHT * value / largest, 2),
             f"Batch {batch.batch} at {batch.at}: {value:,} {unit}",
         )
         for position, (batch, value) in enumerate(zip(batches, values, strict=True))
     ]
+
+
+def draw_durations(batches: Sequence[QueryProgress]) -> list[Bar]:
+    """Return the durations of batches as bars, with those marked that are slow beside the others.
+
+    A batch is slow if it takes more than twice the median, and more than a tenth of a second.
+    """
+    values = [each.milliseconds for each in batches]
+    limit = max(2 * median(values), _FAST_MILLISECONDS) if values else 0
+    return [
+        replace(bar, is_slow=value > limit)
+        for bar, value in zip(draw_bars(batches, values, "ms"), values, strict=True)
+    ]
+
+
+@router.get("/streams/{stream}/history")
+def show_history_as_json(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
+    """Show the last hours of a streaming query as the API does. The plots read it."""
+    return show_json(history_body(node_of(request).streams.read_history(caller, stream)))
+
+
+@router.get("/streams/{stream}/json")
+def show_stream_as_json(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
+    """Show a streaming query as the API does."""
+    return show_json(stream_body(node_of(request).streams.get(caller, stream)))
 
 
 @router.post("/streams/{stream}/{action}")
