@@ -172,7 +172,7 @@ def _to_minute(batch: QueryProgress) -> QueryMinute:
         input_rows=cut_sum(batch.input_rows),
         milliseconds=cut_sum(batch.milliseconds),
         slowest_milliseconds=cut_sum(batch.milliseconds),
-        watermark_gap=_find_watermark_gap(batch),
+        watermark_gap=find_watermark_gap(batch),
         backlog=sum_backlog(batch),
         state_rows=cut_sum(batch.state_rows),
         state_bytes=cut_sum(batch.state_bytes),
@@ -190,7 +190,7 @@ def sum_backlog(batch: QueryProgress) -> int | None:
     return cut_sum(sum(counts)) if counts else None
 
 
-def _find_watermark_gap(batch: QueryProgress) -> int | None:
+def find_watermark_gap(batch: QueryProgress) -> int | None:
     """Return by how many milliseconds the watermark is behind; None without a watermark.
 
     Spark says 1970 until the first row has set the watermark.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.browsers import Browser, resolve
 from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import ERROR, RunningQuery, make_batch
-from tests.support.stream_minutes import add_minutes
+from tests.support.stream_minutes import add_minutes, make_older
 
-from headrace.frontends.web.stream_pages import draw_bars, draw_durations
+from headrace.frontends.web import stream_pages
+from headrace.frontends.web.stream_pages import draw_bars, draw_durations, draw_spark
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
 
@@ -75,6 +78,56 @@ def test_a_stopped_stream_shows_the_reason_and_can_be_restarted(
     page = browser.submit(page, f"streams/{query.id}/restart")
     assert page.response.url.path != f"/ui/streams/{query.id}"
     assert "the one before" in page.text
+
+
+def test_a_list_has_the_worst_streams_first(node: InProcessNode, browser: Browser) -> None:
+    names = ("running", "paused", "lagging", "failing", "failed", "restarted", "failed before")
+    queries = {name: RunningQuery(node) for name in names}
+    node.act_on_stream(queries["paused"].id, "pause")
+    queries["paused"].report(StreamState.STOPPED)
+    lagging = make_batch(1).model_copy(
+        update={"lag": {"kafka": 1234}, "watermark": "2025-12-31T23:59:01+00:00"}
+    )
+    queries["lagging"].report(StreamState.RUNNING, last_batch=1, progress=[lagging])
+    backoff = {"failures": 2, "delay_seconds": 60.0, "retry_seconds": 60.0, "error": ERROR}
+    queries["failing"].report(StreamState.BACKING_OFF, **backoff)
+    for name in ("failed", "restarted", "failed before"):
+        queries[name].report(StreamState.FAILED, failures=1, error=ERROR)
+    node.act_on_stream(queries["restarted"].id, "restart")
+    make_older(node.database, queries["failed before"].id, 25 * 60)
+    page = browser.open("streams")
+    listed = [values["id"] for tag, values in page.tags if tag == "tr" and values.get("id")]
+    ids = {query.id: name for name, query in queries.items()}
+    assert [ids.get(str(each), "restart") for each in listed] == [
+        *("failed", "failing", "restart", "lagging", "running", "paused")
+    ]
+    assert "1,234 records" in page.text
+    assert "1 min" in page.text
+    assert sum(tag == "path" for tag, _ in page.tags) == 1
+    waits = [values for tag, values in page.tags if values.get("data-until")]
+    assert len(waits) == 1
+
+
+def test_a_list_of_many_streams_says_that_it_is_cut(
+    node: InProcessNode, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_pages, "ITEMS", 2)
+    for _number in range(3):
+        RunningQuery(node)
+    page = browser.open("streams")
+    assert "These are the 2 worst." in page.text
+    assert "streams?state=all&owner=mine" in page.links[-1]
+    assert sum(tag == "tr" and "id" in values for tag, values in page.tags) == 2
+
+
+@given(st.lists(st.none() | st.integers(0, 10**15), max_size=60))
+def test_a_spark_has_a_stroke_for_each_minute_with_a_batch(rows: list[int | None]) -> None:
+    strokes = re.findall(r"M([\d.]+) 20V(\d+)", draw_spark(rows))
+    assert [float(x) - 0.5 for x, _ in strokes] == [x for x, y in enumerate(rows) if y is not None]
+    heights = [20 - int(y) for _, y in strokes]
+    assert all(1 <= height <= 20 for height in heights)
+    if any(rows):
+        assert max(heights) == 20
 
 
 @pytest.mark.parametrize("action", ["delete", "Stop", "%2e%2e", "stop/now"])

@@ -11,6 +11,7 @@ from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, may, visible_owners
+from headrace.control.streams.service import QueryStatus, StreamStanding
 from headrace.errors import StreamStateConflict
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.routes.streams import history_body, stream_body
@@ -50,25 +51,51 @@ def render_streams(
     owner: str = "mine",
     before: Annotated[str | None, Query(pattern=r"^sq_[0-9a-f]{32}$")] = None,
 ) -> Response:
-    """List streaming queries, newest first."""
-    statuses = node_of(request).streams.page(
-        caller,
-        live=state != ALL,
-        before=before,
-        limit=ITEMS + 1,
-        all_owners=owner == ALL,
-    )
+    """List streaming queries: the worst that have not ended, or all, newest first."""
+    streams, is_all = node_of(request).streams, owner == ALL
+    standings: list[StreamStanding] = []
+    statuses: list[QueryStatus] = []
+    if state == ALL:
+        statuses = streams.page(
+            caller, live=False, before=before, limit=ITEMS + 1, all_owners=is_all
+        )
+    else:
+        standings = streams.list_worst(caller, limit=ITEMS + 1, all_owners=is_all)
     now = node_of(request).read_clock()
+    rows: list[tuple[QueryStatus, StreamStanding | None]] = [
+        *((each.status, each) for each in standings),
+        *((each, None) for each in statuses),
+    ]
     return render(
         request,
         "streams.html",
         caller=caller,
-        rows=[(each, explain_state(each.query, now)) for each in statuses[:ITEMS]],
+        now=now,
+        rows=[(each, explain_state(each.query, now), more) for each, more in rows[:ITEMS]],
+        items=ITEMS,
+        draw=draw_spark,
+        is_cut=len(standings) > ITEMS,
         state=state,
         owner=owner,
         sees_others=visible_owners(caller) is None,
         before=before,
         next=statuses[ITEMS - 1].query.id if len(statuses) > ITEMS else None,
+    )
+
+
+SPARK_HEIGHT = 20
+
+
+def draw_spark(rows: Sequence[int | None]) -> str:
+    """Return the path of a small plot: a stroke for each minute with a batch, the largest highest.
+
+    A minute without rows has a short stroke, and a minute without a batch none.
+    """
+    largest = max([1, *(each for each in rows if each is not None)])
+    return "".join(
+        f"M{x + 0.5} {SPARK_HEIGHT}V{SPARK_HEIGHT - 1 - (SPARK_HEIGHT - 1) * each // largest}"
+        for x, each in enumerate(rows)
+        if each is not None
     )
 
 
@@ -99,13 +126,15 @@ def render_stream(
     status = streams.get(caller, stream)
     query, batches = status.query, status.progress[-_BATCHES:]
     acts = [each for each in StreamAction if answer_action(query, each) is Answer.ACTS]
+    now = node_of(request).read_clock()
     return render(
         request,
         "stream.html",
         caller=caller,
         status=status,
         query=query,
-        reason=explain_state(query, node_of(request).read_clock()),
+        now=now,
+        reason=explain_state(query, now),
         actions=acts if may(caller, Action.CHANGE, query) else [],
         path=None if query.spec.path is None else mask_urls(query.spec.path),
         durations=draw_durations(batches),
