@@ -21,6 +21,7 @@ export class LiveRegion implements Follower {
   private isPressed = false;
   private isGone = false;
   private shown = "";
+  private readonly openedAt = Date.now();
   private startedAt = 0;
   private updatedAt = Date.now();
   private failedSince = 0;
@@ -87,6 +88,12 @@ export class LiveRegion implements Follower {
     this.showAge(now);
     if (!this.element.dataset.live) {
       return; // the editor shows no statement yet
+    }
+    const { liveEvery } = this.element.dataset;
+    const looked = Math.max(this.startedAt, this.openedAt);
+    // What has no events, such as the batches of a stream, is looked at now and then.
+    if (liveEvery !== undefined && now - looked >= 1000 * Number(liveEvery)) {
+      this.want(0);
     }
     if (this.isWanted && !this.isPaused && !this.isGone && now >= this.dueAt && !this.isInUse()) {
       this.isWanted = false;

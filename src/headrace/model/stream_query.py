@@ -139,6 +139,8 @@ class QueryProgress(BaseModel):
     """Rows per second that were processed."""
     milliseconds: Count
     """Duration of the batch."""
+    parts: Annotated[dict[Name, Count], Field(max_length=20)] = {}
+    """Milliseconds of the parts of the batch (`BatchPart`), as far as Spark reports them."""
     watermark: Name | None = None
     state_rows: Count = 0
     state_bytes: Count = 0

@@ -27,6 +27,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
@@ -81,6 +82,7 @@ from headrace.model.request_fields import (
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
+from headrace.model.stream_history import BatchPart
 from headrace.model.stream_query import EndReason, QuerySpec, Wanted
 from headrace.model.transaction import Staged
 from headrace.store.clock import Instant
@@ -826,6 +828,26 @@ stream_progress = Table(
     Column("slot", Integer, primary_key=True),
     Column("batch", BigInteger, nullable=False),
     Column("progress", JSON, nullable=False),
+)
+
+# A ring for each query: a minute replaces the one HISTORY_MINUTES before in its slot. The foreign
+# key lets a node of an older version delete a query with its minutes.
+stream_minutes = Table(
+    "stream_minutes",
+    metadata,
+    Column("query_id", id_type(), ForeignKey("stream_queries.id", ondelete="CASCADE")),
+    Column("slot", Integer),
+    Column("minute", BigInteger, nullable=False),
+    Column("batches", BigInteger, nullable=False),
+    Column("input_rows", BigInteger, nullable=False),
+    Column("milliseconds", BigInteger, nullable=False),
+    Column("slowest_milliseconds", BigInteger, nullable=False),
+    *(Column(part, BigInteger, nullable=False) for part in BatchPart),
+    Column("watermark_gap", BigInteger),
+    Column("backlog", BigInteger),
+    Column("state_rows", BigInteger, nullable=False),
+    Column("state_bytes", BigInteger, nullable=False),
+    PrimaryKeyConstraint("query_id", "slot"),
 )
 
 

@@ -23,11 +23,24 @@ from headrace.control.policy import (
     may,
 )
 from headrace.control.sessions.opening import create_session
+from headrace.control.streams.history import StreamHistory, read_stream_history
 from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
 from headrace.model.ids import looks_like_id, new_id
-from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
+from headrace.model.lifecycle import (
+    SESSION,
+    STREAM,
+    MaterializedViewState,
+    StreamAction,
+    StreamState,
+)
 from headrace.model.session import NewSession, SessionKind
+from headrace.model.stream_history import (
+    HISTORY_MINUTES,
+    find_watermark_gap,
+    minute_of,
+    sum_backlog,
+)
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     Answer,
@@ -38,14 +51,34 @@ from headrace.model.stream_query import (
     describe_conflict,
     suggest_action,
 )
+from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import sessions
-from headrace.store.streams import stream_progress, stream_queries, stream_transitions, views
+from headrace.store.streams import (
+    stream_minutes,
+    stream_progress,
+    stream_queries,
+    stream_transitions,
+    views,
+)
 from headrace.text.durations import seconds_of
 
 _MAX_DOTS = 10
 """Largest number of ways in which a name is read."""
+STANDING_MINUTES = 60
+"""Minutes of the rates in a list of the worst queries."""
+_FAILED_SECONDS = 24 * 3600.0
+"""Time for which such a list has a query that has failed."""
+_WORST_FIRST = (
+    StreamState.FAILED,
+    StreamState.BACKING_OFF,
+    StreamState.STARTING,
+    StreamState.STOPPING,
+    StreamState.RUNNING,
+    StreamState.PAUSED,
+    StreamState.STOPPED,
+)
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
@@ -229,6 +262,27 @@ class QueryStatus:
     """The last batches, oldest first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStanding:
+    """A query in a list of the worst first."""
+
+    status: QueryStatus
+    backlog: int | None
+    """Records that its sources had not read at the last batch; None: no source says so."""
+    watermark_gap: float | None
+    """Seconds by which the watermark was behind at the last batch; None without one."""
+    rows: list[int | None]
+    """Rows of each of the last minutes, oldest first; None: no batch was reported."""
+
+
+def _rank_standing(standing: StreamStanding) -> tuple[int, int, float]:
+    """Return the key of a list of the worst first. Queries in one state differ by their lag."""
+    query = standing.status.query
+    # A newer node may know further states.
+    rank = _WORST_FIRST.index(query.state) if query.state in _WORST_FIRST else 0
+    return rank, -(standing.backlog or 0), -(standing.watermark_gap or 0.0)
+
+
 class Streams:
     """Streaming queries of all callers, served by one node."""
 
@@ -244,6 +298,13 @@ class Streams:
         with self._database.read() as tx:
             query = find_query(tx, caller, name)
             return _status(caller, query, stream_progress.read(tx, query.id))
+
+    def read_history(
+        self, caller: Caller, name: str, minutes: int = HISTORY_MINUTES
+    ) -> StreamHistory:
+        """Return the last minutes of a query of the caller. Raise StreamNotFound."""
+        with self._database.read() as tx:
+            return read_stream_history(tx, find_query(tx, caller, name), minutes)
 
     def page(
         self,
@@ -270,6 +331,36 @@ class Streams:
             _status(caller, query, [last[query.id]] if query.id in last else [])
             for query in queries
         ]
+
+    def list_worst(
+        self, caller: Caller, *, limit: int, all_owners: bool = False
+    ) -> list[StreamStanding]:
+        """Return at most `limit` queries, worst first: those that failed lately, and live ones."""
+        owners = listed_owners(caller, all_owners=all_owners)
+        with self._database.read() as tx:
+            queries = stream_queries.list_worst(tx, owners, seconds=_FAILED_SECONDS, limit=limit)[
+                :limit
+            ]
+            ids = [query.id for query in queries]
+            last = stream_progress.read_last(tx, ids)
+            minutes = stream_minutes.read(tx, ids, STANDING_MINUTES)
+            now = minute_of(read_clock(tx.connection))
+        rows: dict[str, dict[int, int]] = {}
+        for query_id, each in minutes:
+            rows.setdefault(query_id, {})[each.minute] = each.input_rows
+        numbers = range(now - STANDING_MINUTES + 1, now + 1)
+        standings = []
+        for query in queries:
+            batch = last.get(query.id)
+            gap = None if batch is None else find_watermark_gap(batch)
+            standing = StreamStanding(
+                status=_status(caller, query, [] if batch is None else [batch]),
+                backlog=None if batch is None else sum_backlog(batch),
+                watermark_gap=None if gap is None else gap / 1000,
+                rows=[rows.get(query.id, {}).get(number) for number in numbers],
+            )
+            standings.append(standing)
+        return sorted(standings, key=_rank_standing)
 
     def act(self, caller: Caller, name: str, action: StreamAction) -> QueryStatus:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""

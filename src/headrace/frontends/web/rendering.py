@@ -29,7 +29,7 @@ from headrace.text.readable import describe_bytes, describe_count, describe_dura
 _FOLDER = Path(__file__).parent
 _BUILT = _FOLDER / "assets" / "built"
 _SCRIPT = "pages.js"
-_BUILT_FILES = frozenset({_SCRIPT, "editor.js", "charts.js", "charts.css"})
+_BUILT_FILES = frozenset({_SCRIPT, "editor.js", "charts.js", "charts.css", "history.js"})
 """Files that `scripts/setup-web` builds."""
 _ASSETS = {
     "headrace.css": "text/css",
