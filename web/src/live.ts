@@ -89,6 +89,7 @@ export class LiveRegion implements Follower {
     return (
       this.isPressed ||
       element.querySelector(TARGETS) !== null ||
+      element.querySelector("[aria-selected]") !== null ||
       (element.contains(focused) && focused?.matches("input, select, textarea") === true) ||
       (selection !== null && !selection.isCollapsed && selection.containsNode(element, true))
     );

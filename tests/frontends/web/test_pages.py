@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import update
 from tests.support.browsers import Browser, Page, resolve
 from tests.support.executions import make_execution, make_stage
 from tests.support.identities import create_tokens
@@ -35,8 +34,6 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.statement import Statement, StatementSpec
-from headrace.store.clock import clock
-from headrace.store.tables import results as result_table
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
 
@@ -211,30 +208,6 @@ def test_a_result_shows_null_empty_and_equal_names_as_they_are(
     assert "a" * 1001 not in page.text
     assert "Truncated: the statement has more rows." in page.text
     assert "BIGINT" in page.text or "bigint" in page.text
-
-
-def test_a_wide_and_long_result_says_what_the_page_leaves_out(
-    node: InProcessNode, browser: Browser
-) -> None:
-    session, driver = node.start_session()
-    columns = [(f"c{number}", "integer") for number in range(2000)]
-    result = inline_result(columns, [[number] * 2000 for number in range(300)])
-    statement_id = run(node, session, driver, "SELECT 1", result=result)
-    page = show_statement(browser, statement_id)
-    assert "Rows 1 to 200 of 300, without 1,900 columns." in page.text
-    assert len(page.response.content) < 1024 * 1024
-
-
-def test_a_result_that_has_expired_leaves_columns_count_and_sql(
-    node: InProcessNode, browser: Browser
-) -> None:
-    session, driver = node.start_session()
-    statement_id = run(node, session, driver, "SELECT 1 AS x")
-    with node.database.write("test") as tx:
-        tx.execute(update(result_table).values(gone_at=clock(), gone_reason="expired", data=None))
-    page = show_statement(browser, statement_id)
-    assert "1 row. The rows are gone (expired)." in page.text
-    assert "SELECT 1 AS x" in page.text
 
 
 def test_the_plan_and_the_stages_stay_when_the_driver_is_gone(

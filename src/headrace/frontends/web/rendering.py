@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from headrace import __version__
@@ -40,14 +41,13 @@ _ASSETS = {
 """Files that the pages load, with their media types."""
 _DIGITS = 12
 """Length of the hash in the name of an asset."""
-_HEADERS = {
+PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
     # The next user of the browser must not see the page.
     "Cache-Control": "no-store",
 }
@@ -147,7 +147,7 @@ def render(
             **values,
         )
     )
-    return HTMLResponse(html, http_status, headers=_HEADERS)
+    return HTMLResponse(html, http_status, headers=PAGE_HEADERS)
 
 
 def find_cookie(request: Request) -> str | None:
@@ -178,12 +178,12 @@ def copy_object(path: str, command: str) -> list[Copy]:
 def show_json(body: BaseModel) -> Response:
     """Return the body of an object in the API, for a reader."""
     content = body.model_dump_json(by_alias=True, indent=2)
-    return Response(content, media_type="application/json", headers=_HEADERS)
+    return Response(content, media_type="application/json", headers=PAGE_HEADERS)
 
 
 def redirect(target: str) -> Response:
     """Return a redirect to a relative link, which the browser opens with GET."""
-    return RedirectResponse(target, 303, headers=_HEADERS)
+    return RedirectResponse(target, 303, headers=PAGE_HEADERS)
 
 
 def render_page_error(error: RequestError) -> Response:
@@ -207,7 +207,7 @@ def render_page_error(error: RequestError) -> Response:
             now=None,
         )
     )
-    return HTMLResponse(html, error.status, headers={**_HEADERS, **error.headers})
+    return HTMLResponse(html, error.status, headers={**PAGE_HEADERS, **error.headers})
 
 
 def serve_asset(name: str) -> Response:
@@ -276,8 +276,14 @@ def _environment() -> Environment:
         "count": describe_count,
         "duration": describe_duration,
         "query": make_query,
+        "cell": _write_cell,
     }
     return environment
+
+
+def _write_cell(text: str) -> Markup:
+    """Return a value for a cell. A browser would read a carriage return as the end of a line."""
+    return Markup(str(escape(text)).replace("\r", "&#13;"))  # noqa: S704 - escaped
 
 
 def _format_clock(instant: datetime) -> str:

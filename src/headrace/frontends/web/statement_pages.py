@@ -16,7 +16,6 @@ from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
 from headrace.errors import AlreadyEnded, ExecutionNotFound, HeadraceError, NotPermitted
 from headrace.frontends.http.auth import Authenticated, node_of
-from headrace.frontends.rest.schemas import MAX_INTEGER
 from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import (
@@ -28,7 +27,16 @@ from headrace.frontends.web.rendering import (
     render,
     show_json,
 )
-from headrace.frontends.web.result_pages import ROWS, DownloadFormat, read_grid
+from headrace.frontends.web.result_pages import (
+    CELL_CHARACTERS,
+    COLUMNS,
+    ROWS,
+    DownloadFormat,
+    GridStart,
+    ShownPart,
+    list_columns,
+    read_grid,
+)
 from headrace.grammar.masking import mask_sql
 from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
@@ -186,13 +194,13 @@ async def render_statement(
     request: Request,
     caller: Authenticated,
     statement_id: str,
-    row: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0,
+    start: ShownPart,
 ) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statements = node_of(request).async_statements
     statement = await statements.get(caller, statement_id)
     reads = statements.select_reads(statement)
-    return await reads.run(_render_statement, request, caller, statement, row)
+    return await reads.run(_render_statement, request, caller, statement, start)
 
 
 @router.get("/statements/{statement_id}/json")
@@ -215,7 +223,9 @@ async def cancel_from_page(request: Request, caller: Authenticated, statement_id
     return redirect(f"../{statement_id}")
 
 
-def _render_statement(request: Request, caller: Caller, statement: Statement, row: int) -> Response:
+def _render_statement(
+    request: Request, caller: Caller, statement: Statement, start: GridStart
+) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):
@@ -231,7 +241,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         if statement.state in STATEMENT.terminal:
             execution = node.statements.get_execution(caller, statement.id)
     try:
-        grid = read_grid(request, caller, statement, row)
+        grid = read_grid(request, caller, statement, start)
     except HeadraceError as error:
         rows_error = error
     return render(
@@ -240,7 +250,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         caller=caller,
         now=now,
         # The editor shows the page, too: its address does not tell the statement.
-        link=f"../statements/{statement.id}" + (f"?row={row}" if row else ""),
+        link=f"../statements/{statement.id}{start.query}",
         statement=statement,
         text=show_text(statement),
         failure=failure,
@@ -249,8 +259,13 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         execution=None if execution is None else execution_body(execution),
         events=events,
         grid=grid,
+        columns=[]
+        if statement.result is None or not statement.result.gone
+        else list_columns(statement.result),
         rows_error=rows_error,
         page_rows=ROWS,
+        page_columns=COLUMNS,
+        cell_characters=CELL_CHARACTERS,
         downloads=list(DownloadFormat),
         copies=_write_copies(statement),
         may_read_rows=may(caller, Action.READ_CONTENT, statement),
