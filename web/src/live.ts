@@ -66,6 +66,9 @@ export class LiveRegion implements Follower {
     if (!this.element.dataset.live) {
       return; // the editor shows no statement yet
     }
+    // No event says that the driver has reported what it counts after the end.
+    const again = 1000 * Number(this.element.dataset.liveAgain ?? Number.POSITIVE_INFINITY);
+    this.isWanted ||= now - Math.max(this.startedAt, this.updatedAt) >= again;
     const seconds = Number(this.element.dataset.liveSeconds ?? "3");
     const pause = 1000 * (this.failedSince ? Math.max(seconds, RETRY) : seconds);
     if (

@@ -15,6 +15,7 @@ from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
 
 from headrace.errors import StatementFailed
 from headrace.frontends.web import rendering
@@ -33,7 +34,7 @@ from headrace.model.lifecycle import (
     StreamState,
     TransactionState,
 )
-from headrace.model.statement import Statement, StatementSpec
+from headrace.model.statement import Progress, Statement, StatementSpec
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
 
@@ -115,7 +116,7 @@ def test_a_running_statement_says_what_it_waits_for_and_can_be_stopped(
     page = browser.submit(page, f"statements/{second}/cancel")
     assert page.response.url.path == f"/ui/statements/{second}"
     assert "cancelled" in page.text
-    assert "Stop" not in page.text
+    assert f"../statements/{second}/cancel" not in page.actions
     # A second tab shows the button still.
     page = browser.submit(page, f"statements/{second}/cancel")
     assert page.response.status_code == 200
@@ -123,6 +124,70 @@ def test_a_running_statement_says_what_it_waits_for_and_can_be_stopped(
     assert "Cancelling since" in page.text
     driver.report_end(first, StatementState.CANCELLED)
     assert "Cancelling" not in show_statement(browser, first).text
+
+
+STARTED = Progress(**dict.fromkeys(Progress.model_fields, 0) | {"jobs": 1, "tasks_total": 2})
+
+
+@pytest.mark.parametrize(
+    ("progress", "tasks_active", "said"),
+    [
+        (None, None, "Spark had begun no job of it"),
+        (STARTED, None, "the driver has not reported yet that no task of it runs"),
+        (STARTED, 0, "0 tasks of it run in Spark"),
+        (STARTED, 1, "1 task of it did not end when Spark killed them"),
+    ],
+    ids=["no job", "no report", "no task", "a task"],
+)
+def test_a_stop_shows_the_request_the_confirmation_and_what_still_runs(
+    node: InProcessNode,
+    browser: Browser,
+    progress: Progress | None,
+    tasks_active: int | None,
+    said: str,
+) -> None:
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session)["id"])
+    driver.claim()
+    assert "Stop asked" not in show_statement(browser, statement_id).text
+    node.http.post(f"/api/v1/statements/{statement_id}/cancel", json={})
+    page = show_statement(browser, statement_id)
+    owner = node.http.get(f"/api/v1/statements/{statement_id}").json()["owner"]
+    assert f"done asked by {owner}, 20" in page.text
+    assert "open the driver has not confirmed the stop yet" in page.text
+    driver.report_end(statement_id, StatementState.CANCELLED, progress=progress)
+    if tasks_active is not None:
+        driver.report_executions({statement_id: make_execution(tasks_active=tasks_active)})
+    page = show_statement(browser, statement_id)
+    assert "done the driver has confirmed the stop, 20" in page.text
+    assert said in page.text
+    # The driver may report more.
+    is_followed = "data-live-again" in page.response.text
+    assert is_followed == (progress is not None and tasks_active is None)
+
+
+def test_a_stop_of_a_lost_driver_is_proved_by_the_end_of_its_process(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session)["id"])
+    driver.claim()
+    node.http.post(f"/api/v1/statements/{statement_id}/cancel", json={})
+    node.launcher.report_exit(session, "killed by a signal")
+    path = f"/api/v1/statements/{statement_id}"
+    wait_until(lambda: node.http.get(path).json()["state"] == "cancelled", what="it is resolved")
+    page = show_statement(browser, statement_id)
+    assert "the driver's process has ended, and every task with it" in page.text
+
+
+def test_a_stop_before_a_driver_has_claimed_the_statement_says_so(
+    node: InProcessNode, browser: Browser
+) -> None:
+    statement_id = str(node.submit("SELECT 1", session=node.session())["id"])
+    node.http.post(f"/api/v1/statements/{statement_id}/cancel", json={})
+    page = show_statement(browser, statement_id)
+    assert "no driver works on it" in page.text
+    assert "has confirmed" not in page.text
 
 
 def test_an_error_has_a_caret_below_its_place(node: InProcessNode, browser: Browser) -> None:

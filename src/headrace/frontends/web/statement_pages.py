@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,11 +39,21 @@ from headrace.frontends.web.result_pages import (
     read_grid,
 )
 from headrace.grammar.masking import mask_sql
+from headrace.model.event import Event
 from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.statement import Statement, WaitingFor
+from headrace.model.session import DRIVER_ACTOR
+from headrace.model.statement import CancelReason, Statement, WaitingFor
 from headrace.model.text import cut_text
+from headrace.text.readable import describe_count
 
+_STOPS = frozenset({StatementState.CANCELLING, StatementState.CANCELLED})
+_STOP_REASONS = {
+    CancelReason.TIMEOUT: "its timeout was over",
+    CancelReason.CLOSED: "its session was closed",
+}
+_REPORT_SECONDS = 60.0
+"""Time after the end of a statement in which its driver may still report what Spark has done."""
 ITEMS = 50
 """Rows of a list on one page."""
 _SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
@@ -189,6 +200,55 @@ class Phase:
     """Its share of the wall time, in percent."""
 
 
+@dataclass(frozen=True, slots=True)
+class StopStep:
+    """A step of a stop."""
+
+    text: str
+    at: datetime | None
+    is_done: bool = True
+
+
+def list_stop_steps(
+    statement: Statement, events: Sequence[Event], execution: StatementExecution | None
+) -> list[StopStep]:
+    """Return how far a requested stop has come, and what proves it; none without a request.
+
+    Args:
+        events: Those of the statement, oldest first.
+        execution: What its driver has reported after the end.
+    """
+    if statement.cancel_requested_at is None:
+        return []
+    asked = [each for each in events if each.target in _STOPS and each.source != each.target]
+    ended = [each for each in events if each.target in STATEMENT.terminal]
+    by = f" by {asked[0].actor}" if asked else ""
+    reason = statement.cancel_reason or CancelReason.REQUESTED
+    why = "" if reason is CancelReason.REQUESTED else f" ({_STOP_REASONS.get(reason, reason)})"
+    steps = [StopStep(f"asked{by}{why}", statement.cancel_requested_at)]
+    if not ended:
+        return [*steps, StopStep("the driver has not confirmed the stop yet", None, is_done=False)]
+    end = ended[-1]
+    if end.source in STATEMENT.queued:
+        return [*steps, StopStep("no driver works on it", end.at)]
+    if not end.actor.startswith(DRIVER_ACTOR):
+        return [*steps, StopStep("the driver's process has ended, and every task with it", end.at)]
+    said = "" if end.target == StatementState.CANCELLED else f": it had ended as {end.target}"
+    steps.append(StopStep(f"the driver has confirmed the stop{said}", end.at))
+    active = None if execution is None else execution.tasks_active
+    if active == 0:
+        steps.append(StopStep("0 tasks of it run in Spark", None))
+    elif active is not None:
+        text = f"{describe_count(active, 'task')} of it did not end when Spark killed them"
+        steps.append(StopStep(text, None, is_done=False))
+    elif statement.progress is None:
+        steps.append(StopStep("Spark had begun no job of it", None))
+    else:
+        text = "the driver has not reported yet that no task of it runs"
+        steps.append(StopStep(text, None, is_done=False))
+    return steps
+
+
 @router.get("/statements/{statement_id}")
 async def render_statement(
     request: Request,
@@ -258,6 +318,11 @@ def _render_statement(
         phases=divide_time(statement, now, execution),
         execution=None if execution is None else execution_body(execution),
         events=events,
+        report_may_follow=execution is None
+        and statement.progress is not None
+        and statement.ended_at is not None
+        and (now - statement.ended_at).total_seconds() < _REPORT_SECONDS,
+        stop_steps=list_stop_steps(statement, events, execution),
         grid=grid,
         columns=[]
         if statement.result is None or not statement.result.gone
