@@ -96,6 +96,19 @@ def test_the_list_has_pages_without_a_gap(node: InProcessNode, browser: Browser)
     assert seen == ids[::-1]
 
 
+@pytest.mark.parametrize(
+    "link", ["statements/a%2Fb", "statements/%2E%2E%2Fx", "catalog/a%2Fb/c", "sessions/x%2fy/z"]
+)
+def test_an_error_page_below_an_escaped_slash_links_to_the_folder_of_the_pages(
+    browser: Browser, link: str
+) -> None:
+    page = browser.open(link)
+    assert page.response.status_code in {400, 404}
+    for each in page.links:
+        if not each.startswith("#"):
+            assert browser.http.get(resolve(page, each)).is_success, each
+
+
 @pytest.mark.parametrize("link", ["statements?before=x", "sessions?before=st_1"])
 def test_a_link_with_a_wrong_position_is_an_error_page(browser: Browser, link: str) -> None:
     page = browser.open(link)

@@ -22,7 +22,7 @@ from headrace.control.policy import Caller
 from headrace.errors import NotFound, Unauthorized
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, WEB_SIGN_IN_PATH, node_of, read_cookie
-from headrace.frontends.http.errors import RequestError
+from headrace.frontends.http.errors import RequestError, find_sent_path
 from headrace.frontends.rest.event_feed import event_feed_of
 from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_bytes, describe_count, describe_duration, format_utc
@@ -100,10 +100,14 @@ def find_root(path: str) -> str:
     """Return the relative link from a page to the folder of all pages, for example `../`.
 
     A browser resolves it below the prefix of a proxy, which the node does not know.
+
+    Args:
+        path: As it was sent: an escaped slash divides no folders.
     """
     if path == WEB_PREFIX:
         return f"{WEB_PREFIX.removeprefix('/')}/"
-    return "../" * path.removeprefix(f"{WEB_PREFIX}/").count("/") or "./"
+    # The first two are those before and behind the folder itself, which may have escapes, too.
+    return "../" * (path.count("/") - 2) or "./"
 
 
 def render(
@@ -129,7 +133,7 @@ def render(
         _environment()
         .get_template(template)
         .render(
-            root=find_root(request.scope["raw_path"].decode("latin-1")),
+            root=find_root(find_sent_path(request.scope)),
             section=request.scope["path"].removeprefix(f"{WEB_PREFIX}/").partition("/")[0],
             caller=caller,
             can_sign_out=cookie is not None,
