@@ -33,6 +33,7 @@ export class LiveRegion implements Follower {
       // The click follows the end of the press.
       window.addEventListener(end, () => window.setTimeout(() => this.release()));
     }
+    document.addEventListener("htmx:before:request", (event) => this.name(event));
     document.addEventListener("htmx:before:swap", (event) => this.check(event));
     document.addEventListener("htmx:after:swap", () => this.succeed());
     document.addEventListener("headrace:show", (event) => {
@@ -102,6 +103,15 @@ export class LiveRegion implements Follower {
     this.isPressed = false;
   }
 
+  /** Let a refresh name what the page shows: the answer to one that changes nothing is 304. */
+  private name(event: Event): void {
+    const { request, sourceElement } = (event as CustomEvent).detail.ctx;
+    const { shown } = this.element.dataset;
+    if (sourceElement === this.element && shown) {
+      request.headers["If-None-Match"] = `"${shown}"`;
+    }
+  }
+
   private check(event: Event): void {
     const { response, sourceElement } = (event as CustomEvent).detail.ctx;
     const { status, raw } = response;
@@ -116,6 +126,9 @@ export class LiveRegion implements Follower {
       this.isGone = true;
       show("silence", "The object of this page is not kept any more, or is not yours to read.");
       return;
+    }
+    if (status === 304) {
+      return; // htmx swaps nothing
     }
     // The user may have begun to use the region since the request. An error page replaces nothing.
     const isRefresh = sourceElement === this.element;

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +95,37 @@ def test_the_list_has_pages_without_a_gap(node: InProcessNode, browser: Browser)
         assert all("state=waiting" in each for each in older)
         link = resolve(page, older[0]) if older else None
     assert seen == ids[::-1]
+
+
+def test_a_list_of_statements_is_small_and_a_refresh_without_a_change_is_empty(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    text = f"SELECT '{'é' * 100_000}'"
+    ids = [str(node.submit(text, session=session)["id"]) for _number in range(50)]
+    driver.claim()
+    page = browser.open("statements")
+    assert len(page.response.content) <= 150 * 1024
+    [region] = [values for _tag, values in page.tags if values.get("id") == "live"]
+    link, shown = str(region["hx-get"]), str(region["data-shown"])
+
+    def refresh(link: str) -> httpx.Response:
+        headers = {"HX-Request": "true", "If-None-Match": f'"{shown}"'}
+        return browser.http.get(f"statements{link}", headers=headers)
+
+    # The address of a list that follows names its first row.
+    [region] = [
+        values for _tag, values in browser.open(f"statements{link}").tags if "data-shown" in values
+    ]
+    shown = str(region["data-shown"])
+    same = refresh(link)
+    assert (same.status_code, same.content) == (304, b"")
+    # Those who load the page get it.
+    loaded = browser.http.get(f"statements{link}", headers={"If-None-Match": f'"{shown}"'})
+    assert loaded.status_code == 200
+    driver.succeed(ids[0])
+    driver.claim()
+    assert refresh(link).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_two_clusters_at_two_ports_of_a_host_have_sign_ins_of_their_own(
 def test_the_name_of_the_cookie_has_the_port_that_the_browser_uses(
     start_node: StartNode, host: str, name: str
 ) -> None:
-    node = start_node(token=TOKEN, http={"allowed_hosts": ["tools.test"]})
+    node = start_node(token=TOKEN, http={"allowed_hosts": ["tools.test", "tools.test:8040"]})
     headers = {"Origin": f"http://{host}", "Host": host, "Sec-Fetch-Site": "same-origin"}
     answer = node.http.post("/ui/sign-in", data={"secret": TOKEN}, headers=headers)
     assert answer.headers["set-cookie"].startswith(f"{name}=hr_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,6 +57,10 @@ _PAUSE_PER_STREAM = 0.15
 that the refreshes of many pages together take a small part of the time of the node."""
 REFRESHES = 1
 """Refreshes that a node makes at once."""
+_REGION = '<div id="live"'
+"""Begin of the part of a page that is fetched again."""
+_COUNTED = re.compile(r"(<span data-since=[^>]*>)[^<]*")
+_SHOWN_DIGITS = 32
 _LONGEST_AGE = 365 * 24 * 3600
 
 
@@ -151,7 +156,22 @@ def render(
             **values,
         )
     )
-    return HTMLResponse(html, http_status, headers=PAGE_HEADERS)
+    return _answer(request, html, http_status)
+
+
+def _answer(request: Request, html: str, http_status: int) -> Response:
+    """Return a page; 304 for a refresh that would change nothing on the page of the browser."""
+    before, begin, region = html.partition(_REGION)
+    if not begin or http_status != 200:
+        return HTMLResponse(html, http_status, headers=PAGE_HEADERS)
+    # Lengths of time that the page counts itself are no change.
+    content = _COUNTED.sub(r"\1", region)
+    shown = hashlib.sha256(content.encode(errors="replace")).hexdigest()[:_SHOWN_DIGITS]
+    tag = f'"{shown}"'
+    if "hx-request" in request.headers and request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={**PAGE_HEADERS, "ETag": tag})
+    marked = f'{before}{begin} data-shown="{shown}"{region}'
+    return HTMLResponse(marked, http_status, headers={**PAGE_HEADERS, "ETag": tag})
 
 
 def find_cookie(request: Request) -> str | None:
