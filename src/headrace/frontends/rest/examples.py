@@ -275,6 +275,7 @@ _EXECUTION: Json = {
         }
     ],
     "stages_omitted": 0,
+    "tasks_active": 0,
 }
 
 BODIES: dict[str, list[Json]] = {

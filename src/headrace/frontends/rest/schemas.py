@@ -456,6 +456,9 @@ class ExecutionBody(ResponseModel):
     run time. Stages that Spark has skipped are not listed."""
     stages_omitted: int
     """Number of further stages."""
+    tasks_active: int | None
+    """Tasks that still ran when the driver reported: a task that a cancel kills runs until it
+    notices. Null if the driver has not counted them."""
 
 
 @shows(SessionFields)

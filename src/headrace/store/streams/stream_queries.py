@@ -218,6 +218,26 @@ def list_attempts(tx: Tx, query: StreamQuery, limit: int) -> list[StreamQuery]:
     return fetch(tx, attempts.order_by(stream_queries.c.id.desc()).limit(limit))
 
 
+def find_newest(
+    tx: Tx, scope: str, names: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], StreamQuery]:
+    """Return the newest query, live or not, of each pair of an owner and a name that has one."""
+    wanted = {(owner, name.casefold()): (owner, name) for owner, name in names}
+    of_name = stream_queries.c.owner, stream_queries.c.name_key
+    newest = (
+        select(func.max(stream_queries.c.id))
+        .where(
+            stream_queries.c.scope == scope,
+            of_name[0].in_({owner for owner, _key in wanted}),
+            of_name[1].in_({key for _owner, key in wanted}),
+        )
+        .group_by(*of_name)
+    )
+    found = fetch(tx, _SELECT.where(stream_queries.c.id.in_(newest)))
+    keys = {(each.owner, each.name.casefold()): each for each in found}
+    return {wanted[key]: each for key, each in keys.items() if key in wanted}
+
+
 def find_last_of_checkpoint(tx: Tx, owner: str, place: str) -> StreamQuery | None:
     """Return the last query of an owner whose checkpoint has this identity, or None."""
     query = _SELECT.where(stream_queries.c.checkpoint == place, stream_queries.c.owner == owner)
