@@ -123,7 +123,7 @@ def test_a_running_statement_says_what_it_waits_for_and_can_be_stopped(
     page = browser.submit(page, f"statements/{second}/cancel")
     assert page.response.status_code == 200
     page = browser.submit(show_statement(browser, first), f"statements/{first}/cancel")
-    assert "Cancelling since" in page.text
+    assert "It is being cancelled: the driver has not confirmed it yet." in page.text
     driver.report_end(first, StatementState.CANCELLED)
     assert "Cancelling" not in show_statement(browser, first).text
 

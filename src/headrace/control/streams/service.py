@@ -6,7 +6,7 @@ their own transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,10 +23,20 @@ from headrace.control.policy import (
     may,
 )
 from headrace.control.sessions.opening import create_session
-from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.errors import HeadraceError, SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
+from headrace.grammar.parse import find_sink_options
+from headrace.model.headrace_options import RETRY_MAX_ATTEMPTS
 from headrace.model.ids import looks_like_id, new_id
-from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
+from headrace.model.lifecycle import (
+    SESSION,
+    STREAM,
+    MaterializedViewState,
+    StreamAction,
+    StreamState,
+)
+from headrace.model.reasons import Reason, explain_stream
+from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
@@ -38,6 +48,7 @@ from headrace.model.stream_query import (
     describe_conflict,
     suggest_action,
 )
+from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import sessions
@@ -227,6 +238,39 @@ class QueryStatus:
     """The SAVE STREAM statement, without secrets; hidden from those who may not read it."""
     progress: list[QueryProgress]
     """The last batches, oldest first."""
+    reason: Reason | None
+    """Why the query does not run."""
+
+
+def explain_queries(
+    tx: Tx, settings: Settings, queries: Sequence[StreamQuery]
+) -> dict[str, Reason | None]:
+    """Return why queries do not run, by id. Only queries that back off need further reads."""
+    failing = [each for each in queries if each.state is StreamState.BACKING_OFF]
+    now = read_clock(tx.connection) if failing else None
+    found = sessions.find_conf(tx, {each.session_id for each in failing}) if failing else {}
+    return {
+        each.id: explain_stream(
+            each, now, retries=_find_retries(settings, each, *found.get(each.session_id, ("", {})))
+        )
+        for each in queries
+    }
+
+
+def _find_retries(
+    settings: Settings, query: StreamQuery, profile: str, conf: Mapping[str, str]
+) -> int | None:
+    """Return the largest number of retries of a query that backs off; None: no limit."""
+    if query.state is not StreamState.BACKING_OFF:
+        return None
+    of_profile = settings.profiles[profile].conf if profile in settings.profiles else {}
+    try:
+        options = find_sink_options([*query.spec.definitions, query.spec.text])
+        policy = read_retry_policy(dict(options), {**of_profile, **conf, **query.spec.conf})
+    except HeadraceError:
+        # A newer node may have stored options that this one does not know.
+        return None
+    return None if policy.max_attempts == RETRY_MAX_ATTEMPTS.default else policy.max_attempts
 
 
 class Streams:
@@ -243,7 +287,8 @@ class Streams:
         """
         with self._database.read() as tx:
             query = find_query(tx, caller, name)
-            return _status(caller, query, stream_progress.read(tx, query.id))
+            [reason] = explain_queries(tx, self._settings, [query]).values()
+            return _status(caller, query, stream_progress.read(tx, query.id), reason)
 
     def page(
         self,
@@ -266,8 +311,14 @@ class Streams:
         with self._database.read() as tx:
             queries = stream_queries.page(tx, owners=owners, live=live, before=before, limit=limit)
             last = stream_progress.read_last(tx, [query.id for query in queries])
+            reasons = explain_queries(tx, self._settings, queries)
         return [
-            _status(caller, query, [last[query.id]] if query.id in last else [])
+            _status(
+                caller,
+                query,
+                [last[query.id]] if query.id in last else [],
+                reasons.get(query.id),
+            )
             for query in queries
         ]
 
@@ -275,10 +326,13 @@ class Streams:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""
         with self._database.write("stream.act") as tx:
             query = act(tx, self._settings, caller, name, action)
-            return _status(caller, query, stream_progress.read(tx, query.id))
+            [reason] = explain_queries(tx, self._settings, [query]).values()
+            return _status(caller, query, stream_progress.read(tx, query.id), reason)
 
 
-def _status(caller: Caller, query: StreamQuery, progress: list[QueryProgress]) -> QueryStatus:
+def _status(
+    caller: Caller, query: StreamQuery, progress: list[QueryProgress], reason: Reason | None
+) -> QueryStatus:
     is_readable = may(caller, Action.READ_CONTENT, query)
     text = mask_statement(query.spec.text) if is_readable else HIDDEN_TEXT
-    return QueryStatus(query=query, statement=text, progress=progress)
+    return QueryStatus(query=query, statement=text, progress=progress, reason=reason)

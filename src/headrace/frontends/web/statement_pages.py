@@ -32,7 +32,8 @@ from headrace.frontends.web.result_pages import ROWS, DownloadFormat, read_grid
 from headrace.grammar.masking import mask_sql
 from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.statement import Statement, WaitingFor
+from headrace.model.reasons import Reason, explain_statement
+from headrace.model.statement import Statement
 from headrace.model.text import cut_text
 
 ITEMS = 50
@@ -58,7 +59,7 @@ class StatementRow:
     text: str
     """The begin of its SQL, in one line."""
     session_name: str | None
-    waiting_for: WaitingFor | None
+    reason: Reason | None
     seconds: float
     """Time since its submit, or until its end."""
 
@@ -98,7 +99,7 @@ def render_statements(
             each,
             show_begin(each.spec.text),
             names.get(each.session_id),
-            reasons.get(each.id, (None, None))[1],
+            explain_statement(each, reasons.get(each.id, (None, None))[1]),
             ((each.ended_at or now) - each.created_at).total_seconds(),
         )
         for each in page.items
@@ -245,6 +246,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
+        reason=explain_statement(statement, waiting_for),
         phases=divide_time(statement, now, execution),
         execution=None if execution is None else execution_body(execution),
         events=events,

@@ -17,7 +17,7 @@ from headrace.frontends.web.rendering import make_router, redirect, render
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
-from headrace.model.stream_query import Answer, QueryProgress, answer_action, explain_state
+from headrace.model.stream_query import Answer, QueryProgress, answer_action
 
 _BAR_HEIGHT = 40.0
 
@@ -42,12 +42,11 @@ def render_streams(
         limit=ITEMS + 1,
         all_owners=owner == ALL,
     )
-    now = node_of(request).read_clock()
     return render(
         request,
         "streams.html",
         caller=caller,
-        rows=[(each, explain_state(each.query, now)) for each in statuses[:ITEMS]],
+        rows=statuses[:ITEMS],
         state=state,
         owner=owner,
         sees_others=visible_owners(caller) is None,
@@ -77,7 +76,6 @@ def render_stream(request: Request, caller: Authenticated, stream: StreamPath) -
         caller=caller,
         status=status,
         query=query,
-        reason=explain_state(query, node_of(request).read_clock()),
         actions=acts if may(caller, Action.CHANGE, query) else [],
         path=None if query.spec.path is None else mask_urls(query.spec.path),
         durations=draw_bars(status.progress, [each.milliseconds for each in status.progress], "ms"),
