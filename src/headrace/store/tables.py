@@ -566,6 +566,21 @@ statements = Table(
     ),
 )
 
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("connection_id", id_type()),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index("drafts_by_owner", "owner", "updated_at", "id"),
+    Index("drafts_by_use", "updated_at"),
+)
+
 transactions = Table(
     "transactions",
     metadata,
