@@ -94,6 +94,7 @@ LATE = {
     "statements_live_by_connection": statements,
     "statements_waiting": statements,
     "statements_slow": statements,
+    "statements_slow_by_text": statements,
     "results_held": results,
     "results_stored": results,
 }

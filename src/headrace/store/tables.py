@@ -507,6 +507,8 @@ statements = Table(
     Column("failure", Document(Failure)),
     Column("awaited_by", Text),
     Column("connection_id", id_type()),
+    # Finds earlier runs of the text; NULL: an earlier version has stored the statement.
+    Column("text_digest", Text),
     ended_check(STATEMENT),
     UniqueConstraint("session_id", "ordinal"),
     Index("statements_live", "session_id", "ordinal", sqlite_where=LIVE, postgresql_where=LIVE),
@@ -561,6 +563,14 @@ statements = Table(
         "statements_slow",
         "ended_at",
         "id",
+        sqlite_where=SLOW["sqlite"],
+        postgresql_where=SLOW["postgresql"],
+    ),
+    Index(
+        "statements_slow_by_text",
+        "owner",
+        "text_digest",
+        "ended_at",
         sqlite_where=SLOW["sqlite"],
         postgresql_where=SLOW["postgresql"],
     ),

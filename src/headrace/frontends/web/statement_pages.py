@@ -231,6 +231,9 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
     with suppress(ExecutionNotFound, NotPermitted):
         if statement.state in STATEMENT.terminal:
             execution = node.statements.get_execution(caller, statement.id)
+    comparison = None
+    if statement.started_at is not None:
+        comparison = node.statements.compare_with_former_runs(caller, statement, execution)
     try:
         grid = read_grid(request, caller, statement, row)
     except HeadraceError as error:
@@ -248,6 +251,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         waiting_for=waiting_for,
         reason=explain_statement(statement, waiting_for),
         phases=divide_time(statement, now, execution),
+        comparison=comparison,
         execution=None if execution is None else execution_body(execution),
         events=events,
         grid=grid,

@@ -1,4 +1,4 @@
-"""Drafts of editors."""
+"""Drafts of editors, and digests of the texts of statements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create the table of drafts."""
+    """Create the table of drafts, and the column of digests."""
     op.create_table(
         "drafts",
         sa.Column("id", _ID, nullable=False),
@@ -29,3 +29,4 @@ def upgrade() -> None:
     )
     op.create_index("drafts_by_owner", "drafts", ["owner", "updated_at", "id"])
     op.create_index("drafts_by_use", "drafts", ["updated_at"])
+    op.add_column("statements", sa.Column("text_digest", sa.Text))
