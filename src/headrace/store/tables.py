@@ -510,6 +510,8 @@ statements = Table(
     Column("failure", Document(Failure)),
     Column("awaited_by", Text),
     Column("connection_id", id_type()),
+    # Finds earlier runs of the text; NULL: an earlier version has stored the statement.
+    Column("text_digest", Text),
     ended_check(STATEMENT),
     UniqueConstraint("session_id", "ordinal"),
     Index("statements_live", "session_id", "ordinal", sqlite_where=LIVE, postgresql_where=LIVE),
@@ -576,6 +578,29 @@ statements = Table(
         sqlite_where=SLOW["sqlite"],
         postgresql_where=SLOW["postgresql"],
     ),
+    Index(
+        "statements_slow_by_text",
+        "owner",
+        "text_digest",
+        "ended_at",
+        sqlite_where=SLOW["sqlite"],
+        postgresql_where=SLOW["postgresql"],
+    ),
+)
+
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("connection_id", id_type()),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index("drafts_by_owner", "owner", "updated_at", "id"),
+    Index("drafts_by_use", "updated_at"),
 )
 
 transactions = Table(

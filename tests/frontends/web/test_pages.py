@@ -10,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 from tests.support.browsers import Browser, Page, resolve
 from tests.support.executions import make_execution, make_stage
 from tests.support.identities import create_tokens
@@ -36,6 +37,8 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.statement import Progress, Statement, StatementSpec
+from headrace.store.clock import clock
+from headrace.store.tables import statements as statement_table
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
 
@@ -166,7 +169,7 @@ def test_a_running_statement_says_what_it_waits_for_and_can_be_stopped(
     page = browser.submit(page, f"statements/{second}/cancel")
     assert page.response.status_code == 200
     page = browser.submit(show_statement(browser, first), f"statements/{first}/cancel")
-    assert "Cancelling since" in page.text
+    assert "It is being cancelled: the driver has not confirmed it yet." in page.text
     driver.report_end(first, StatementState.CANCELLED)
     assert "Cancelling" not in show_statement(browser, first).text
 
@@ -354,6 +357,23 @@ def test_the_plan_and_the_stages_stay_when_the_driver_is_gone(
     assert "== Physical Plan ==" in page.text
     assert "hunter2" not in page.response.text
     assert page.find_unwanted_tags() == []
+
+
+def test_a_statement_is_compared_with_the_earlier_runs_of_its_text(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    for number in range(4):
+        statement_id = run(node, session, driver, "SELECT 'again'")
+        seconds, ago = (2.0, 100.0 - number) if number < 3 else (6.2, 0.0)
+        with node.database.write("test.run") as tx:
+            change = update(statement_table).where(statement_table.c.id == statement_id)
+            begin, end = clock(-ago - seconds), clock(-ago)
+            tx.execute(change.values(started_at=begin, ended_at=end))
+    stage = make_stage(4, disk_bytes_spilled=9 * 1024**3)
+    driver.report_executions({statement_id: make_execution(stages=[stage])})
+    text = "3.1 times its median of 3 runs (2 s); stage 4 spilled 9.0 GiB."
+    assert text in show_statement(browser, statement_id).text
 
 
 def test_texts_of_users_run_nowhere(node: InProcessNode, browser: Browser) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from headrace.model.deployment import JobVersion
 from headrace.model.event import Event
 from headrace.model.lifecycle import StreamState
+from headrace.model.reasons import explain_stream
 from headrace.model.stream_history import (
     HISTORY_MINUTES,
     HistoryMark,
@@ -20,7 +21,7 @@ from headrace.model.stream_history import (
     minute_of,
     minute_start,
 )
-from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery, explain_state
+from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.model.text import cut_text
 from headrace.store import events
 from headrace.store.clock import read_clock
@@ -83,7 +84,7 @@ def read_stream_history(
         minutes=join_minutes(minute for _id, minute in rows),
         interruptions=list(find_interruptions(changes, began_at)),
         attempts=[
-            StreamAttempt(query=attempt, cause=explain_state(attempt)) for attempt in attempts
+            StreamAttempt(query=attempt, cause=_describe_cause(attempt)) for attempt in attempts
         ],
         marks=sorted((mark for mark in marks if mark.at >= began_at), key=lambda mark: mark.at),
     )
@@ -143,6 +144,11 @@ def _cut(interruption: Interruption, began_at: datetime, ended_at: datetime | No
         ended_at=ended_at,
         cause=interruption.cause,
     )
+
+
+def _describe_cause(attempt: StreamQuery) -> str | None:
+    reason = explain_stream(attempt)
+    return None if reason is None else reason.text
 
 
 def _find_cause(change: Event) -> str | None:

@@ -6,8 +6,9 @@ their own transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from headrace.config.settings import Settings
@@ -24,8 +25,10 @@ from headrace.control.policy import (
 )
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.history import StreamHistory, read_stream_history
-from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.errors import HeadraceError, SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
+from headrace.grammar.parse import find_sink_options
+from headrace.model.headrace_options import RETRY_MAX_ATTEMPTS
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import (
     SESSION,
@@ -34,6 +37,8 @@ from headrace.model.lifecycle import (
     StreamAction,
     StreamState,
 )
+from headrace.model.reasons import Reason, explain_stream
+from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_history import (
     HISTORY_MINUTES,
@@ -260,6 +265,44 @@ class QueryStatus:
     """The SAVE STREAM statement, without secrets; hidden from those who may not read it."""
     progress: list[QueryProgress]
     """The last batches, oldest first."""
+    reason: Reason | None
+    """Why the query does not run."""
+
+
+def explain_queries(
+    tx: Tx, settings: Settings, queries: Sequence[StreamQuery], now: datetime | None = None
+) -> dict[str, Reason | None]:
+    """Return why queries do not run, by id. Only queries that back off need further reads.
+
+    Args:
+        now: Time of the store, if the caller has read it.
+    """
+    failing = [each for each in queries if each.state is StreamState.BACKING_OFF]
+    if failing and now is None:
+        now = read_clock(tx.connection)
+    found = sessions.find_conf(tx, {each.session_id for each in failing}) if failing else {}
+    return {
+        each.id: explain_stream(
+            each, now, retries=_find_retries(settings, each, *found.get(each.session_id, ("", {})))
+        )
+        for each in queries
+    }
+
+
+def _find_retries(
+    settings: Settings, query: StreamQuery, profile: str, conf: Mapping[str, str]
+) -> int | None:
+    """Return the largest number of retries of a query that backs off; None: no limit."""
+    if query.state is not StreamState.BACKING_OFF:
+        return None
+    of_profile = settings.profiles[profile].conf if profile in settings.profiles else {}
+    try:
+        options = find_sink_options([*query.spec.definitions, query.spec.text])
+        policy = read_retry_policy(dict(options), {**of_profile, **conf, **query.spec.conf})
+    except HeadraceError:
+        # A newer node may have stored options that this one does not know.
+        return None
+    return None if policy.max_attempts == RETRY_MAX_ATTEMPTS.default else policy.max_attempts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +340,8 @@ class Streams:
         """
         with self._database.read() as tx:
             query = find_query(tx, caller, name)
-            return _status(caller, query, stream_progress.read(tx, query.id))
+            [reason] = explain_queries(tx, self._settings, [query]).values()
+            return _status(caller, query, stream_progress.read(tx, query.id), reason)
 
     def read_history(
         self, caller: Caller, name: str, minutes: int = HISTORY_MINUTES
@@ -327,8 +371,14 @@ class Streams:
         with self._database.read() as tx:
             queries = stream_queries.page(tx, owners=owners, live=live, before=before, limit=limit)
             last = stream_progress.read_last(tx, [query.id for query in queries])
+            reasons = explain_queries(tx, self._settings, queries)
         return [
-            _status(caller, query, [last[query.id]] if query.id in last else [])
+            _status(
+                caller,
+                query,
+                [last[query.id]] if query.id in last else [],
+                reasons.get(query.id),
+            )
             for query in queries
         ]
 
@@ -344,17 +394,21 @@ class Streams:
             ids = [query.id for query in queries]
             last = stream_progress.read_last(tx, ids)
             minutes = stream_minutes.read(tx, ids, STANDING_MINUTES)
-            now = minute_of(read_clock(tx.connection))
+            now = read_clock(tx.connection)
+            reasons = explain_queries(tx, self._settings, queries, now)
         rows: dict[str, dict[int, int]] = {}
         for query_id, each in minutes:
             rows.setdefault(query_id, {})[each.minute] = each.input_rows
-        numbers = range(now - STANDING_MINUTES + 1, now + 1)
+        newest = minute_of(now)
+        numbers = range(newest - STANDING_MINUTES + 1, newest + 1)
         standings = []
         for query in queries:
             batch = last.get(query.id)
             gap = None if batch is None else find_watermark_gap(batch)
             standing = StreamStanding(
-                status=_status(caller, query, [] if batch is None else [batch]),
+                status=_status(
+                    caller, query, [] if batch is None else [batch], reasons.get(query.id)
+                ),
                 backlog=None if batch is None else sum_backlog(batch),
                 watermark_gap=None if gap is None else gap / 1000,
                 rows=[rows.get(query.id, {}).get(number) for number in numbers],
@@ -366,10 +420,13 @@ class Streams:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""
         with self._database.write("stream.act") as tx:
             query = act(tx, self._settings, caller, name, action)
-            return _status(caller, query, stream_progress.read(tx, query.id))
+            [reason] = explain_queries(tx, self._settings, [query]).values()
+            return _status(caller, query, stream_progress.read(tx, query.id), reason)
 
 
-def _status(caller: Caller, query: StreamQuery, progress: list[QueryProgress]) -> QueryStatus:
+def _status(
+    caller: Caller, query: StreamQuery, progress: list[QueryProgress], reason: Reason | None
+) -> QueryStatus:
     is_readable = may(caller, Action.READ_CONTENT, query)
     text = mask_statement(query.spec.text) if is_readable else HIDDEN_TEXT
-    return QueryStatus(query=query, statement=text, progress=progress)
+    return QueryStatus(query=query, statement=text, progress=progress, reason=reason)

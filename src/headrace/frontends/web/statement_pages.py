@@ -41,8 +41,9 @@ from headrace.grammar.masking import mask_sql
 from headrace.model.event import Event
 from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.reasons import Reason, explain_statement
 from headrace.model.session import DRIVER_ACTOR
-from headrace.model.statement import CancelReason, Statement, WaitingFor
+from headrace.model.statement import CancelReason, Statement
 from headrace.model.text import cut_text
 from headrace.text.readable import describe_count
 
@@ -76,7 +77,7 @@ class StatementRow:
     text: str
     """The begin of its SQL, in one line."""
     session_name: str | None
-    waiting_for: WaitingFor | None
+    reason: Reason | None
     seconds: float
     """Time since its submit, or until its end."""
 
@@ -125,7 +126,7 @@ def render_statements(
             each,
             show_begin(each.spec.text),
             names.get(each.session_id),
-            reasons.get(each.id, (None, None))[1],
+            explain_statement(each, reasons.get(each.id, (None, None))[1]),
             ((each.ended_at or now) - each.created_at).total_seconds(),
         )
         for each in page.items
@@ -308,6 +309,9 @@ def _render_statement(
     with suppress(ExecutionNotFound, NotPermitted):
         if statement.state in STATEMENT.terminal:
             execution = node.statements.get_execution(caller, statement.id)
+    comparison = None
+    if statement.started_at is not None:
+        comparison = node.statements.compare_with_former_runs(caller, statement, execution)
     try:
         grid = read_grid(request, caller, statement, start)
     except HeadraceError as error:
@@ -323,7 +327,9 @@ def _render_statement(
         text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
+        reason=explain_statement(statement, waiting_for),
         phases=divide_time(statement, now, execution),
+        comparison=comparison,
         execution=None if execution is None else execution_body(execution),
         events=events,
         report_may_follow=execution is None

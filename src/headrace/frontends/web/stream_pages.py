@@ -28,7 +28,7 @@ from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
 from headrace.model.stream_history import HISTORY_MINUTES
-from headrace.model.stream_query import Answer, QueryProgress, answer_action, explain_state
+from headrace.model.stream_query import Answer, QueryProgress, answer_action
 from headrace.model.text import MAX_BIGINT
 
 _BAR_HEIGHT = 40.0
@@ -71,7 +71,7 @@ def render_streams(
         "streams.html",
         caller=caller,
         now=now,
-        rows=[(each, explain_state(each.query, now), more) for each, more in rows[:ITEMS]],
+        rows=rows[:ITEMS],
         items=ITEMS,
         draw=draw_spark,
         is_cut=len(standings) > ITEMS,
@@ -134,7 +134,6 @@ def render_stream(
         status=status,
         query=query,
         now=now,
-        reason=explain_state(query, now),
         actions=acts if may(caller, Action.CHANGE, query) else [],
         path=None if query.spec.path is None else mask_urls(query.spec.path),
         durations=draw_durations(batches),

@@ -33,14 +33,16 @@ from headrace.frontends.rest.schemas import (
     ErrorBody,
     Instant,
     Json,
+    MaskedMessage,
     MaskedText,
     ResponseModel,
     fill,
     has_examples,
     page_of,
 )
-from headrace.frontends.rest.serializers import error_body
+from headrace.frontends.rest.serializers import error_body, show_reason
 from headrace.model.lifecycle import StreamAction, StreamState
+from headrace.model.reasons import ReasonCode
 from headrace.model.stream_history import (
     HISTORY_MINUTES,
     BatchPart,
@@ -48,7 +50,7 @@ from headrace.model.stream_history import (
     MarkKind,
     QueryMinute,
 )
-from headrace.model.stream_query import EndReason, Wanted, explain_state
+from headrace.model.stream_query import EndReason, Wanted
 
 StreamRef = Annotated[
     str, Path(description="id of the query, its name, or `scope.name`", max_length=1024)
@@ -61,6 +63,7 @@ _STREAM: Json = {
     "owner": "ada",
     "state": "running",
     "reason": None,
+    "reason_code": None,
     "wanted": "running",
     "session_id": SESSION_ID,
     "statement_id": STATEMENT_ID,
@@ -140,9 +143,11 @@ class StreamBody(ResponseModel):
     """User who has started it."""
     state: StreamState | str
     """State of the query."""
-    reason: str | None
-    """Why it does not run, in words: when the next attempt is, and why the last one failed; null
-    while it runs."""
+    reason: MaskedMessage | None
+    """Why it does not run, in words: in how long the next attempt is, and why the last one failed;
+    null while it runs."""
+    reason_code: ReasonCode | None
+    """Kind of this reason."""
     wanted: Wanted | str
     """What its users want; its driver works towards that."""
     session_id: str
@@ -204,7 +209,7 @@ def stream_body(status: QueryStatus) -> StreamBody:
     return fill(
         StreamBody,
         query,
-        reason=explain_state(query),
+        **show_reason(status.reason),
         statement=status.statement,
         sink=spec.sink,
         guarantee=spec.guarantee,
