@@ -355,7 +355,7 @@ class Streams:
             gap = None if batch is None else find_watermark_gap(batch)
             standing = StreamStanding(
                 status=_status(caller, query, [] if batch is None else [batch]),
-                backlog=None if batch is None else sum_backlog(batch),
+                backlog=None if batch is None else sum_backlog(batch.lag),
                 watermark_gap=None if gap is None else gap / 1000,
                 rows=[rows.get(query.id, {}).get(number) for number in numbers],
             )
