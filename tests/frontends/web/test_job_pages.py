@@ -83,7 +83,9 @@ def test_a_job_is_shown_as_the_api_does_and_its_stream_marks_the_versions(
     assert browser.open("jobs/nothing/json").response.status_code == 404
     stream = next(each for each in page.links if "streams/" in each).rpartition("/")[2]
     marks = browser.open(f"streams/{stream}/history").response.json()["marks"]
-    assert [each["text"] for each in marks if each["kind"] == "version"] == ["version 1.1: start-clean"]
+    assert [each["text"] for each in marks if each["kind"] == "version"] == [
+        "version 1.1: start-clean"
+    ]
 
 
 def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(

@@ -73,7 +73,9 @@ def test_a_view_that_a_query_refreshes_leads_to_its_query(
 def test_a_view_shows_what_its_refresh_costs_and_what_its_sources_have(
     node: InProcessNode, browser: Browser
 ) -> None:
-    view = ViewWriter(node, properties="WITH (auto_refresh = true, refresh_interval = '10m')").make()
+    view = ViewWriter(
+        node, properties="WITH (auto_refresh = true, refresh_interval = '10m')"
+    ).make()
     link = f"views/{view.describe()['id']}"
     report_batch(view, lag={})
     page = browser.open(link)

@@ -25,11 +25,13 @@ from headrace.model.lifecycle import MaterializedViewState, StreamState
 from headrace.model.materialized_view import MaterializedView, RowStorage, generation_name
 from headrace.model.stream_history import parse_instant, sum_backlog
 from headrace.model.stream_query import QueryProgress, StreamQuery, explain_state
+from headrace.model.text import cut_text
 from headrace.store.database import Tx
 from headrace.store.statements import statements
 from headrace.store.streams import stream_progress, views
 from headrace.text.readable import describe_count, describe_duration, format_utc
 
+_SOURCES, _NAME_CHARACTERS = 50, 200
 _MANUAL = "by REFRESH MATERIALIZED VIEW"
 
 
@@ -177,8 +179,13 @@ def _find_last_refresh(
 def _list_sources(batch: QueryProgress) -> list[ViewSource]:
     """Return the sources that say how many records they have, most first."""
     backlogs = {name: sum_backlog({name: value}) for name, value in batch.lag.items()}
-    known = [ViewSource(name, value) for name, value in backlogs.items() if value is not None]
-    return sorted(known, key=lambda source: (-source.backlog, source.name))
+    known = [
+        ViewSource(cut_text(name, _NAME_CHARACTERS), value)
+        for name, value in backlogs.items()
+        if value is not None
+    ]
+    # A driver may report any number of sources, with any names.
+    return sorted(known, key=lambda source: (-source.backlog, source.name))[:_SOURCES]
 
 
 def _describe_refresh(view: MaterializedView) -> str:

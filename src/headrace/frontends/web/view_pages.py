@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import RootModel
 
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
@@ -73,15 +72,11 @@ def render_view(request: Request, caller: Authenticated, view: ViewPath) -> Resp
     )
 
 
-class ViewProperties(RootModel[dict[str, str | None]]):
-    """What DESCRIBE MATERIALIZED VIEW shows."""
-
-
 @router.get("/views/{view}/json")
 def show_view_as_json(request: Request, caller: Authenticated, view: ViewPath) -> Response:
     """Show the properties of a view. The API has no other description of it."""
     status = node_of(request).views.get_view(caller, view)
-    return show_json(ViewProperties(describe_view(status)))
+    return show_json(describe_view(status))
 
 
 @router.post("/views/{view}/refresh")
