@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
@@ -70,10 +71,20 @@ def open_page(page: Page, query: RunningQuery, link: str = "") -> list[str]:
     return reports
 
 
-def test_the_last_hours_are_four_plots_on_one_axis(page: Page, query: RunningQuery) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390], ids=["wide", "narrow"])
+def test_the_last_hours_are_four_plots_on_one_axis(
+    page: Page, query: RunningQuery, width: int, scheme: Any
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
     reports = open_page(page, query)
     captions = page.locator(".history figcaption").all_inner_texts()
     assert [each.partition(" ")[0] for each in captions] == ["Rows", "Mean", "Lag:", "State:"]
+    # The plots have the same axis, one below the other.
+    boxes = [each.bounding_box() for each in page.locator(".history .u-over").all()]
+    assert len({(box["x"], box["width"]) for box in boxes if box}) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert [
