@@ -12,6 +12,7 @@ from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.made_results import inline_result
 from tests.support.running_query import ERROR, RunningQuery
+from tests.support.views import ViewWriter
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, StreamState
@@ -50,6 +51,7 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
     query.report(
         StreamState.BACKING_OFF, failures=2, delay_seconds=60.0, retry_seconds=60.0, error=ERROR
     )
+    view = ViewWriter(node, properties="WITH (auto_refresh = true)").make()
     return {
         "statements": "statements",
         "no statements": "statements?state=cancelled",
@@ -64,6 +66,7 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "stream": f"streams/{query.id}",
         "jobs": "jobs",
         "views": "views",
+        "view": f"views/{view.describe()['id']}",
         "catalog": "catalog",
         "table": "catalog/table?schema=default&table=planes",
         "nodes": "nodes",
@@ -81,6 +84,7 @@ PAGES = [
         "stream",
         "jobs",
         "views",
+        "view",
         "catalog",
         "table",
         "nodes",

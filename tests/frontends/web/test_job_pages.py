@@ -70,6 +70,24 @@ def test_a_job_shows_its_versions_and_how_they_differ(job: DeployedJob, browser:
         assert browser.open(f"jobs/job/diff?{wrong}").response.status_code == 400
 
 
+def test_a_job_is_shown_as_the_api_does_and_its_stream_marks_the_versions(
+    job: DeployedJob, browser: Browser
+) -> None:
+    job.deploy()
+    page = open_job(browser, "running")
+    described = job.node.http.get("/api/v1/jobs/job").json()
+    job_id = described["id"]
+    assert f"headrace job show {job_id}" in page.text
+    shown = browser.open(f"jobs/{job_id}/json").response.json()
+    assert (shown["id"], shown.keys()) == (job_id, described.keys())
+    assert browser.open("jobs/nothing/json").response.status_code == 404
+    stream = next(each for each in page.links if "streams/" in each).rpartition("/")[2]
+    marks = browser.open(f"streams/{stream}/history").response.json()["marks"]
+    assert [each["text"] for each in marks if each["kind"] == "version"] == [
+        "version 1.1: start-clean"
+    ]
+
+
 def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(
     job: DeployedJob, browser: Browser
 ) -> None:

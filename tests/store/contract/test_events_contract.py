@@ -63,6 +63,21 @@ def test_an_event_has_actor_states_time_and_detail(store: Database) -> None:
     assert created.at < closed.at
 
 
+def test_the_newest_events_of_some_entities_come_in_their_order(store: Database) -> None:
+    first, second, other = (new_session(store) for _number in range(3))
+    with store.write("test") as tx:
+        for session_id in (second, other, first):
+            assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="bob")
+    with store.read() as tx:
+        assert events.read_newest(tx, [], 9) == []
+        found = events.read_newest(tx, [first, second], 3)
+    assert [(event.entity_id, event.target) for event in found] == [
+        (second, "not_started"),
+        (second, "closing"),
+        (first, "closing"),
+    ]
+
+
 def test_an_event_has_the_owner_of_its_entity(store: Database) -> None:
     session_id = new_session(store, owner="bob")
     statement_id = new_statement(store, session_id, owner="bob")

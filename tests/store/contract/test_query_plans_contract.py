@@ -269,6 +269,12 @@ _ENDED_QUERY = """
     FROM stream_queries, n"""
 
 
+def _list_attempts(tx: Any, _session: str) -> None:
+    query = stream_queries.get(tx, "sq_1")
+    assert query is not None
+    stream_queries.list_attempts(tx, query, 10)
+
+
 @pytest.mark.parametrize(
     "act",
     [
@@ -284,6 +290,9 @@ _ENDED_QUERY = """
         lambda tx, session: sessions.list_to_close(tx, sessions.IDLE, 10),
         lambda tx, session: sessions.launchable(tx, 10),
         lambda tx, session: stream_progress.read_live(tx, 10),
+        lambda tx, session: stream_queries.list_worst(tx, ["ada"], seconds=60, limit=10),
+        lambda tx, session: stream_queries.list_worst(tx, None, seconds=60, limit=10),
+        _list_attempts,
     ],
     ids=[
         "desired",
@@ -298,6 +307,9 @@ _ENDED_QUERY = """
         "idle sessions",
         "launchable sessions",
         "measurements",
+        "worst of an owner",
+        "worst of all",
+        "attempts",
     ],
 )
 def test_no_query_scans_all_ended_streaming_queries(store: Database, act: Any) -> None:

@@ -34,6 +34,8 @@ _ATTEMPTS = 50
 _EVENTS = 1000
 """Changes of state that a history reads: the newest."""
 _VERSIONS = 50
+_SHOWN = 200
+"""Interruptions and marks of a history: the newest."""
 _CAUSE_CHARACTERS = 300
 
 
@@ -82,11 +84,13 @@ def read_stream_history(
         began_at=began_at,
         now=now,
         minutes=join_minutes(minute for _id, minute in rows),
-        interruptions=list(find_interruptions(changes, began_at)),
+        interruptions=list(find_interruptions(changes, began_at))[-_SHOWN:],
         attempts=[
             StreamAttempt(query=attempt, cause=_describe_cause(attempt)) for attempt in attempts
         ],
-        marks=sorted((mark for mark in marks if mark.at >= began_at), key=lambda mark: mark.at),
+        marks=sorted((mark for mark in marks if mark.at >= began_at), key=lambda mark: mark.at)[
+            -_SHOWN:
+        ],
     )
 
 
