@@ -10,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 from tests.support.browsers import Browser, Page, resolve
 from tests.support.executions import make_execution, make_stage
 from tests.support.identities import create_tokens
@@ -36,6 +37,8 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.statement import Progress, Statement, StatementSpec
+from headrace.store.clock import clock
+from headrace.store.tables import sessions as session_table
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
 
@@ -233,6 +236,23 @@ def test_a_stop_before_a_driver_has_claimed_the_statement_says_so(
     page = show_statement(browser, statement_id)
     assert "no driver works on it" in page.text
     assert "has confirmed" not in page.text
+
+
+def test_a_driver_whose_lease_has_ended_is_named_as_lost_and_the_time_stops(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session)["id"])
+    driver.claim()
+    with Browser(node) as browser:
+        assert "Driver lost" not in show_statement(browser, statement_id).text
+        with node.database.write("test") as tx:
+            tx.execute(update(session_table).values(lease_until=clock(-3600)))
+        page = show_statement(browser, statement_id)
+    assert "Driver lost : no sign of life since 20" in page.text
+    # The time of the lease is before that of the claim.
+    assert "starting: 0 s" in page.text
 
 
 def test_an_error_has_a_caret_below_its_place(node: InProcessNode, browser: Browser) -> None:
