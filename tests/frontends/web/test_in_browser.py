@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,28 @@ def test_the_pages_need_no_script(chromium: Chromium, links: dict[str, str]) -> 
         page.get_by_role("button", name="Filter").click()
         page.wait_for_url("**state=failed**")
         assert page.locator("tbody tr").count() == 1
+
+
+def test_times_are_the_same_text_in_every_zone_of_a_browser(
+    chromium: Chromium, start_node: StartNode
+) -> None:
+    node = start_node()
+    session, driver = node.start_session()
+    statement = node.submit("SELECT 1", session=session)["id"]
+    driver.claim()
+    columns = [("t", "timestamp"), ("n", "timestamp_ntz"), ("d", "date")]
+    at = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+    driver.succeed(statement, inline_result(columns, [[at, at.replace(tzinfo=None), at.date()]]))
+    shown = set()
+    for zone in ("Asia/Kathmandu", "America/St_Johns", "UTC"):
+        with chromium.new_context(timezone_id=zone) as context:
+            page = context.new_page()
+            page.goto(f"{node.address}/ui/statements/{statement}")
+            # The script of the page has run.
+            page.locator("#pause").wait_for()
+            cells = page.locator(".grid td").all_inner_texts()
+            times = page.locator("#live time").all_inner_texts()
+            assert all(each.endswith(" UTC") for each in times)
+            shown.add((tuple(cells), tuple(times)))
+    [(cells, _times)] = shown
+    assert cells == ("2026-03-29T01:30:00.000000Z", "2026-03-29T01:30:00.000000", "2026-03-29")

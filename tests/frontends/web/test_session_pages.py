@@ -8,7 +8,7 @@ from datetime import timedelta
 from tests.support.browsers import Browser
 from tests.support.in_process_node import InProcessNode
 
-from headrace.frontends.web.session_pages import explain_end
+from headrace.frontends.web.session_pages import SessionEnd, find_end
 
 
 def test_a_session_shows_its_driver_its_configuration_and_its_end(
@@ -16,7 +16,9 @@ def test_a_session_shows_its_driver_its_configuration_and_its_end(
 ) -> None:
     conf = {"spark.sql.shuffle.partitions": "7"}
     session, _driver = node.start_session(name="etl", conf=conf, idle_timeout="30m", ttl="1d")
-    assert f"sessions/{session}" in browser.open("sessions").response.text
+    page = browser.open("sessions")
+    assert f"sessions/{session}" in page.response.text
+    assert "Ends in 30 min : idle." in page.text or "Ends in 29 min 5" in page.text
     page = browser.open("sessions/etl")
     assert "spark.sql.shuffle.partitions 7" in page.text
     assert "Ends in 30 min" in page.text or "Ends in 29 min" in page.text
@@ -45,10 +47,10 @@ def test_the_rule_that_ends_a_session_first_is_named(node: InProcessNode) -> Non
     session_id, _driver = node.start_session(idle_timeout="1h", ttl="10m")
     caller = node.node.authenticator.local_caller
     session = node.node.sessions.get(caller, session_id)
-    now = session.created_at + timedelta(minutes=4)
-    assert explain_end(session, now) == "Ends in 6 min: its age."
-    assert explain_end(session, now + timedelta(days=1)) == "Ends in 0 s: its age."
+    age = SessionEnd(session.created_at + timedelta(minutes=10), "its age")
+    assert find_end(session) == age
+    assert age.left(session.created_at + timedelta(minutes=4)) == 360
+    assert age.left(session.created_at + timedelta(days=1)) == 0
     node.submit("SELECT 1", session=session_id)
-    used = node.node.sessions.get(caller, session_id)
-    assert explain_end(used, now) == "Ends in 6 min: its age."
-    assert explain_end(replace(session, idle_seconds=None, ttl_seconds=None), now) == ""
+    assert find_end(node.node.sessions.get(caller, session_id)) == age
+    assert find_end(replace(session, idle_seconds=None, ttl_seconds=None)) is None

@@ -60,7 +60,7 @@ REFRESHES = 1
 """Refreshes that a node makes at once."""
 _REGION = '<div id="live"'
 """Begin of the part of a page that is fetched again."""
-_COUNTED = re.compile(r"(<span data-since=[^>]*>)[^<]*")
+_COUNTED = re.compile(r"(<span data-(?:since|until)=[^>]*>)[^<]*")
 _SHOWN_DIGITS = 32
 _LONGEST_AGE = 365 * 24 * 3600
 

@@ -12,9 +12,16 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
-from headrace.errors import AlreadyEnded, ExecutionNotFound, HeadraceError, NotPermitted
+from headrace.errors import (
+    AlreadyEnded,
+    ExecutionNotFound,
+    HeadraceError,
+    NotPermitted,
+    SessionNotFound,
+)
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.frontends.web.forms import read_form
@@ -52,6 +59,8 @@ _STOP_REASONS = {
     CancelReason.TIMEOUT: "its timeout was over",
     CancelReason.CLOSED: "its session was closed",
 }
+_REFRESH_SECONDS = 5
+"""Time after which an open page asks again without an event."""
 _REPORT_SECONDS = 60.0
 """Time after the end of a statement in which its driver may still report what Spark has done."""
 ITEMS = 50
@@ -312,10 +321,19 @@ def _render_statement(
     comparison = None
     if statement.started_at is not None:
         comparison = node.statements.compare_with_former_runs(caller, statement, execution)
+    silent_since = _find_silence(node, caller, statement, now)
     try:
         grid = read_grid(request, caller, statement, start)
     except HeadraceError as error:
         rows_error = error
+    # No event says that Spark has done a task, that a driver is silent, or that the driver has
+    # reported what Spark has done.
+    may_change_silently = statement.state in STATEMENT.live or (
+        execution is None
+        and statement.progress is not None
+        and statement.ended_at is not None
+        and (now - statement.ended_at).total_seconds() < _REPORT_SECONDS
+    )
     return render(
         request,
         "statement.html",
@@ -328,14 +346,11 @@ def _render_statement(
         failure=failure,
         waiting_for=waiting_for,
         reason=explain_statement(statement, waiting_for),
-        phases=divide_time(statement, now, execution),
         comparison=comparison,
+        silent_since=silent_since,
+        phases=divide_time(statement, silent_since or now, execution),
         execution=None if execution is None else execution_body(execution),
         events=events,
-        report_may_follow=execution is None
-        and statement.progress is not None
-        and statement.ended_at is not None
-        and (now - statement.ended_at).total_seconds() < _REPORT_SECONDS,
         stop_steps=list_stop_steps(statement, events, execution),
         grid=grid,
         columns=[]
@@ -349,8 +364,21 @@ def _render_statement(
         copies=_write_copies(statement),
         may_read_rows=may(caller, Action.READ_CONTENT, statement),
         is_live=statement.state in STATEMENT.live,
+        refresh_seconds=_REFRESH_SECONDS if may_change_silently else None,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
     )
+
+
+def _find_silence(
+    node: Node, caller: Caller, statement: Statement, now: datetime
+) -> datetime | None:
+    """Return when the driver of a statement should have given a sign of life; None: it is heard."""
+    if statement.state not in STATEMENT.in_flight:
+        return None
+    with suppress(SessionNotFound):
+        until = node.sessions.get(caller, statement.session_id).lease_until
+        return until if until is not None and until < now else None
+    return None
 
 
 def _find_stages(
