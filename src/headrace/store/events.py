@@ -274,6 +274,32 @@ def read(
     return [_row_to_event(row) for row in tx.execute(query).mappings()]
 
 
+def read_newest(
+    tx: Tx,
+    entity_id: str,
+    *,
+    owners: Collection[str] | None,
+    before: str | None,
+    limit: int,
+) -> list[Event]:
+    """Return at most `limit` events of an entity, newest first.
+
+    Args:
+        owners: Owners of the entities; None: events of all entities.
+        before: Only events before this cursor; None: from the last event on.
+
+    Raises:
+        InvalidRequest: `before` is not a cursor.
+    """
+    query = _SELECT.where(*_after(tx, None), events.c.entity_id == entity_id)
+    if before is not None:
+        query = query.where(tuple_(*_ORDER) < tuple_(*EventPosition.parse(before)))
+    if owners is not None:
+        query = query.where(events.c.owner.in_(owners))
+    query = query.order_by(*(column.desc() for column in _ORDER)).limit(limit)
+    return [_row_to_event(row) for row in tx.execute(query).mappings()]
+
+
 def last(tx: Tx) -> str:
     """Return the cursor of the last event that readers can see; `0.0.0` if there is none."""
     query = (

@@ -30,6 +30,7 @@ from headrace.frontends.web.rendering import (
 )
 from headrace.frontends.web.result_pages import ROWS, DownloadFormat, read_grid
 from headrace.grammar.masking import mask_sql
+from headrace.model.event import Event
 from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.reasons import Reason, explain_statement
@@ -42,10 +43,13 @@ _SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
 """What a list shows of a text, and what it searches for secrets."""
 _TEXT_CHARACTERS = 64 * 1024
 """What the page of a statement shows of its text, which may have 10 MiB."""
-_EVENTS = 100
 _NEWER = 100
 """Newer statements that an open list counts."""
 ALL = "all"
+EVENTS = 100
+"""Events of an object on one page."""
+EventCursor = Annotated[str | None, Query(max_length=60)]
+"""Position in the event log: only events before it are shown."""
 StatementPosition = Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")]
 
 router = make_router()
@@ -188,12 +192,13 @@ async def render_statement(
     caller: Authenticated,
     statement_id: str,
     row: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0,
+    events: EventCursor = None,
 ) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statements = node_of(request).async_statements
     statement = await statements.get(caller, statement_id)
     reads = statements.select_reads(statement)
-    return await reads.run(_render_statement, request, caller, statement, row)
+    return await reads.run(_render_statement, request, caller, statement, row, events)
 
 
 @router.get("/statements/{statement_id}/json")
@@ -216,15 +221,15 @@ async def cancel_from_page(request: Request, caller: Authenticated, statement_id
     return redirect(f"../{statement_id}")
 
 
-def _render_statement(request: Request, caller: Caller, statement: Statement, row: int) -> Response:
+def _render_statement(
+    request: Request, caller: Caller, statement: Statement, row: int, before: str | None
+) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):
         reasons = node.statements.find_wait_reasons(caller, [statement])
         waiting_for = reasons.get(statement.id, (None, None))[1]
-    events = node.events.read(
-        caller, after=None, entity="statement", entity_id=statement.id, limit=_EVENTS
-    )
+    shown = {"row": str(row) if row else None, "events": before}
     failure, grid, rows_error = statement.failure, None, None
     now, execution = node.read_clock(), None
     # Those without the right to the content, and statements without a Spark job, have none.
@@ -244,7 +249,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         caller=caller,
         now=now,
         # The editor shows the page, too: its address does not tell the statement.
-        link=f"../statements/{statement.id}" + (f"?row={row}" if row else ""),
+        link=f"../statements/{statement.id}{make_query(shown)}",
         statement=statement,
         text=show_text(statement),
         failure=failure,
@@ -253,7 +258,7 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         phases=divide_time(statement, now, execution),
         comparison=comparison,
         execution=None if execution is None else execution_body(execution),
-        events=events,
+        events=read_events(request, caller, statement.id, before),
         grid=grid,
         rows_error=rows_error,
         page_rows=ROWS,
@@ -263,6 +268,28 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         is_live=statement.state in STATEMENT.live,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEvents:
+    """Events of an object, newest first."""
+
+    items: list[Event]
+    before: str | None
+    """Cursor before which they are; None: they are the last ones."""
+    older: str | None
+    """Cursor for the next page; None: these are the first events of the object."""
+
+
+def read_events(request: Request, caller: Caller, object_id: str, before: str | None) -> ShownEvents:
+    """Return the last events of an object, or those before a cursor.
+
+    Raise InvalidRequest if it is no cursor.
+    """
+    read = node_of(request).events.read_newest
+    items = read(caller, object_id, before=before, limit=EVENTS + 1)
+    older = items[EVENTS - 1].cursor if len(items) > EVENTS else None
+    return ShownEvents(items[:EVENTS], before, older)
 
 
 def _find_stages(
