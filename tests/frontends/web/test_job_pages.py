@@ -112,6 +112,38 @@ def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(
     open_job(browser, "running")
 
 
+def plan_of(page: Page) -> str:
+    """Return the part of a page of a job with today's plan."""
+    return page.text.partition("Today's plan")[2].partition("Versions")[0]
+
+
+def test_a_job_shows_what_a_plan_would_decide_now(job: DeployedJob, browser: Browser) -> None:
+    job.deploy()
+    job.advance(1)
+    plan = plan_of(open_job(browser, "running"))
+    assert "would decide now: none . The job is running, and nothing has changed." in plan
+    assert [each["decision"] for each in job.plan()["jobs"]] == ["none"]
+    planned = job.plan_change(sql="SELECT value + 1 AS value FROM numbers")
+    plan = plan_of(browser.open("jobs/job"))
+    assert f"is not applied yet ( {planned['id']} ): restart-clean ." in plan
+    job.apply(planned)
+    assert "is not applied yet" not in plan_of(open_job(browser, "running"))
+    job.act("stop")
+    plan = plan_of(open_job(browser, "stopped"))
+    assert "would decide now: resume-latest ." in plan
+    assert [each["decision"] for each in job.plan()["jobs"]] == ["resume-latest"]
+
+
+def test_a_stopped_job_without_a_savepoint_shows_the_last_decision(
+    job: DeployedJob, browser: Browser
+) -> None:
+    job.deploy()
+    job.act("stop", "?savepoint=false")
+    plan = plan_of(open_job(browser, "stopped"))
+    assert "only a driver can look for" in plan
+    assert "start-clean . The job is new." in plan
+
+
 def test_wrong_actions_are_refused(job: DeployedJob, browser: Browser) -> None:
     job.deploy()
     page = browser.open("jobs/job")

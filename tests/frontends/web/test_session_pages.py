@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from tests.support.browsers import Browser
 from tests.support.in_process_node import InProcessNode
 
+from headrace.frontends.web import statement_pages
 from headrace.frontends.web.session_pages import SessionEnd, find_end
 
 
@@ -41,6 +43,26 @@ def test_a_session_is_closed_from_its_page(node: InProcessNode, browser: Browser
     assert node.statement(waiting)["state"] in {"cancelled", "cancelling"}
     # A second tab has the button still.
     assert browser.submit(page, f"sessions/{session}/close").response.status_code == 200
+
+
+def test_the_last_events_come_first_and_older_ones_by_a_link(
+    node: InProcessNode, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_pages, "EVENTS", 1)
+    session, _driver = node.start_session()
+    page = browser.open(f"sessions/{session}")
+    assert "not started" not in page.text.partition("Events")[2]
+    seen = 0
+    while older := [each for each in page.links if "events=" in each]:
+        [link] = older
+        page = browser.open(link.removeprefix("../"))
+        assert "Newest events" in page.text
+        seen += 1
+    assert seen >= 2
+    assert "not started" in page.text.partition("Events")[2]
+    for wrong in ("x", "1.2", "9" * 61):
+        page = browser.open(f"sessions/{session}?events={wrong}")
+        assert page.response.status_code == 400
 
 
 def test_the_rule_that_ends_a_session_first_is_named(node: InProcessNode) -> None:

@@ -76,7 +76,7 @@ def read_stream_history(
     attempts = stream_queries.list_attempts(tx, query, _ATTEMPTS)
     ids = [attempt.id for attempt in attempts]
     rows = stream_minutes.read(tx, ids, minutes)
-    changes = events.read_newest(tx, ids, _EVENTS)
+    changes = events.read_newest(tx, ids, limit=_EVENTS)[::-1]
     versions = _list_versions(tx, query, began_at)
     marks = [*_mark_changes(changes, attempts), *map(_mark_version, versions)]
     return StreamHistory(

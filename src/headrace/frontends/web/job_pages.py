@@ -77,6 +77,7 @@ def render_job(request: Request, caller: Authenticated, job: JobPath) -> Respons
         status=status,
         job=status.job,
         versions=versions,
+        plan=jobs.find_todays_plan(caller, status.job.id),
         actions=_ACTIONS.get(status.job.state, ()) if may_change else (),
         may_roll_back=may_change and status.job.state in _ROLLED_BACK,
         state_location=mask_urls(status.job.state_location),

@@ -17,11 +17,9 @@ from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import session_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import copy_object, make_router, redirect, render, show_json
-from headrace.frontends.web.statement_pages import ALL, ITEMS
+from headrace.frontends.web.statement_pages import ALL, ITEMS, EventCursor, read_events
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import Session
-
-_EVENTS = 100
 
 router = make_router()
 
@@ -68,7 +66,9 @@ def render_sessions(
 
 
 @router.get("/sessions/{session}")
-def render_session(request: Request, caller: Authenticated, session: SessionPath) -> Response:
+def render_session(
+    request: Request, caller: Authenticated, session: SessionPath, events: EventCursor = None
+) -> Response:
     """Show a session: its driver, how long it stays, its configuration, what happened to it."""
     node = node_of(request)
     found = node.sessions.get(caller, session)
@@ -84,9 +84,7 @@ def render_session(request: Request, caller: Authenticated, session: SessionPath
         may_close=found.state in SESSION.live
         and found.state is not SessionState.CLOSING
         and may(caller, Action.CHANGE, found),
-        events=node.events.read(
-            caller, after=None, entity="session", entity_id=found.id, limit=_EVENTS
-        ),
+        events=read_events(request, caller, found.id, events),
         copies=copy_object(f"sessions/{found.id}", f"headrace session show {found.id}"),
     )
 
