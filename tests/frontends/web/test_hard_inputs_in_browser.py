@@ -159,7 +159,7 @@ def test_two_tabs_that_act_on_one_object_show_how_it_ended(
     tabs[0].get_by_role("button", name="Stop").click()
     expect(tabs[0].locator("#live")).to_contain_text("the driver has not confirmed the stop yet")
     tabs[1].get_by_role("button", name="Stop").click()
-    expect(tabs[1].locator("#live")).to_contain_text("Cancelling since")
+    expect(tabs[1].locator("#live")).to_contain_text("Cancel requested at")
     events = node.events(statement)
     assert sum(event["to"] == "cancelling" for event in events) == 1
     driver.report_end(statement, StatementState.CANCELLED)
