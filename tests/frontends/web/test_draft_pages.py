@@ -56,6 +56,10 @@ def test_a_draft_is_kept_and_opened_by_its_link(browser: Browser) -> None:
     assert f"../editor/sql?draft={draft}" in page.links
     assert page.find_unwanted_tags() == []
     page = browser.submit(page, f"editor/drafts/{draft}/delete")
+    assert HOSTILE in page.text
+    assert page.find_unwanted_tags() == []
+    assert read(browser, draft)["revision"] == 2
+    page = browser.submit(page, f"editor/drafts/{draft}/delete")
     assert "You have no drafts." in page.text
     # A second tab shows the button still.
     assert browser.submit(page, f"editor/drafts/{draft}/delete").response.status_code == 200
@@ -74,7 +78,7 @@ def test_a_conflict_keeps_both_texts(browser: Browser) -> None:
     # The answer to the save was lost.
     answer = save(browser, "SELECT 2", f"/{draft}", '"1"')
     assert (answer.status_code, answer.json()["revision"]) == (200, 2)
-    browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete")
+    browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete", confirmed="1")
     assert save(browser, "SELECT 2", f"/{draft}", '"2"').status_code == 201
 
 
@@ -152,7 +156,9 @@ def test_drafts_of_others_are_not_found_by_any_role(start_node: StartNode) -> No
                 copy = save(browser, "SELECT 'of bob'", f"/{draft}", revision)
                 assert copy.status_code == 201
                 assert copy.json()["id"] != draft
-            browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete")
+            browser.submit(
+                browser.open("editor/drafts"), f"editor/drafts/{draft}/delete", confirmed="1"
+            )
     with Browser(node) as browser:
         browser.sign_in(tokens["ada"], "editor")
         assert read(browser, draft)["text"] == "SELECT 'of ada'"
