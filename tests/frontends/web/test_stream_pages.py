@@ -139,7 +139,7 @@ def test_many_failures_leave_room_for_live_streams(node: InProcessNode) -> None:
     assert set(live) < set(listed)
 
 
-def test_the_list_of_jobs_parses_the_sql_of_a_failing_stream_once(
+def test_the_sql_of_a_failing_stream_is_parsed_once_however_often_it_is_shown(
     node: InProcessNode, query: RunningQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed: list[tuple[str, ...]] = []
