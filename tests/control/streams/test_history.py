@@ -136,6 +136,39 @@ def test_a_query_that_is_restarted_all_the_time_has_a_bounded_history(
     assert found["marks"][-1]["at"] == found["interruptions"][-1]["ended_at"]
 
 
+def test_a_history_reads_no_minutes_and_events_of_attempts_that_ended_long_before(
+    query: RunningQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = [query.id]
+    for age in (1000, 600, 400):
+        query.report(StreamState.FAILED, failures=1, error=ERROR)
+        make_older(query.node.database, query.id, age)
+        query.id = query.node.act_on_stream(query.id, "restart")["id"]
+        attempts.insert(0, query.id)
+    asked: dict[str, list[str]] = {}
+    for module, name in ((history.stream_minutes, "read"), (history.events, "read_newest")):
+        read_rows = getattr(module, name)
+
+        def note(
+            tx: Any,
+            ids: list[str],
+            *rest: Any,
+            name: str = name,
+            read_rows: Any = read_rows,
+            **more: Any,
+        ) -> Any:
+            asked[name] = list(ids)
+            return read_rows(tx, ids, *rest, **more)
+
+        monkeypatch.setattr(module, name, note)
+    found = read(query)
+    # The attempt before them says why the query did not run at the begin.
+    assert asked == {"read": attempts[:1], "read_newest": attempts[:2]}
+    assert list_kinds(found) == [("failed", True), ("starting", False)]
+    assert found["interruptions"][0]["began_at"] == found["began_at"]
+    assert [each["id"] for each in found["attempts"]] == attempts
+
+
 @pytest.mark.parametrize("minutes", ["0", "361", "-1", "1.5", "all", ""])
 def test_a_length_that_is_not_kept_is_refused(query: RunningQuery, minutes: str) -> None:
     path = f"/api/v1/streams/{query.id}/history"
