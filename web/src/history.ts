@@ -21,7 +21,7 @@ interface Minute {
 /** `GET /streams/{stream}/history`, as far as the plots need it. */
 interface History {
   began_at: string;
-  now: string;
+  read_at: string;
   minutes: Minute[];
   interruptions: {
     kind: string;
@@ -373,7 +373,7 @@ class Plots {
 
 /** Return a plot in words, for readers who do not see it. */
 function summarize({ title, lines, own }: Chart, history: History): string {
-  const [from, to] = [history.began_at, history.now].map((text) => clock(Date.parse(text) / 1000));
+  const [from, to] = [history.began_at, history.read_at].map((text) => clock(Date.parse(text) / 1000));
   const texts = lines.map((line, index) => {
     const values = (own[index] ?? []).filter((value) => typeof value === "number");
     const last = values.at(-1);
@@ -395,7 +395,7 @@ function clock(instant: number): string {
 
 function readAxis(history: History): Axis {
   const from = Date.parse(history.began_at) / 1000;
-  const to = Date.parse(history.now) / 1000;
+  const to = Date.parse(history.read_at) / 1000;
   const times: number[] = [];
   for (let time = from; time <= to; time += MINUTE) {
     times.push(time);
