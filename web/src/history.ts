@@ -358,8 +358,8 @@ class Plots {
   }
 
   private range(): [number, number] {
-    const { began_at, now } = this.history ?? { began_at: "", now: "" };
-    return [Date.parse(began_at) / 1000 || 0, Date.parse(now) / 1000 || 1];
+    const { began_at, read_at } = this.history ?? { began_at: "", read_at: "" };
+    return [Date.parse(began_at) / 1000 || 0, Date.parse(read_at) / 1000 || 1];
   }
 
   private fit(): void {
@@ -373,7 +373,9 @@ class Plots {
 
 /** Return a plot in words, for readers who do not see it. */
 function summarize({ title, lines, own }: Chart, history: History): string {
-  const [from, to] = [history.began_at, history.read_at].map((text) => clock(Date.parse(text) / 1000));
+  const [from, to] = [history.began_at, history.read_at].map((text) =>
+    clock(Date.parse(text) / 1000),
+  );
   const texts = lines.map((line, index) => {
     const values = (own[index] ?? []).filter((value) => typeof value === "number");
     const last = values.at(-1);

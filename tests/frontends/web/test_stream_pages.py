@@ -263,6 +263,6 @@ def test_a_stream_and_its_history_are_shown_as_the_api_does(
         shown = browser.open(f"streams/{query.id}/{link}").response
         assert shown.headers["Content-Type"] == "application/json"
         answer = query.node.http.get(f"/api/v1/streams/{query.id}{path}").json()
-        assert {**shown.json(), "now": None} == {**answer, "now": None}
+        assert {**shown.json(), "read_at": None} == {**answer, "read_at": None}
     # The plots read the history again and again.
     assert "\n" not in shown.text
