@@ -153,6 +153,8 @@ def test_every_page_of_a_real_run_has_its_picture(
                 page.goto(f"{node.address}/ui/{link}")
                 if name == "editor":
                     expect(page.locator(".grid td").first).to_be_visible()
+                if name == "stream":
+                    expect(page.locator(".uplot canvas").first).to_be_visible()
                 take_picture(page, images / f"{name}-{width}-{scheme}.jpg")
     for statement in (running, waiting):
         node.http.post(f"/api/v1/statements/{statement}/cancel", json={})
