@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headrace.deploy.schedule import Schedule, find_last, find_next, list_firings, preview
+from headrace.deploy.schedule import (
+    CronProblem,
+    check_schedule,
+    find_last,
+    find_next,
+    list_firings,
+    preview,
+)
+from headrace.model.schedule import Schedule
 
 NEW_YORK, BERLIN, LORD_HOWE = "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"
 ZONES = [NEW_YORK, BERLIN, LORD_HOWE, "Asia/Kolkata", "Antarctica/Troll", "Africa/Cairo", "UTC"]
@@ -166,13 +174,15 @@ def test_elapsed_times_are_multiples_since_1970(seconds: int, start: datetime) -
 def test_a_schedule_that_cannot_fire_as_written_is_refused(
     value: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValidationError, match=message):
-        Schedule.model_validate(value)
+    with pytest.raises((ValidationError, CronProblem), match=message):
+        check_schedule(Schedule.model_validate(value))
 
 
 def test_names_of_cron_are_their_expressions() -> None:
-    assert Schedule(cron="@daily").cron == "0 0 * * *"
-    assert Schedule(cron=" @Hourly ").cron == "0 * * * *"
+    for name, expression in (("@daily", "0 0 * * *"), (" @Hourly ", "0 * * * *")):
+        start = datetime(2026, 1, 1, 0, 30, tzinfo=UTC)
+        assert find_next(Schedule(cron=name), start) == find_next(Schedule(cron=expression), start)
+        check_schedule(Schedule(cron=name))
 
 
 def test_a_preview_shows_the_next_firings_and_the_day_of_the_next_change_of_the_clock() -> None:
@@ -198,7 +208,7 @@ def test_conditions_combine() -> None:
         {"all": [{"cron": "@daily"}, {"any": [{"after": ["load"]}, {"on-change": ["db.t"]}]}]}
     )
     assert [part.cron or part.after or part.on_change for part in schedule.list_parts()] == [
-        "0 0 * * *",
+        "@daily",
         ["load"],
         ["db.t"],
     ]

@@ -14,15 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
-from typing import Annotated, Self
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.deploy.script_statements import TextProblem
-from headrace.model.job import JobName
-from headrace.text.durations import Duration
+from headrace.model.schedule import Schedule
 
 _ALIASES = {
     "@hourly": "0 * * * *",
@@ -35,9 +32,6 @@ _ALIASES = {
 }
 _FIELDS = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SHORTEST = timedelta(seconds=1)
-_LONGEST_LIST = 100
-"""Largest number of jobs or tables in a condition."""
 _LOOK_BACK = [timedelta(days=days) for days in (1, 8, 32, 366, 8 * 366, 51 * 366)]
 """Spans in which the firing before an instant is looked for. No schedule is silent for 50 years."""
 _SHOWN_AT_CHANGE = 12
@@ -66,8 +60,12 @@ class Firing:
     of the clock."""
 
 
-def _check_cron(text: str) -> str:
-    expression = _ALIASES.get(text.strip().lower(), text)
+def _read_expression(text: str) -> str:
+    return _ALIASES.get(text.strip().lower(), text)
+
+
+def _check_cron(text: str) -> None:
+    expression = _read_expression(text)
     fields = expression.split()
     if len(fields) != _FIELDS:
         raise CronProblem(
@@ -86,10 +84,9 @@ def _check_cron(text: str) -> str:
         raise CronProblem(
             f"{text[:100]!r} never fires: no date fits it.", hint="Check day and month."
         )
-    return " ".join(fields)
 
 
-def _check_zone(name: str) -> str:
+def _check_zone(name: str) -> None:
     if name not in available_timezones():
         near = [
             each for each in sorted(available_timezones()) if name.casefold() in each.casefold()
@@ -98,81 +95,15 @@ def _check_zone(name: str) -> str:
             f"There is no time zone {name[:100]!r}.",
             hint=f"Did you mean {near[0]}?" if near else "For example Europe/Berlin, or UTC.",
         )
-    return name
 
 
-def _check_every(duration: timedelta) -> timedelta:
-    if duration < _SHORTEST:
-        raise CronProblem("`every` is at least 1s.")
-    return duration
-
-
-class Schedule(BaseModel):
-    """When a job starts: exactly one condition. `all` and `any` combine several."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=lambda name: name.rstrip("_").replace("_", "-"),
-        validate_by_name=True,
-        validate_by_alias=True,
-        use_attribute_docstrings=True,
-    )
-
-    cron: Annotated[str, AfterValidator(_check_cron)] | None = None
-    """Five fields as in cron, or a name such as `@daily`."""
-    timezone: Annotated[str, AfterValidator(_check_zone)] | None = None
-    """Time zone of `cron`, for example `Europe/Berlin`; default: UTC."""
-    every: Annotated[Duration, AfterValidator(_check_every)] | None = None
-    """Elapsed time between two runs. They are at multiples of it since 1970-01-01 00:00 UTC."""
-    after: Annotated[list[JobName], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Jobs. A run starts when each has a new run that has succeeded."""
-    on_change: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Tables. A run starts when one of them has new data."""
-    on_files: str | None = None
-    """A location. A run starts when it has new files."""
-    all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Conditions that must all have been met since the last run."""
-    any_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Conditions of which one starts a run."""
-
-    @model_validator(mode="after")
-    def _check_conditions(self) -> Self:
-        given = [key for key in CONDITIONS if getattr(self, key) is not None]
-        keys = ", ".join(f"`{_to_key(key)}`" for key in CONDITIONS)
-        if len(given) != 1:
-            which = " and ".join(f"`{_to_key(key)}`" for key in given)
-            problem = f"has {which}" if given else "has no condition"
-            raise CronProblem(
-                f"The schedule {problem}. It needs exactly one of {keys}.",
-                hint="Combine conditions with `all` or `any`.",
-            )
-        if self.timezone is not None and self.cron is None:
-            raise CronProblem("`timezone` only goes with `cron`.")
-        return self
-
-    @property
-    def zone(self) -> tzinfo:
-        """Time zone in which the schedule is read."""
-        return UTC if self.timezone in {None, "UTC"} else ZoneInfo(self.timezone)
-
-    @property
-    def is_of_time(self) -> bool:
-        """Whether the clock alone starts the job."""
-        return self.cron is not None or self.every is not None
-
-    def list_parts(self) -> list[Schedule]:
-        """Return the conditions that `all` and `any` combine; without them, the schedule itself."""
-        parts = self.all_ or self.any_
-        return [self] if parts is None else [part for each in parts for part in each.list_parts()]
-
-
-CONDITIONS = ("cron", "every", "after", "on_change", "on_files", "all_", "any_")
-"""Names of the fields of a schedule that start a run."""
-
-
-def _to_key(name: str) -> str:
-    return name.rstrip("_").replace("_", "-")
+def check_schedule(schedule: Schedule) -> None:
+    """Raise CronProblem for an expression that never fires, or an unknown time zone."""
+    for part in schedule.list_parts():
+        if part.cron is not None:
+            _check_cron(part.cron)
+        if part.timezone is not None:
+            _check_zone(part.timezone)
 
 
 def find_next(schedule: Schedule, after: datetime) -> Firing | None:
@@ -215,7 +146,7 @@ def _list_elapsed(every: timedelta, after: datetime) -> Iterator[Firing]:
 
 def _list_cron(schedule: Schedule, after: datetime) -> Iterator[Firing]:
     assert schedule.cron is not None
-    expression = _ALIASES.get(schedule.cron, schedule.cron)
+    expression = _read_expression(schedule.cron)
     last = after.astimezone(UTC)
     # In an hour that is repeated, cronsim may return a time that has passed.
     for local in CronSim(expression, last.astimezone(schedule.zone)):
@@ -311,7 +242,7 @@ def _find_silent_gap(schedule: Schedule, change: datetime) -> list[str]:
     gap_end = first.replace(tzinfo=None)
     if gap_end <= gap_start:
         return []
-    skipped = next(CronSim(schedule.cron, gap_start - timedelta(seconds=1)), None)
+    skipped = next(CronSim(_read_expression(schedule.cron), gap_start - timedelta(seconds=1)), None)
     if skipped is None or skipped >= gap_end:
         return []
     next_one = find_next(schedule, change - timedelta(seconds=1))
