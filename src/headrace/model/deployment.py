@@ -17,6 +17,7 @@ from headrace.model.lifecycle import (
     JobState,
     SavepointState,
 )
+from headrace.model.run import BatchSpec
 from headrace.model.session import SessionSpec
 from headrace.model.stream_query import QuerySpec
 
@@ -82,6 +83,8 @@ class VersionSpec(BaseModel):
     configuration_fingerprint: str
     session: JobSession
     queries: list[JobQuery]
+    batch: BatchSpec | None = None
+    """What each run does; None: the job is a stream."""
     summaries: dict[str, PlanSummary] = {}
     """Plans by name of the query, as a driver has analysed them."""
 
