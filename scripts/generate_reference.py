@@ -40,6 +40,7 @@ from headrace.errors import Conflict, HeadraceError, InvalidRequest, NotFound, S
 from headrace.frontends.app import create_app
 from headrace.model.headrace_options import OPTIONS
 from headrace.model.lifecycle import LIFECYCLES, Lifecycle
+from headrace.model.reasons import MEANINGS
 from headrace.model.stream_providers import SINKS, SOURCES, StreamSink, StreamSource
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -259,6 +260,15 @@ def _errors_table(classes: Iterable[type[HeadraceError]], *, is_response: bool) 
     return table(header, rows)
 
 
+# Reasons
+
+
+def reasons_page(_node: Node) -> str:
+    """Return the page of all kinds of reasons."""
+    rows = [[code(each), of, text] for each, (of, text) in MEANINGS.items()]
+    return f"{introductions.REASONS.strip()}\n\n{table(['reason_code', 'of', 'meaning'], rows)}"
+
+
 # Events
 
 
@@ -471,6 +481,7 @@ PAGES: dict[str, Callable[[Node], str]] = {
     "cli": cli_page,
     "http": lambda node: http_page(create_app(node).openapi()),
     "errors": errors_page,
+    "reasons": reasons_page,
     "events": events_page,
     "options": options_page,
     "streams": streams_page,

@@ -32,6 +32,23 @@ An unknown key is an error, which names the nearest known key. A duration is a n
 settings once, at start. A dash in the column `default` means that the key has no value.
 """
 
+REASONS = """
+# Reasons
+Ask why a statement waits or failed, why a stream does not run, or what happens to a job:
+
+```text
+headrace statement show st_…   # reason  It is behind 2 statements of its session.
+headrace stream show clicks    # reason  Retry 4 of ∞ in 32 s: Kafka refused the connection.
+headrace job show clicks       # reason  A change of the job is in progress (stop).
+```
+
+`GET /statements/{id}`, `GET /streams/{id}` and `GET /jobs/{name}` have the sentence as `reason`,
+and its kind as `reason_code`. Both are null if there is nothing to explain: a statement has
+succeeded, a stream or a job runs. Programs should compare codes, because the sentences are for
+people. A list of statements does not say why a statement waits, unless it has `view=waiting` or
+`view=running`.
+"""
+
 ERRORS = """
 # Errors
 Look up an error by its code. Codes are stable, so programs should compare codes and not messages.

@@ -3,7 +3,7 @@ import { build } from "esbuild";
 
 await build({
   absWorkingDir: import.meta.dirname,
-  entryPoints: ["src/pages.ts", "src/editor.ts", "src/charts.ts"],
+  entryPoints: ["src/pages.ts", "src/editor.ts", "src/charts.ts", "src/history.ts"],
   outdir: "../src/headrace/frontends/web/assets/built",
   bundle: true,
   minify: true,

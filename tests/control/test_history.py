@@ -31,7 +31,7 @@ from headrace.model.stream_query import (
     QuerySpec,
 )
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import events, nodes, transactions
+from headrace.store import drafts, events, nodes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens
@@ -39,6 +39,7 @@ from headrace.store.sessions import sessions
 from headrace.store.statements import executions, idempotency, results, statement_transitions
 from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
 from headrace.store.tables import definitions as definitions_table
+from headrace.store.tables import drafts as drafts_table
 from headrace.store.tables import events as events_table
 from headrace.store.tables import idempotency as idempotency_table
 from headrace.store.tables import jobs as jobs_table
@@ -72,6 +73,16 @@ def _age(store: Database, days: float) -> None:
         for column in columns:
             change = update(column.table).where(column.is_not(None))
             tx.execute(change.values({column.name: clock(seconds)}))
+
+
+def test_drafts_that_were_not_saved_for_long_are_deleted(store: Database, tmp_path: Path) -> None:
+    with store.write("test.drafts") as tx:
+        for draft_id in ("dr_old", "dr_new"):
+            drafts.insert_draft(tx, draft_id, OWNER, title="", text="", connection_id=None)
+        change = update(drafts_table).where(drafts_table.c.id == "dr_old")
+        tx.execute(change.values(updated_at=clock(-31 * DAY)))
+    _history(store, tmp_path).run()
+    assert _ids(store, drafts_table) == {"dr_new"}
 
 
 def _ids(store: Database, table: Table) -> set[str]:

@@ -128,3 +128,37 @@ def test_a_statement_that_spark_has_forgotten_is_left_out(driver: Driver) -> Non
         driver.reporter.add(statement_id)
     driver.reporter.close(30)
     assert driver.reported == IDS[1:2]
+
+
+def test_a_report_waits_until_the_tasks_of_a_cancelled_statement_have_ended(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_PAUSE_SECONDS", 0.0)
+    left = {IDS[0]: 2, IDS[1]: 0}
+
+    def read(statement_id: str) -> StatementExecution:
+        left[statement_id] = max(0, left[statement_id] - 1)
+        return make_execution(tasks_active=left[statement_id])
+
+    driver.on_read = read
+    driver.reporter.add(IDS[0])
+    driver.reporter.add(IDS[1])
+    wait_until(lambda: set(driver.reported) == set(IDS[:2]), what="both reports")
+    # The other statement does not wait with it.
+    assert driver.read_ids.count(IDS[0]) == 2
+    assert driver.read_ids.count(IDS[1]) == 1
+
+
+@pytest.mark.parametrize("end", ["its time is over", "the driver ends"])
+def test_a_task_that_does_not_end_is_reported_as_active(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    if end == "its time is over":
+        monkeypatch.setattr(progress_module, "_PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(progress_module, "_TASKS_SECONDS", 0.0)
+    driver.on_read = lambda _id: make_execution(tasks_active=1)
+    driver.reporter.add(IDS[0])
+    wait_until(lambda: driver.read_ids, what="the first look")
+    if end == "the driver ends":
+        driver.reporter.close(30)
+    wait_until(lambda: driver.reported == IDS[:1], what="the report")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 from tests.support.node import NodeProcess
@@ -67,3 +68,35 @@ def test_a_statement_without_a_job_has_no_plan(node: NodeProcess, session: str) 
     show(node, counted["id"])
     answer = node.http.get(f"/api/v1/statements/{constant['id']}/execution")
     assert (answer.status_code, answer.json()["code"]) == (404, "execution_not_found")
+
+
+def test_a_stop_is_proved_by_spark_which_runs_no_task_of_the_statement(
+    node: NodeProcess, session: str
+) -> None:
+    endless = "SELECT sum(hash(id)) FROM range(0, 1000000000000000, 1, 2)"
+    statement = node.submit(endless, session)["id"]
+
+    def is_running() -> bool:
+        progress = node.statement(statement)["progress"]
+        return bool(progress and progress["tasks_active"])
+
+    wait_until(is_running, seconds=60, what="its tasks run")
+    node.http.post(f"/api/v1/statements/{statement}/cancel", json={})
+    assert show(node, statement)["tasks_active"] == 0
+    page = node.http.get(f"/ui/statements/{statement}").text
+    steps = page[page.index("<h2>Stop</h2>") : page.index("<h2>SQL</h2>")]
+    assert "asked by" in steps
+    assert "the driver has confirmed the stop" in steps
+    assert "0 tasks of it run in Spark" in steps
+    jobs = list_jobs(node, session, statement)
+    assert jobs
+    assert {(job["status"], job["numActiveTasks"]) for job in jobs} == {("FAILED", 0)}
+
+
+def list_jobs(node: NodeProcess, session: str, tag: str) -> list[Any]:
+    """Return the jobs of a statement by Spark's REST API."""
+    address = node.describe_session(session)["driver"]["ui_url"]
+    with httpx.Client(base_url=f"{address}/api/v1/", trust_env=False) as spark:
+        [application] = spark.get("applications").json()
+        jobs = spark.get(f"applications/{application['id']}/jobs").json()
+    return [job for job in jobs if tag in job["jobTags"]]

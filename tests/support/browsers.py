@@ -9,6 +9,8 @@ from urllib.parse import urlencode, urljoin, urlsplit
 import httpx
 from tests.support.in_process_node import InProcessNode
 
+from headrace.frontends.http.auth import COOKIE
+
 
 class Page(HTMLParser):
     """A page: its text, its links, and the hidden fields of its forms."""
@@ -63,6 +65,16 @@ class Browser:
             timeout=30,
             headers={"Accept": "text/html", "Sec-Fetch-Site": "same-origin"},
         )
+
+    @property
+    def cookie_name(self) -> str:
+        """Name of the cookie of the sign-in, which has the port that the browser uses."""
+        return f"{COOKIE}_{urlsplit(self.address).port}"
+
+    @property
+    def cookie(self) -> str:
+        """The token in that cookie."""
+        return self.http.cookies[self.cookie_name]
 
     def __enter__(self) -> Browser:
         return self

@@ -71,7 +71,7 @@ class RunningQuery:
             return query.generation
 
 
-def make_batch(number: int, *, rows: int = 10) -> QueryProgress:
+def make_batch(number: int, *, rows: int = 10, milliseconds: int | None = None) -> QueryProgress:
     """Return the progress of a batch."""
     return QueryProgress(
         batch=number,
@@ -79,5 +79,5 @@ def make_batch(number: int, *, rows: int = 10) -> QueryProgress:
         input_rows=rows,
         input_rate=5.0,
         process_rate=1234.5,
-        milliseconds=100 * number,
+        milliseconds=100 * number if milliseconds is None else milliseconds,
     )

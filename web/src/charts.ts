@@ -1,6 +1,7 @@
 // Charts of the rows that a page shows: the first column against the columns with numbers.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { readCell } from "./cells";
 
 /** Kinds of charts, as the page offers them. */
 type Kind = "bar" | "line" | "scatter";
@@ -104,16 +105,16 @@ function readFigures(table: HTMLTableElement): Figures {
   const isAlone = names.length === 1;
   return {
     x: isNumeric && !isAlone ? (first as number[]) : rows.map((_, index) => index),
-    labels: isNumeric || isAlone ? null : rows.map((cells) => cells[0]?.textContent ?? ""),
+    labels: isNumeric || isAlone ? null : rows.map((cells) => readCell(cells[0]) ?? "NULL"),
     series,
   };
 }
 
 /** Return the number of a cell; null for NULL, and NaN for any other text. */
 function readNumber(cell: HTMLTableCellElement | undefined): number | null {
-  if (!cell || cell.querySelector(".null")) {
+  const text = readCell(cell)?.trim();
+  if (text === undefined) {
     return null;
   }
-  const text = cell.textContent?.trim() ?? "";
   return /^[+-]?\d/.test(text) ? Number(text) : Number.NaN;
 }

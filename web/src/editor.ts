@@ -13,6 +13,8 @@ import { searchKeymap } from "@codemirror/search";
 import type { EditorState, Extension } from "@codemirror/state";
 import { Decoration, EditorView, keymap, lineNumbers, ViewPlugin } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { Calls } from "./calls";
+import { Drafts } from "./drafts";
 import { Names } from "./names";
 import { type Piece, Runs } from "./runs";
 
@@ -134,11 +136,13 @@ if (form && area) {
 }
 
 function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
-  const runs = new Runs(form, showError);
+  const calls = new Calls(form);
+  const runs = new Runs(form, calls, showError);
+  const drafts = new Drafts(form, calls, area.value);
   const names = new Names(
     document.documentElement.dataset.root ?? "../",
     document.getElementById("names") as HTMLButtonElement,
-    (link) => runs.send(link),
+    (link) => calls.post(link),
   );
   const host = document.createElement("div");
   area.before(host);
@@ -171,7 +175,7 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
   const view = new EditorView({
     parent: root,
     root,
-    doc: runs.draft ?? area.value,
+    doc: area.value,
     extensions: [
       keymap.of([
         { key: "Mod-Enter", run: runChosen },
@@ -197,10 +201,15 @@ function start(form: HTMLFormElement, area: HTMLTextAreaElement): void {
       EditorView.contentAttributes.of({ "aria-label": "SQL" }),
       EditorView.updateListener.of((update) => {
         if (update.docChanged) {
-          runs.keepDraft(update.state.doc.toString());
+          drafts.change(update.state.doc.toString());
         }
       }),
     ],
+  });
+  void drafts.readNewer().then((text) => {
+    if (text !== null) {
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    }
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -21,6 +21,7 @@ export class LiveRegion implements Follower {
   private isPressed = false;
   private isGone = false;
   private shown = "";
+  private readonly openedAt = Date.now();
   private startedAt = 0;
   private updatedAt = Date.now();
   private failedSince = 0;
@@ -35,6 +36,7 @@ export class LiveRegion implements Follower {
       // The click follows the end of the press.
       window.addEventListener(end, () => window.setTimeout(() => this.release()));
     }
+    document.addEventListener("htmx:before:request", (event) => this.name(event));
     document.addEventListener("htmx:before:swap", (event) => this.check(event));
     document.addEventListener("htmx:after:swap", () => this.succeed());
     document.addEventListener("headrace:show", (event) => {
@@ -88,6 +90,12 @@ export class LiveRegion implements Follower {
     if (!this.element.dataset.live) {
       return; // the editor shows no statement yet
     }
+    const { liveEvery } = this.element.dataset;
+    const looked = Math.max(this.startedAt, this.openedAt);
+    // The batches of a stream, and what a driver counts after the end of a statement, have no events.
+    if (liveEvery !== undefined && now - looked >= 1000 * Number(liveEvery)) {
+      this.want(0);
+    }
     if (this.isWanted && !this.isPaused && !this.isGone && now >= this.dueAt && !this.isInUse()) {
       this.isWanted = false;
       this.startedAt = now;
@@ -103,6 +111,7 @@ export class LiveRegion implements Follower {
     return (
       this.isPressed ||
       element.querySelector(TARGETS) !== null ||
+      element.querySelector("[aria-selected]") !== null ||
       (element.contains(focused) && focused?.matches("input, select, textarea") === true) ||
       (selection !== null && !selection.isCollapsed && selection.containsNode(element, true))
     );
@@ -110,6 +119,15 @@ export class LiveRegion implements Follower {
 
   private release(): void {
     this.isPressed = false;
+  }
+
+  /** Let a refresh name what the page shows: the answer to one that changes nothing is 304. */
+  private name(event: Event): void {
+    const { request, sourceElement } = (event as CustomEvent).detail.ctx;
+    const { shown } = this.element.dataset;
+    if (sourceElement === this.element && shown) {
+      request.headers["If-None-Match"] = `"${shown}"`;
+    }
   }
 
   private check(event: Event): void {
@@ -126,6 +144,9 @@ export class LiveRegion implements Follower {
       this.isGone = true;
       show("silence", "The object of this page is not kept any more, or is not yours to read.");
       return;
+    }
+    if (status === 304) {
+      return; // htmx swaps nothing
     }
     // The user may have begun to use the region since the request. An error page replaces nothing.
     const isRefresh = sourceElement === this.element;

@@ -1,4 +1,7 @@
 // The script of every page. The pages can be read without it: it keeps them current.
+
+import { signInChannel } from "./calls";
+import { offerCells } from "./cells";
 import { offerCopies } from "./copying";
 import { followEvents } from "./events";
 import { LiveRegion } from "./live";
@@ -22,6 +25,11 @@ if (region) {
 }
 tick(document);
 offerCopies(document);
+offerCells(document);
+if (document.querySelector("header .user")) {
+  // Editors of other tabs may wait for a sign-in.
+  signInChannel().postMessage(null);
+}
 // The next user of the browser must not find SQL, in any of its tabs.
 const signOuts = new BroadcastChannel(`headrace sign-out ${base.pathname}`);
 signOuts.onmessage = () => {

@@ -198,7 +198,8 @@ def _write_job(terminal: Terminal, item: Json, output_format: OutputFormat | Non
     failure = item.pop("failure")
     shown = dict(item)
     if current is not None:
-        shown |= {name: current[name] for name in ("query_id", "decision", "reason")}
+        shown |= {name: current[name] for name in ("query_id", "decision")}
+        shown["decision_reason"] = current["reason"]
     shown["error"] = None if failure is None else failure["message"]
     write_object(terminal, shown, None)
     if current is not None:

@@ -60,8 +60,37 @@ _BATCH_COLUMNS = (
     ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
     ListColumn(title="PROCESSED/S", text=lambda item: item["process_rate"], right=True),
 )
+_MINUTE_FIELDS = (
+    *("at", "batches", "input_rows", "input_rate", "process_rate", "slowest_milliseconds"),
+    *("watermark_gap_seconds", "backlog", "state_rows", "state_bytes"),
+)
+_MINUTE_COLUMNS = (
+    ListColumn(title="AT", text=lambda item: item["at"][:16] + "Z"),
+    ListColumn(title="BATCHES", text=lambda item: item["batches"], right=True),
+    ListColumn(title="ROWS", text=lambda item: item["input_rows"], right=True),
+    ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
+    ListColumn(title="PROCESSED/S", text=lambda item: item["process_rate"], right=True),
+    ListColumn(
+        title="SLOWEST",
+        text=lambda item: describe_duration(item["slowest_milliseconds"] / 1000),
+        right=True,
+    ),
+    ListColumn(
+        title="WATERMARK GAP",
+        text=lambda item: _describe_seconds(item["watermark_gap_seconds"]),
+        right=True,
+    ),
+    ListColumn(title="BACKLOG", text=lambda item: item["backlog"], right=True),
+    ListColumn(title="STATE ROWS", text=lambda item: item["state_rows"] or None, right=True),
+)
+_INTERRUPTION_FIELDS = ("kind", "began_at", "ended_at", "cause")
 _WATCH_SECONDS = 1.0
 _CLEAR = StyledText("\x1b[H\x1b[J")
+
+
+def _describe_seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else describe_duration(seconds)
+
 
 _query_argument = click.argument("name", metavar="QUERY")
 
@@ -141,6 +170,31 @@ def logs(context: CommandContext, *, name: str, tail: int | None) -> None:
     client = context.connect()
     session = client.stream(name)["session_id"]
     context.terminal.out.write(client.session_log(session, tail))
+
+
+@stream.command()
+@_query_argument
+@click.option("--minutes", type=click.IntRange(1), metavar="N", help="Only the last N minutes.")
+@options.output
+@with_context
+def history(
+    context: CommandContext, *, name: str, minutes: int | None, output_format: OutputFormat | None
+) -> None:
+    """Show the last hours of a query, minute by minute.
+
+    The command prints the minutes with batches, then the times in which the query did not run. JSON
+    also has its attempts, and the begins of runs and versions.
+    """
+    terminal = context.terminal
+    found = context.connect().stream_history(name, minutes)
+    if output_format is OutputFormat.JSON:
+        write_object(terminal, found, output_format)
+        return
+    write_items(terminal, found["minutes"], _MINUTE_FIELDS, output_format, _MINUTE_COLUMNS)
+    # On a pipe, the output is one table.
+    if terminal.out.isatty() and output_format is None and found["interruptions"]:
+        terminal.out.write("\n")
+        write_items(terminal, found["interruptions"], _INTERRUPTION_FIELDS, None)
 
 
 def _add_action(action: str, help_text: str) -> None:

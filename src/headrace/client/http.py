@@ -429,6 +429,11 @@ class Client:
         """Return a streaming query, by id, name or `scope.name`."""
         return self.get("streams", stream)
 
+    def stream_history(self, stream: str, minutes: int | None = None) -> Json:
+        """Return the last minutes of a streaming query: measurements and interruptions."""
+        path = f"/api/v1/streams/{quote_name(stream)}/history"
+        return self._call("GET", path, query={"minutes": minutes})
+
     def act_on_stream(self, stream: str, action: str) -> Json:
         """Stop, pause, resume, restart or retry a streaming query. Return the query."""
         return self.act("streams", stream, action)

@@ -411,6 +411,9 @@ class WebSettings(Section):
     """Time after which a browser must sign in again. A sign-in with a token also ends with the
     token. The time is also the longest for which a user who was removed from a directory, or from
     a group there, stays signed in: `headrace user disable` ends it at once."""
+    drafts_per_user: int = Field(default=100, ge=1, le=1000)
+    """Largest number of drafts that the editor keeps for a user. A new one deletes the one that was
+    not changed for the longest. Drafts are also deleted with the history (`history.retention`)."""
     public_address: str | None = None
     """URL at which browsers reach the nodes, with the path of a proxy but without `/ui`, for
     example `https://tools.example.com/headrace`. Issuers of OpenID Connect send browsers back

@@ -19,7 +19,7 @@ from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.model.audit import AuditAction
-from headrace.store import audit, history
+from headrace.store import audit, drafts, history
 from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
 from headrace.store.sessions import connections
@@ -186,6 +186,11 @@ def _delete_connections(database: Database, seconds: float) -> dict[str, int]:
         return connections.delete_ended(tx, seconds, _BATCH)
 
 
+def _delete_drafts(database: Database, seconds: float) -> dict[str, int]:
+    with database.write("retention.drafts") as tx:
+        return drafts.delete_unused(tx, seconds, _BATCH)
+
+
 def _delete_audit(database: Database, seconds: float) -> int:
     with database.write("retention.audit") as tx:
         return audit.delete_old(tx, seconds, _BATCH)
@@ -212,6 +217,7 @@ _DELETIONS: tuple[_Deletion, ...] = (
     _delete_node_history,
     _delete_tokens,
     _delete_connections,
+    _delete_drafts,
 )
 """The deletion of one batch of each kind. Sessions wait for their statements."""
 

@@ -19,6 +19,7 @@ from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.catalog_listing import CatalogListing
 from headrace.control.conf import check_profiles
 from headrace.control.context import NodeContext
+from headrace.control.drafts import EditorDrafts
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
@@ -253,6 +254,11 @@ class Node:
     def quotas(self) -> Quotas:
         """Service that shows the limits of owners."""
         return Quotas(self.context)
+
+    @property
+    def drafts(self) -> EditorDrafts:
+        """Service for drafts of editors."""
+        return EditorDrafts(self.context)
 
     @property
     def history(self) -> HistoryPurge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -21,6 +22,8 @@ _LOG = logging.getLogger("headrace.progress")
 _INTERVAL_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 """Time between two reports of executions, which share a transaction of the store."""
+_TASKS_SECONDS = 30.0
+"""Time for which a report waits until no task of the statement runs any more."""
 _MAX_WAITING = 500
 """Largest number of statements whose executions wait to be read. Spark keeps 1,000 jobs."""
 
@@ -86,6 +89,8 @@ class ExecutionReporter:
         self._reader = reader
         self._changed = threading.Condition()
         self._waiting = deque[str](maxlen=_MAX_WAITING)
+        self._until: dict[str, float] = {}
+        """Statements with tasks that are to end, and until when their reports wait for that."""
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
@@ -135,7 +140,7 @@ class ExecutionReporter:
         """Let statements gather for the next report, unless there are enough or the driver ends."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._is_closing or len(self._waiting) >= MAX_EXECUTIONS,
+                lambda: self._is_closing or len(self._waiting) - len(self._until) >= MAX_EXECUTIONS,
                 max(0.0, end - time.monotonic()),
             )
 
@@ -144,7 +149,7 @@ class ExecutionReporter:
         size = 0
         for statement_id in statement_ids:
             execution = self._reader.read(statement_id)
-            if execution is None:
+            if execution is None or self._has_to_wait(statement_id, execution):
                 continue
             # The masks of secrets may make the message longer.
             length = 2 * len(execution.model_dump_json().encode())
@@ -155,3 +160,18 @@ class ExecutionReporter:
             size += length
         if executions:
             self._link.report_executions(executions)
+
+    def _has_to_wait(self, statement_id: str, execution: StatementExecution) -> bool:
+        """Put a statement off whose tasks a cancel has not ended yet: it has one report.
+
+        Return whether it was put off.
+        """
+        with self._changed:
+            is_late = time.monotonic() > self._until.get(statement_id, math.inf)
+            is_full = len(self._until) >= MAX_EXECUTIONS and statement_id not in self._until
+            if execution.tasks_active and not (is_late or is_full or self._is_closing):
+                self._until.setdefault(statement_id, time.monotonic() + _TASKS_SECONDS)
+                self._waiting.append(statement_id)
+                return True
+        self._until.pop(statement_id, None)
+        return False

@@ -268,6 +268,12 @@ class ConnectionNotFound(NotFound):
     code = "connection_not_found"
 
 
+class DraftNotFound(NotFound):
+    """The draft does not exist, or belongs to another user."""
+
+    code = "draft_not_found"
+
+
 class UserNotFound(NotFound):
     """The user does not exist."""
 

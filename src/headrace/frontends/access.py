@@ -47,6 +47,7 @@ OPERATIONS: Mapping[str, Access] = {
     "read_result": Access.READ_CONTENT,
     "list_streams": Access.VISIBLE,
     "show_stream": Access.READ,
+    "show_stream_history": Access.READ,
     "act_on_stream": Access.CHANGE,
     "plan_jobs": Access.CREATE,
     "list_deployments": Access.VISIBLE,

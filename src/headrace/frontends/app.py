@@ -66,6 +66,7 @@ from headrace.frontends.servers import Server, Servers
 from headrace.frontends.web import (
     catalog_pages,
     cluster_pages,
+    draft_pages,
     editor_pages,
     job_pages,
     result_pages,
@@ -225,6 +226,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     for pages in (
         *(web_sign_in, cluster_pages, statement_pages, result_pages),
         *(session_pages, stream_pages, job_pages, view_pages, editor_pages, catalog_pages),
+        draft_pages,
     ):
         app.include_router(pages.router)
     app.include_router(health.router)

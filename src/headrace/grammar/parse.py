@@ -6,7 +6,7 @@ are Spark's and pass through unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -22,6 +22,7 @@ from headrace.errors import (
     StatementTooLarge,
 )
 from headrace.grammar.blocks import block_end
+from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.lexer import Token, TokenKind, code_tokens, skip_all_but, tokenize
 from headrace.grammar.materialized_views import (
     MaterializedViewCommand,
@@ -32,6 +33,8 @@ from headrace.grammar.materialized_views import (
 from headrace.grammar.metadata import ListedObjects, ListObjects, parse_list_objects
 from headrace.grammar.script import statement_spans
 from headrace.grammar.stream_statements import (
+    CreateSink,
+    SaveStream,
     StreamStatement,
     parse_create_sink,
     parse_create_stream,
@@ -186,6 +189,20 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
         keyword=None if keyword is None else keyword.replace(" OR REPLACE", ""),
         position=position,
     )
+
+
+def find_sink_options(texts: Iterable[str]) -> Options:
+    """Return the options of the sink of a streaming query: those of its statements together.
+
+    Args:
+        texts: The definitions that the query needs, and its SAVE STREAM. Later ones win.
+    """
+    options: Options = ()
+    for text in texts:
+        command = parse(text).command
+        if isinstance(command, CreateSink | SaveStream):
+            options = override_options(options, command.options)
+    return options
 
 
 def reserved_keyword(words: Sequence[Token]) -> str | None:

@@ -132,3 +132,6 @@ class StatementExecution(BaseModel):
     run time. Stages that Spark has skipped are not listed."""
     stages_omitted: Count
     """Number of further stages."""
+    tasks_active: Count | None = None
+    """Tasks that still ran when the driver reported: a task that a cancel kills runs until it
+    notices. Null if the driver has not counted them."""

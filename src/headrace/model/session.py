@@ -25,6 +25,8 @@ class SessionKind(StrEnum):
     LOCAL = "local"  # a node does the work; there is no driver
 
 
+DRIVER_ACTOR = "driver:"
+"""Begin of the names of drivers in events."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
@@ -78,7 +80,7 @@ class DriverLease:
     @property
     def actor(self) -> str:
         """Name of the driver in events."""
-        return f"driver:{self.session_id}:{self.epoch}"
+        return f"{DRIVER_ACTOR}{self.session_id}:{self.epoch}"
 
 
 @dataclass(frozen=True, slots=True)

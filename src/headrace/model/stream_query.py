@@ -22,7 +22,6 @@ from headrace.model.materialized_view import (
 from headrace.model.session import SessionView
 from headrace.model.stream_providers import find_sink
 from headrace.model.text import Count, JsonObject, Name, SmallCount
-from headrace.text.readable import describe_duration, format_utc
 
 ADHOC_SCOPE = "adhoc"
 """Scope of the queries and definitions outside any job."""
@@ -139,6 +138,8 @@ class QueryProgress(BaseModel):
     """Rows per second that were processed."""
     milliseconds: Count
     """Duration of the batch."""
+    parts: Annotated[dict[Name, Count], Field(max_length=20)] = {}
+    """Milliseconds of the parts of the batch (`BatchPart`), as far as Spark reports them."""
     watermark: Name | None = None
     state_rows: Count = 0
     state_bytes: Count = 0
@@ -388,43 +389,6 @@ def describe_conflict(query: StreamQuery, action: StreamAction) -> str:
     elif query.state is StreamState.STOPPING:
         state = f"{state}, to be {query.wanted}"
     return f"The query {query.qualified_name} cannot be {_PARTICIPLES[action]}: it is {state}."
-
-
-_STATE_TEXTS = {
-    StreamState.STARTING: "No driver has reported a run yet.",
-    StreamState.PAUSED: "Paused by a user.",
-}
-
-
-def explain_state(query: StreamQuery, now: datetime | None = None) -> str | None:
-    """Return why a query does not run, in words; None while it runs.
-
-    Args:
-        now: Time of the store, for a text that says in how many seconds the next attempt is. None:
-            the text has the time of the attempt, and stays the same.
-    """
-    error = "." if query.last_error is None else f": {query.last_error.summarize().text}"
-    reason = None if query.end_reason is None else describe_end(query.end_reason)["reason"]
-    match query.state:
-        case StreamState.BACKING_OFF:
-            return f"Retry {query.failures} {_describe_retry(query.retry_at, now)}{error}"
-        case StreamState.STOPPING:
-            cause = f" ({reason})" if reason else ""
-            return f"Its driver stops it{cause}. Then it is {query.wanted}."
-        case StreamState.FAILED:
-            return f"Failed{error}"
-        case StreamState.STOPPED:
-            return f"Stopped: {reason}." if reason else "Stopped."
-    return _STATE_TEXTS.get(query.state)
-
-
-def _describe_retry(retry_at: datetime | None, now: datetime | None) -> str:
-    if retry_at is None:
-        return "is due"
-    if now is None:
-        return f"at {format_utc(retry_at)}"
-    remaining = (retry_at - now).total_seconds()
-    return f"in {describe_duration(remaining)}" if remaining > 0 else "is due"
 
 
 def suggest_action(query: StreamQuery) -> str:

@@ -104,6 +104,28 @@ def _compile_time_for_sqlite(
     return f"(({end} - {start}) / 1000000.0)"
 
 
+class current_minute(FunctionElement[int]):  # noqa: N801 - it reads as an SQL function
+    """Number of the minute of the database's clock, since 1970."""
+
+    type = BigInteger()
+    inherit_cache = True
+    name = "current_minute"
+
+
+@compiles(current_minute, "postgresql")
+def _compile_minute_for_postgresql(
+    _element: current_minute, _compiler: SQLCompiler, **_options: Any
+) -> str:
+    return "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) / 60) AS BIGINT)"
+
+
+@compiles(current_minute, "sqlite")
+def _compile_minute_for_sqlite(
+    _element: current_minute, _compiler: SQLCompiler, **_options: Any
+) -> str:
+    return f"({CLOCK_FUNCTION}() / 60000000)"
+
+
 def seconds_since(instant: ColumnElement[Any]) -> seconds_between:
     """Return the seconds from an instant to the database's current time.
 

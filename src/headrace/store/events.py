@@ -274,6 +274,16 @@ def read(
     return [_row_to_event(row) for row in tx.execute(query).mappings()]
 
 
+def read_newest(tx: Tx, entity_ids: Collection[str], limit: int) -> list[Event]:
+    """Return at most `limit` events of some entities, oldest first: the newest that they have."""
+    query = (
+        _SELECT.where(*_after(tx, None), events.c.entity_id.in_(entity_ids))
+        .order_by(*(column.desc() for column in _ORDER))
+        .limit(limit)
+    )
+    return [_row_to_event(row) for row in tx.execute(query).mappings()][::-1]
+
+
 def last(tx: Tx) -> str:
     """Return the cursor of the last event that readers can see; `0.0.0` if there is none."""
     query = (

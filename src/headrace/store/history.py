@@ -24,6 +24,7 @@ from headrace.store.tables import (
     cursors,
     definitions,
     deployments,
+    drafts,
     events,
     job_changes,
     job_versions,
@@ -77,6 +78,7 @@ def count_old(tx: Tx, seconds: float) -> dict[str, int]:
         "jobs": (jobs, _is_old(jobs, seconds)),
         "deployments": (deployments, _is_old(deployments, seconds)),
         "tokens": (tokens, tokens.c.expires_at < clock(-seconds)),
+        "drafts": (drafts, drafts.c.updated_at < clock(-seconds)),
     }
     return {
         kind: tx.execute(select(func.count()).select_from(table).where(condition)).scalar_one()

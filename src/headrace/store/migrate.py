@@ -95,6 +95,7 @@ LATE = {
     "statements_unsuccessful": statements,
     "statements_waiting": statements,
     "statements_slow": statements,
+    "statements_slow_by_text": statements,
     "results_held": results,
     "results_stored": results,
 }

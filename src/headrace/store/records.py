@@ -75,6 +75,7 @@ def row_to_session(row: RowMapping) -> Session:
 def row_to_statement(row: RowMapping | Mapping[str, Any]) -> Statement:
     """Build a statement from its row, joined with the row of its result if there is one."""
     columns: dict[str, Any] = {**row}
+    columns.pop("text_digest", None)
     result = _pop_result(columns)
     spec = StatementSpec(**_pop(columns, StatementSpec))
     return Statement(spec=spec, result=result, **columns)

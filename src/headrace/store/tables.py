@@ -27,6 +27,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
@@ -84,6 +85,7 @@ from headrace.model.result import Disposition, ResultRequest
 from headrace.model.run import FiringRules, RunTrigger
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
+from headrace.model.stream_history import BatchPart
 from headrace.model.stream_query import EndReason, QuerySpec, Wanted
 from headrace.model.transaction import Staged
 from headrace.store.clock import Instant
@@ -512,6 +514,8 @@ statements = Table(
     Column("failure", Document(Failure)),
     Column("awaited_by", Text),
     Column("connection_id", id_type()),
+    # Finds earlier runs of the text; NULL: an earlier version has stored the statement.
+    Column("text_digest", Text),
     ended_check(STATEMENT),
     UniqueConstraint("session_id", "ordinal"),
     Index("statements_live", "session_id", "ordinal", sqlite_where=LIVE, postgresql_where=LIVE),
@@ -578,6 +582,29 @@ statements = Table(
         sqlite_where=SLOW["sqlite"],
         postgresql_where=SLOW["postgresql"],
     ),
+    Index(
+        "statements_slow_by_text",
+        "owner",
+        "text_digest",
+        "ended_at",
+        sqlite_where=SLOW["sqlite"],
+        postgresql_where=SLOW["postgresql"],
+    ),
+)
+
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("connection_id", id_type()),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index("drafts_by_owner", "owner", "updated_at", "id"),
+    Index("drafts_by_use", "updated_at"),
 )
 
 transactions = Table(
@@ -830,6 +857,26 @@ stream_progress = Table(
     Column("slot", Integer, primary_key=True),
     Column("batch", BigInteger, nullable=False),
     Column("progress", JSON, nullable=False),
+)
+
+# A ring for each query: a minute replaces the one HISTORY_MINUTES before in its slot. The foreign
+# key lets a node of an older version delete a query with its minutes.
+stream_minutes = Table(
+    "stream_minutes",
+    metadata,
+    Column("query_id", id_type(), ForeignKey("stream_queries.id", ondelete="CASCADE")),
+    Column("slot", Integer),
+    Column("minute", BigInteger, nullable=False),
+    Column("batches", BigInteger, nullable=False),
+    Column("input_rows", BigInteger, nullable=False),
+    Column("milliseconds", BigInteger, nullable=False),
+    Column("slowest_milliseconds", BigInteger, nullable=False),
+    *(Column(part, BigInteger, nullable=False) for part in BatchPart),
+    Column("watermark_gap", BigInteger),
+    Column("backlog", BigInteger),
+    Column("state_rows", BigInteger, nullable=False),
+    Column("state_bytes", BigInteger, nullable=False),
+    PrimaryKeyConstraint("query_id", "slot"),
 )
 
 

@@ -125,15 +125,15 @@ def test_a_query_waits_for_a_place_in_its_session(node: InProcessNode) -> None:
     *running, query = (node.submit(session=session_id) for _number in range(3))
     driver.claim()
     driver.poll(in_flight=[running[0]["id"]])
-    text = "Its session has 2 running statements, and runs no more at once."
+    text = "Its session runs 2 of at most 2 at once."
     expect(node, query, WaitCode.PARALLELISM, text)
 
 
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ("running_statements_per_user", "Its owner has 1 running statement, and no more may run"),
-        ("running_statements", "All users together have 1 running statement, and no more may run"),
+        ("running_statements_per_user", "Its owner runs 1 of at most 1 statement"),
+        ("running_statements", "All users together run 1 of at most 1 statement"),
     ],
 )
 def test_a_statement_waits_for_the_limit_of_its_user(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sqlalchemy import event
 from tests.support.in_process_node import InProcessNode
 from tests.support.views import ViewWriter
 
@@ -43,3 +46,26 @@ def test_a_list_has_the_views_of_its_caller_by_name(node: InProcessNode) -> None
     assert [name for name in listed if name in names] == names
     assert len(node.node.views.list_views(owner, limit=2)) == 2
     assert node.node.views.list_views(OPERATOR, limit=1000) == []
+
+
+def test_a_list_takes_the_same_number_of_reads_for_one_view_and_for_many(
+    node: InProcessNode,
+) -> None:
+    owner, engine = node.node.authenticator.local_caller, node.database._readers
+    for _number in range(3):
+        ViewWriter(node).make()
+    queries: list[str] = []
+
+    def collect(_connection: Any, _cursor: Any, sql: str, *_rest: Any) -> None:
+        queries.append(sql)
+
+    event.listen(engine, "before_cursor_execute", collect)
+    try:
+        counts = []
+        for limit in (1, 3):
+            queries.clear()
+            assert len(node.node.views.list_views(owner, limit=limit)) == limit
+            counts.append(len(queries))
+    finally:
+        event.remove(engine, "before_cursor_execute", collect)
+    assert counts[0] == counts[1]

@@ -36,7 +36,7 @@ def open_job(browser: Browser, state: str) -> Page:
 
     def find() -> Page | None:
         page = browser.open("jobs/job")
-        is_changing = "A change of the job is in progress." in page.text
+        is_changing = "A change of the job is in progress" in page.text
         return (
             page if not is_changing and f"{state} " in page.text.partition("Version")[0] else None
         )

@@ -294,3 +294,24 @@ def test_a_page_announces_that_the_node_has_another_version(
     monkeypatch.setattr(rendering, "__version__", "9.9.9")
     driver.claim()
     expect(page.locator("#new-version")).to_contain_text("The node has a new version.")
+
+
+def test_a_refresh_that_changes_nothing_costs_no_body_and_no_swap(
+    node: InProcessNode, context: BrowserContext, session: tuple[str, ScriptedDriver]
+) -> None:
+    session_id, driver = session
+    submit(node, session_id)
+    driver.claim()
+    page = show(context, node, f"statements?session={session_id}")
+    page.mouse.move(0, 0)
+    page.evaluate("document.querySelector('#live td').dataset.kept = 'kept'")
+    # A statement that the filter of the page leaves out is no change.
+    with page.expect_response(lambda response: "first=" in response.url) as answer:
+        node.submit("SELECT 2", session=node.session())
+    assert answer.value.status == 304
+    assert answer.value.headers.get("content-length", "0") == "0"
+    expect(page.locator("#age")).to_have_text("Updated 0 s ago.")
+    assert page.evaluate("document.querySelector('#live td').dataset.kept") == "kept"
+    # The next change is shown.
+    submit(node, session_id)
+    expect(page.get_by_text("1 new statement: show")).to_be_visible()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
 
 from headrace.errors import StatementFailed
 from headrace.frontends.web import rendering
@@ -34,9 +36,9 @@ from headrace.model.lifecycle import (
     StreamState,
     TransactionState,
 )
-from headrace.model.statement import Statement, StatementSpec
+from headrace.model.statement import Progress, Statement, StatementSpec
 from headrace.store.clock import clock
-from headrace.store.tables import results as result_table
+from headrace.store.tables import statements as statement_table
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
 
@@ -98,6 +100,50 @@ def test_the_list_has_pages_without_a_gap(node: InProcessNode, browser: Browser)
     assert seen == ids[::-1]
 
 
+def test_a_list_of_statements_is_small_and_a_refresh_without_a_change_is_empty(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    text = f"SELECT '{'é' * 100_000}'"
+    ids = [str(node.submit(text, session=session)["id"]) for _number in range(50)]
+    driver.claim()
+    page = browser.open("statements")
+    assert len(page.response.content) <= 150 * 1024
+    [region] = [values for _tag, values in page.tags if values.get("id") == "live"]
+    link, shown = str(region["hx-get"]), str(region["data-shown"])
+
+    def refresh(link: str) -> httpx.Response:
+        headers = {"HX-Request": "true", "If-None-Match": f'"{shown}"'}
+        return browser.http.get(f"statements{link}", headers=headers)
+
+    # The address of a list that follows names its first row.
+    [region] = [
+        values for _tag, values in browser.open(f"statements{link}").tags if "data-shown" in values
+    ]
+    shown = str(region["data-shown"])
+    same = refresh(link)
+    assert (same.status_code, same.content) == (304, b"")
+    # Those who load the page get it.
+    loaded = browser.http.get(f"statements{link}", headers={"If-None-Match": f'"{shown}"'})
+    assert loaded.status_code == 200
+    driver.succeed(ids[0])
+    driver.claim()
+    assert refresh(link).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "link", ["statements/a%2Fb", "statements/%2E%2E%2Fx", "catalog/a%2Fb/c", "sessions/x%2fy/z"]
+)
+def test_an_error_page_below_an_escaped_slash_links_to_the_folder_of_the_pages(
+    browser: Browser, link: str
+) -> None:
+    page = browser.open(link)
+    assert page.response.status_code in {400, 404}
+    for each in page.links:
+        if not each.startswith("#"):
+            assert browser.http.get(resolve(page, each)).is_success, each
+
+
 @pytest.mark.parametrize("link", ["statements?before=x", "sessions?before=st_1"])
 def test_a_link_with_a_wrong_position_is_an_error_page(browser: Browser, link: str) -> None:
     page = browser.open(link)
@@ -118,14 +164,78 @@ def test_a_running_statement_says_what_it_waits_for_and_can_be_stopped(
     page = browser.submit(page, f"statements/{second}/cancel")
     assert page.response.url.path == f"/ui/statements/{second}"
     assert "cancelled" in page.text
-    assert "Stop" not in page.text
+    assert f"../statements/{second}/cancel" not in page.actions
     # A second tab shows the button still.
     page = browser.submit(page, f"statements/{second}/cancel")
     assert page.response.status_code == 200
     page = browser.submit(show_statement(browser, first), f"statements/{first}/cancel")
-    assert "Cancelling since" in page.text
+    assert "It is being cancelled: the driver has not confirmed it yet." in page.text
     driver.report_end(first, StatementState.CANCELLED)
     assert "Cancelling" not in show_statement(browser, first).text
+
+
+STARTED = Progress(**dict.fromkeys(Progress.model_fields, 0) | {"jobs": 1, "tasks_total": 2})
+
+
+@pytest.mark.parametrize(
+    ("progress", "tasks_active", "said"),
+    [
+        (None, None, "Spark had begun no job of it"),
+        (STARTED, None, "the driver has not reported yet that no task of it runs"),
+        (STARTED, 0, "0 tasks of it run in Spark"),
+        (STARTED, 1, "1 task of it did not end when Spark killed them"),
+    ],
+    ids=["no job", "no report", "no task", "a task"],
+)
+def test_a_stop_shows_the_request_the_confirmation_and_what_still_runs(
+    node: InProcessNode,
+    browser: Browser,
+    progress: Progress | None,
+    tasks_active: int | None,
+    said: str,
+) -> None:
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session)["id"])
+    driver.claim()
+    assert "Stop asked" not in show_statement(browser, statement_id).text
+    node.http.post(f"/api/v1/statements/{statement_id}/cancel", json={})
+    page = show_statement(browser, statement_id)
+    owner = node.http.get(f"/api/v1/statements/{statement_id}").json()["owner"]
+    assert f"done asked by {owner}, 20" in page.text
+    assert "open the driver has not confirmed the stop yet" in page.text
+    driver.report_end(statement_id, StatementState.CANCELLED, progress=progress)
+    if tasks_active is not None:
+        driver.report_executions({statement_id: make_execution(tasks_active=tasks_active)})
+    page = show_statement(browser, statement_id)
+    assert "done the driver has confirmed the stop, 20" in page.text
+    assert said in page.text
+    # The driver may report more.
+    is_followed = "data-live-every" in page.response.text
+    assert is_followed == (progress is not None and tasks_active is None)
+
+
+def test_a_stop_of_a_lost_driver_is_proved_by_the_end_of_its_process(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session)["id"])
+    driver.claim()
+    node.http.post(f"/api/v1/statements/{statement_id}/cancel", json={})
+    node.launcher.report_exit(session, "killed by a signal")
+    path = f"/api/v1/statements/{statement_id}"
+    wait_until(lambda: node.http.get(path).json()["state"] == "cancelled", what="it is resolved")
+    page = show_statement(browser, statement_id)
+    assert "the driver's process has ended, and every task with it" in page.text
+
+
+def test_a_stop_before_a_driver_has_claimed_the_statement_says_so(
+    node: InProcessNode, browser: Browser
+) -> None:
+    statement_id = str(node.submit("SELECT 1", session=node.session())["id"])
+    node.http.post(f"/api/v1/statements/{statement_id}/cancel", json={})
+    page = show_statement(browser, statement_id)
+    assert "no driver works on it" in page.text
+    assert "has confirmed" not in page.text
 
 
 def test_an_error_has_a_caret_below_its_place(node: InProcessNode, browser: Browser) -> None:
@@ -213,30 +323,6 @@ def test_a_result_shows_null_empty_and_equal_names_as_they_are(
     assert "BIGINT" in page.text or "bigint" in page.text
 
 
-def test_a_wide_and_long_result_says_what_the_page_leaves_out(
-    node: InProcessNode, browser: Browser
-) -> None:
-    session, driver = node.start_session()
-    columns = [(f"c{number}", "integer") for number in range(2000)]
-    result = inline_result(columns, [[number] * 2000 for number in range(300)])
-    statement_id = run(node, session, driver, "SELECT 1", result=result)
-    page = show_statement(browser, statement_id)
-    assert "Rows 1 to 200 of 300, without 1,900 columns." in page.text
-    assert len(page.response.content) < 1024 * 1024
-
-
-def test_a_result_that_has_expired_leaves_columns_count_and_sql(
-    node: InProcessNode, browser: Browser
-) -> None:
-    session, driver = node.start_session()
-    statement_id = run(node, session, driver, "SELECT 1 AS x")
-    with node.database.write("test") as tx:
-        tx.execute(update(result_table).values(gone_at=clock(), gone_reason="expired", data=None))
-    page = show_statement(browser, statement_id)
-    assert "1 row. The rows are gone (expired)." in page.text
-    assert "SELECT 1 AS x" in page.text
-
-
 def test_the_plan_and_the_stages_stay_when_the_driver_is_gone(
     node: InProcessNode, browser: Browser
 ) -> None:
@@ -271,6 +357,23 @@ def test_the_plan_and_the_stages_stay_when_the_driver_is_gone(
     assert "== Physical Plan ==" in page.text
     assert "hunter2" not in page.response.text
     assert page.find_unwanted_tags() == []
+
+
+def test_a_statement_is_compared_with_the_earlier_runs_of_its_text(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, driver = node.start_session()
+    for number in range(4):
+        statement_id = run(node, session, driver, "SELECT 'again'")
+        seconds, ago = (2.0, 100.0 - number) if number < 3 else (6.2, 0.0)
+        with node.database.write("test.run") as tx:
+            change = update(statement_table).where(statement_table.c.id == statement_id)
+            begin, end = clock(-ago - seconds), clock(-ago)
+            tx.execute(change.values(started_at=begin, ended_at=end))
+    stage = make_stage(4, disk_bytes_spilled=9 * 1024**3)
+    driver.report_executions({statement_id: make_execution(stages=[stage])})
+    text = "3.1 times its median of 3 runs (2 s); stage 4 spilled 9.0 GiB."
+    assert text in show_statement(browser, statement_id).text
 
 
 def test_texts_of_users_run_nowhere(node: InProcessNode, browser: Browser) -> None:

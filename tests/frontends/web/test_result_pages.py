@@ -49,6 +49,11 @@ def run(
     return statement
 
 
+def expire_results(node: InProcessNode) -> None:
+    with node.database.write("test") as tx:
+        tx.execute(update(result_table).values(gone_at=clock(), gone_reason="expired", data=None))
+
+
 def rows_on(page: Page) -> tuple[str, str]:
     """Return the first and the last cell of the grid."""
     html = page.response.text
@@ -71,6 +76,60 @@ def test_a_stored_result_is_shown_in_pages_of_rows(node: InProcessNode, browser:
     assert f"../{link}?row=450" not in page.links
     for wrong in ("-1", "x", str(2**64)):
         assert browser.open(f"{link}?row={wrong}").response.status_code == 400
+
+
+def test_a_wide_result_is_shown_in_pages_of_columns(node: InProcessNode, browser: Browser) -> None:
+    columns = [(f"c{number}", "integer") for number in range(2000)]
+    rows = [[[number] * 2000 for number in range(300)]]
+    link = f"statements/{run(node, rows, columns=columns)}"
+    page = browser.open(link)
+    assert "Rows 1 to 200 of 300." in page.text
+    assert "Columns 1 to 100 of 2,000." in page.text
+    assert page.response.text.count("<td>") == 200 * 100
+    assert len(page.response.content) < 1024 * 1024
+    assert f"../{link}?row=200" in page.links
+    page = browser.open(f"{link}?row=200&column=1900")
+    assert "c1999" in page.text
+    assert "c1899" not in page.text
+    assert {f"../{link}?row=0&column=1900", f"../{link}?row=200&column=1800"} <= set(page.links)
+    # A part that does not exist is that at the begin.
+    assert "c99" in browser.open(f"{link}?column=2000").text
+
+
+def test_a_long_value_is_shown_in_part_and_opened_whole(
+    node: InProcessNode, browser: Browser
+) -> None:
+    value = "<b>é" * (5 * 1024 * 1024 // 5)
+    statement = run(node, [[["x", None], [value, ""]]], columns=[("a", "string"), ("b", "string")])
+    page = browser.open(f"statements/{statement}")
+    assert len(page.response.content) < 30_000
+    whole = f"statements/{statement}/cell?row=1&column=0"
+    assert f"../{whole}" in page.links
+    opened = browser.http.get(whole)
+    assert opened.text == value
+    assert opened.headers["content-type"] == "text/plain; charset=utf-8"
+    assert opened.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in opened.headers["content-security-policy"]
+    assert browser.http.get(f"statements/{statement}/cell?column=1").text == ""
+    for wrong, status in (("row=2", 404), ("column=2", 404), ("row=-1", 400), ("column=x", 400)):
+        answer = browser.http.get(f"statements/{statement}/cell?{wrong}")
+        assert answer.status_code == status, wrong
+        assert "text/html" in answer.headers["content-type"]
+
+
+def test_a_result_that_has_expired_leaves_columns_count_and_exact_sql(
+    node: InProcessNode, browser: Browser
+) -> None:
+    text = "SELECT 'it''s'  AS \"a\",\n\t'<b>&amp;'"
+    statement = run(node, [[["x", -1, None]]], text=text)
+    expire_results(node)
+    page = browser.open(f"statements/{statement}")
+    assert "1 row. The rows are gone (expired)." in page.text
+    assert "columns: name string , -n bigint , d decimal(10,2)" in page.text.lower()
+    [shown] = [word for word in page.words if word.startswith("SELECT 'it")]
+    assert shown.rstrip("\n") == text
+    for link in ("rows.csv", "cell"):
+        assert browser.open(f"statements/{statement}/{link}").response.status_code == 410
 
 
 def test_csv_has_the_values_and_csv_for_excel_no_formulas(
@@ -119,8 +178,7 @@ def test_rows_that_cannot_be_downloaded_are_an_error_page(
     assert browser.open(f"statements/{statement}/rows.xls").response.status_code == 400
     waiting = str(node.submit("SELECT 1")["id"])
     assert browser.open(f"statements/{waiting}/rows.csv").response.status_code == 409
-    with node.database.write("test") as tx:
-        tx.execute(update(result_table).values(gone_at=clock(), gone_reason="expired", data=None))
+    expire_results(node)
     gone = browser.open(f"statements/{statement}/rows.csv")
     assert gone.response.status_code == 410
     assert "result_gone" in gone.text
@@ -133,7 +191,7 @@ def test_rows_of_others_are_for_those_who_may_read_them(start_node: StartNode) -
     answer = node.http.post("/api/v1/statements", json={"statement": "SELECT 1"}, headers=headers)
     with Browser(node) as browser:
         browser.sign_in(tokens["bob"])
-        for link in ("", "/rows.csv", "/json"):
+        for link in ("", "/rows.csv", "/cell", "/json"):
             page = browser.open(f"statements/{answer.json()['id']}{link}")
             assert page.response.status_code == 404
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import update
 from tests.support.browsers import Browser
 from tests.support.identities import create_tokens
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.waiting import wait_until
 
 from headrace.frontends.http.auth import COOKIE
@@ -67,7 +69,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_paths(
     address = secured.address.replace("http:", f"{origin}:")
     response = browser.http.post("sign-in", data={"secret": TOKEN}, headers={"Origin": address})
     name, _, attributes = response.headers["set-cookie"].partition(";")
-    assert name.startswith(f"{COOKIE}=hr_")
+    assert name.startswith(f"{browser.cookie_name}=hr_")
     assert TOKEN not in response.headers["set-cookie"]
     words = {word.strip().lower() for word in attributes.split(";")}
     assert words == {"httponly", "samesite=lax", *(["secure"] if origin == "https" else [])}
@@ -75,7 +77,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_paths(
 
 def test_the_api_does_not_read_the_cookie(browser: Browser, secured: InProcessNode) -> None:
     browser.sign_in(TOKEN)
-    cookie = {"Cookie": f"{COOKIE}={browser.http.cookies[COOKIE]}"}
+    cookie = {"Cookie": f"{browser.cookie_name}={browser.cookie}"}
     assert secured.http.get("/ui/statements", headers=cookie).status_code == 200
     assert secured.http.get("/api/v1/statements", headers=cookie).status_code == 401
     assert secured.http.get("/uix", headers=cookie).status_code == 401
@@ -89,13 +91,57 @@ def test_a_wrong_token_gives_no_cookie(browser: Browser, secret: str) -> None:
     assert not browser.http.cookies
 
 
+def test_two_clusters_at_two_ports_of_a_host_have_sign_ins_of_their_own(
+    browser: Browser, tmp_path: Path
+) -> None:
+    browser.sign_in(TOKEN)
+    settings = make_settings(tmp_path / "second", token=TOKEN)
+    with serve_node(settings) as second, Browser(second) as other:
+        # Browsers share cookies between the ports of a host.
+        other.http._cookies = browser.http._cookies
+        assert other.open("statements").response.url.path == "/ui/sign-in"
+        page = other.sign_in(TOKEN)
+        assert other.open("statements").response.url.path == "/ui/statements"
+        assert browser.open("statements").response.url.path == "/ui/statements"
+        other.submit(page, "sign-out")
+        assert browser.open("statements").response.url.path == "/ui/statements"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("tools.test", COOKIE),
+        ("tools.test:443", f"{COOKIE}_443"),
+        ("tools.test:8040", f"{COOKIE}_8040"),
+    ],
+)
+def test_the_name_of_the_cookie_has_the_port_that_the_browser_uses(
+    start_node: StartNode, host: str, name: str
+) -> None:
+    node = start_node(token=TOKEN, http={"allowed_hosts": ["tools.test", "tools.test:8040"]})
+    headers = {"Origin": f"http://{host}", "Host": host, "Sec-Fetch-Site": "same-origin"}
+    answer = node.http.post("/ui/sign-in", data={"secret": TOKEN}, headers=headers)
+    assert answer.headers["set-cookie"].startswith(f"{name}=hr_")
+
+
+def test_a_browser_without_cookies_is_told_so_once(secured: InProcessNode) -> None:
+    with Browser(secured) as browser:
+        browser.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        page = browser.sign_in(TOKEN, "statements?state=failed")
+    assert page.response.status_code == 401
+    assert "The browser has not kept the cookie. Allow cookies for this site" in page.text
+    assert len(page.response.history) == 1
+    # The form is there, and leads to the page that the user wanted.
+    assert page.hidden["page"] == "statements?state=failed"
+
+
 def test_the_sign_out_revokes_the_token_of_this_browser_alone(
     browser: Browser, secured: InProcessNode
 ) -> None:
     with Browser(secured) as other:
         other.sign_in(TOKEN)
         page = browser.sign_in(TOKEN)
-        cookie = {COOKIE: browser.http.cookies[COOKIE]}
+        cookie = {browser.cookie_name: browser.cookie}
         assert browser.submit(page, "sign-out").response.url.path == "/ui/sign-in"
         assert not browser.http.cookies
         with Browser(secured) as thief:
@@ -130,7 +176,7 @@ def test_a_sign_in_with_a_token_lasts_no_longer_than_the_token(
 def test_a_token_of_a_browser_is_for_pages_only(browser: Browser, secured: InProcessNode) -> None:
     """Browsers send cookies to all ports of a host, also to programs of other users."""
     browser.sign_in(TOKEN)
-    stolen = browser.http.cookies[COOKIE]
+    stolen = browser.cookie
     for path in ("/api/v1/statements", "/ui/statements", "/livy/version"):
         headers = {"Authorization": f"Bearer {stolen}"}
         response = secured.http.get(path, headers=headers)
@@ -139,15 +185,16 @@ def test_a_token_of_a_browser_is_for_pages_only(browser: Browser, secured: InPro
         page = thief.submit(thief.open("sign-in"), "sign-in", secret=stolen)
         assert page.response.status_code == 401
         ada = create_tokens(secured.database, ["ada"])["ada"]
-        thief.http.cookies.set(COOKIE, ada)
+        thief.http.cookies.set(thief.cookie_name, ada)
         assert thief.open("statements").response.url.path == "/ui/sign-in"
 
 
 def test_a_second_cookie_of_the_name_is_an_error(browser: Browser, secured: InProcessNode) -> None:
     """A program at another port of the host has set one."""
     browser.sign_in(TOKEN)
-    good = browser.http.cookies[COOKIE]
-    for cookie in (f"{COOKIE}={good}; {COOKIE}=x", f"{COOKIE}=x; {COOKIE}={good}"):
+    good = browser.cookie
+    name = browser.cookie_name
+    for cookie in (f"{name}={good}; {name}=x", f"{name}=x; {name}={good}"):
         headers = {"Cookie": cookie}
         response = secured.http.get("/ui/statements", headers=headers)
         assert (response.status_code, response.headers["location"][:9]) == (303, "./sign-in")
@@ -159,9 +206,9 @@ def test_a_new_sign_in_ends_the_former_one_of_the_browser(
     browser: Browser, secured: InProcessNode
 ) -> None:
     browser.sign_in(TOKEN)
-    former = browser.http.cookies[COOKIE]
+    former = browser.cookie
     browser.submit(browser.open("sign-in"), "sign-in", secret=TOKEN)
-    assert browser.http.cookies[COOKIE] != former
+    assert browser.cookie != former
     assert sum(each["state"] == "live" for each in tokens_of(secured)) == 1
 
 

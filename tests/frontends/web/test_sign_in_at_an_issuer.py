@@ -26,7 +26,6 @@ from tests.support.waiting import wait_until
 from headrace.config.auth import Role
 from headrace.control.identity.code_flow import SignInAttempt
 from headrace.control.identity.credentials import BrowserToken
-from headrace.frontends.http.auth import COOKIE
 from headrace.model.identity import ApiToken
 from headrace.store.identity import tokens
 from headrace.store.tables import audit as audit_table
@@ -129,7 +128,8 @@ def test_a_link_leads_to_its_page_after_the_sign_in(
     assert "corp:ada" in page.text
     # The issuer keeps its own cookies: those of the pages are one, of their folder.
     cookies = [(each.name, each.path) for each in browser.http.cookies.jar]
-    assert [each for each in cookies if each[0].startswith("headrace")] == [(COOKIE, "/a/b/ui")]
+    own = [each for each in cookies if each[0].startswith("headrace")]
+    assert own == [(browser.cookie_name, "/a/b/ui")]
     assert browser.submit(page, "sign-out").response.url.path == "/a/b/ui/sign-in"
     assert browser.open("statements").response.url.path == "/a/b/ui/sign-in"
 
@@ -185,7 +185,7 @@ def test_the_sign_in_lasts_longer_than_the_id_token(
 
 def read_token(node: InProcessNode, browser: Browser) -> ApiToken:
     """Return the token of a browser."""
-    number = browser.http.cookies[COOKIE].split("_")[1]
+    number = browser.cookie.split("_")[1]
     with node.database.read() as tx:
         token = tokens.get(tx, f"tk_{number}")
     assert token is not None
@@ -218,7 +218,7 @@ def test_the_user_is_the_one_of_the_tokens_and_loses_access_when_disabled(
     browser: Browser, issuer: Issuer, node: InProcessNode
 ) -> None:
     finish(browser, come_back(browser, issuer, name="root"))
-    caller = node.node.authenticator.identify(BrowserToken(browser.http.cookies[COOKIE]))
+    caller = node.node.authenticator.identify(BrowserToken(browser.cookie))
     assert (caller.account, caller.groups, caller.roles) == (
         "corp:root",
         {"group:corp:admins"},
@@ -240,7 +240,7 @@ def test_a_group_that_the_issuer_has_removed_ends_with_the_next_sign_in(
     browser: Browser, issuer: Issuer, node: InProcessNode
 ) -> None:
     def read_roles() -> frozenset[Role]:
-        cookie = BrowserToken(browser.http.cookies[COOKIE])
+        cookie = BrowserToken(browser.cookie)
         node.node.authenticator.forget_callers()
         return node.node.authenticator.identify(cookie).roles
 
@@ -306,7 +306,7 @@ def test_a_code_is_of_use_once_and_for_the_browser_that_began(
         page = finish(thief, address)
         assert "sign_in_refused" in page.text
         assert "invalid_grant" in page.text
-        assert COOKIE not in thief.http.cookies
+        assert thief.cookie_name not in thief.http.cookies
         # The forms of this page still work.
         assert page.hidden["page"] == "statements"
         landed = thief.submit(page, "sign-in", secret=TOKEN)
@@ -354,7 +354,7 @@ def test_an_answer_with_other_parameters_gives_no_cookie(
     assert "<script>" not in page.response.text
     assert "<b>" not in page.response.text
     assert page.response.headers["referrer-policy"] == "strict-origin"
-    assert COOKIE not in browser.http.cookies
+    assert browser.cookie_name not in browser.http.cookies
 
 
 def test_a_changed_cookie_gives_no_sign_in(browser: Browser, issuer: Issuer) -> None:
@@ -424,7 +424,7 @@ def test_an_issuer_that_is_down_is_named_on_the_page(
         page = finish(browser, address)
         assert (page.response.status_code, find_alert(page)) == (503, True)
         assert "sign_in_unavailable" in page.text
-        assert COOKIE not in browser.http.cookies
+        assert browser.cookie_name not in browser.http.cookies
         # The other ways still work.
         page = browser.submit(page, "sign-in", secret=TOKEN)
         assert page.response.url.path == "/a/b/ui/nodes"
@@ -487,7 +487,8 @@ def test_the_button_works_in_chromium(
         page.wait_for_url(f"{proxy.url}/ui/statements?state=failed")
         page.get_by_text("corp:ada").wait_for()
         cookies = [each for each in context.cookies() if each["name"].startswith("headrace")]
-        assert [(each["name"], each["path"]) for each in cookies] == [(COOKIE, "/a/b/ui")]
+        name = f"headrace_sign_in_{proxy.server_address[1]}"
+        assert [(each["name"], each["path"]) for each in cookies] == [(name, "/a/b/ui")]
         # The browser has finished this sign-in: the address is of no use.
         page.go_back()
         page.goto(f"{proxy.url}/ui/sign-in/callback?code=x&state=y")

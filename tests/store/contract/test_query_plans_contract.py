@@ -24,6 +24,7 @@ from headrace.store.identity import tokens
 from headrace.store.jobs import job_changes
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
+    former_runs,
     idempotency,
     limits,
     results,
@@ -240,6 +241,24 @@ def test_a_page_of_failures_is_read_by_an_index_however_many_statements_have_suc
             # Neither index has the statements that have succeeded.
             assert "statements_unsuccessful" in plan or "statements_by_end" in plan, plan
             assert "TEMP B-TREE" not in plan, plan
+
+
+def test_the_earlier_runs_of_a_text_are_read_by_an_index(
+    busy: tuple[Database, DriverLease],
+) -> None:
+    store, lease = busy
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    with store.write("test") as tx:
+        query = _SLOW.format(numbers=_NUMBERS[store.dialect], seconds=_RAN[store.dialect])
+        tx.execute(text(query), {"count": _ENDED // 10})
+        tx.execute(text("UPDATE statements SET text_digest = id"))
+        tx.execute(text("ANALYZE"))
+        statement = statements.get(tx, statement_id)
+        assert statement is not None
+        [plan] = _plans(tx, lambda tx: former_runs.read_durations(tx, statement, 20))
+    assert "statements_slow_by_text" in plan, plan
+    assert "Sort" not in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
 
 
 _ENDED_QUERY = """

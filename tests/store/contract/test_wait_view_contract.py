@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sqlalchemy import update
 from tests.store.contract.test_table_writes_contract import Writer
 from tests.support.store import OWNER, new_session, new_statement, running_session
 
 from headrace.model.connection import ConnectionSpec
 from headrace.model.lifecycle import SessionState, StatementState
+from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.sessions import connections
 from headrace.store.statements import wait_view
+from headrace.store.tables import sessions
 
 pytestmark = pytest.mark.finding("U11")
 
@@ -52,6 +57,28 @@ def test_a_statement_of_a_connection_waits_for_the_one_before(store: Database) -
     found = {id_: (each.connection_blocker, each.before) for id_, each in queues.items()}
     # The statements of the first connection do not hold up that of the second one.
     assert found == {second: (running, 0), third: (running, 1), of_other: (None, 0)}
+
+
+def test_the_launches_before_a_session_are_those_of_its_profile(store: Database) -> None:
+    # Ids of one millisecond are in no order.
+    first, second, third = sorted(new_session(store) for _number in range(3))
+    set_session(store, first, state=SessionState.STARTING, last_update_time=clock(-40))
+    set_session(store, second, profile="other")
+    statement = new_statement(store, third)
+    with store.read() as tx:
+        queue = wait_view.read_queues(tx, [statement], counts_users=False)[statement]
+    assert queue.launches_before == 1
+    assert queue.first_launch is not None
+    assert 39 < (queue.now - queue.first_launch).total_seconds() < 70
+    set_session(store, third, state=SessionState.STARTING)
+    with store.read() as tx:
+        queue = wait_view.read_queues(tx, [statement], counts_users=False)[statement]
+    assert (queue.launches_before, queue.first_launch) == (0, None)
+
+
+def set_session(store: Database, session_id: str, **values: Any) -> None:
+    with store.write("test.session") as tx:
+        tx.execute(update(sessions).where(sessions.c.id == session_id).values(**values))
 
 
 def test_a_statement_of_a_session_without_a_driver_waits_for_the_session(store: Database) -> None:

@@ -21,6 +21,7 @@ from headrace.control.policy import (
     require_creator,
     resolve_owner,
 )
+from headrace.control.streams.service import explain_queries
 from headrace.errors import DeploymentNotFound, JobNotFound
 from headrace.model.deployment import (
     Deployment,
@@ -32,6 +33,7 @@ from headrace.model.deployment import (
 )
 from headrace.model.ids import looks_like_id
 from headrace.model.lifecycle import DeploymentState, JobState
+from headrace.model.reasons import Reason, explain_job
 from headrace.model.stream_query import StreamQuery
 from headrace.store.database import Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
@@ -52,9 +54,12 @@ class JobStatus:
 
     job: Job
     version: JobVersion | None
-    queries: list[StreamQuery]
+    queries: list[tuple[StreamQuery, Reason | None]]
+    """With a reason each, if it does not run."""
     savepoints: list[Savepoint]
     deployment_id: str | None
+    reason: Reason | None
+    """Why the job does not run as it should."""
 
 
 class Jobs:
@@ -119,15 +124,16 @@ class Jobs:
                 id_: _hide_manifest(caller, by_version[id_], version)
                 for id_, version in jobs.list_versions(tx, list(by_version)).items()
             }
-            deployments = _find_deployment_ids(tx, found)
+            changes = _find_changes(tx, found)
             live = stream_queries.list_live_of_jobs(tx, owners)
+            reasons = explain_queries(tx, self._settings, live)
         return [
-            JobStatus(
-                job=job,
-                version=None if job.version_id is None else versions.get(job.version_id),
-                queries=_of_job(live, job),
-                savepoints=[],
-                deployment_id=deployments.get(job.id),
+            _make_status(
+                job,
+                None if job.version_id is None else versions.get(job.version_id),
+                changes.get(job.id),
+                [(each, reasons.get(each.id)) for each in _of_job(live, job)],
+                [],
             )
             for job in found
         ]
@@ -136,14 +142,15 @@ class Jobs:
         """Return a job of the caller. Raise JobNotFound."""
         with self._database.read() as tx:
             job = _find(tx, caller, name)
-            live = stream_queries.list_live_of_jobs(tx, [job.owner])
+            live = _of_job(stream_queries.list_live_of_jobs(tx, [job.owner]), job)
+            reasons = explain_queries(tx, self._settings, live)
             version = jobs.get_version(tx, job.version_id)
-            return JobStatus(
-                job=job,
-                version=None if version is None else _hide_manifest(caller, job, version),
-                queries=_of_job(live, job),
-                savepoints=savepoints.list_of_jobs(tx, [job.id]),
-                deployment_id=_find_deployment_ids(tx, [job]).get(job.id),
+            return _make_status(
+                job,
+                None if version is None else _hide_manifest(caller, job, version),
+                _find_changes(tx, [job]).get(job.id),
+                [(each, reasons.get(each.id)) for each in live],
+                savepoints.list_of_jobs(tx, [job.id]),
             )
 
     def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
@@ -238,11 +245,27 @@ def _of_job(live: Sequence[StreamQuery], job: Job) -> list[StreamQuery]:
     return [query for query in live if (query.owner, query.scope) == (job.owner, job.name)]
 
 
-def _find_deployment_ids(tx: Tx, found: Sequence[Job]) -> dict[str, str]:
-    """Return the deployments that change these jobs at the moment, by the id of the job."""
-    changing = {job.change_id: job.id for job in found if job.change_id is not None}
-    deployments = job_changes.find_deployments(tx, changing) if changing else {}
-    return {changing[change_id]: each for change_id, each in deployments.items()}
+def _find_changes(tx: Tx, found: Sequence[Job]) -> dict[str, JobChange]:
+    """Return the changes of these jobs that are in progress, by the id of the job."""
+    ids = [job.change_id for job in found if job.change_id is not None]
+    return {each.job_id: each for each in job_changes.list_changes(tx, ids)} if ids else {}
+
+
+def _make_status(
+    job: Job,
+    version: JobVersion | None,
+    change: JobChange | None,
+    queries: list[tuple[StreamQuery, Reason | None]],
+    found: list[Savepoint],
+) -> JobStatus:
+    return JobStatus(
+        job=job,
+        version=version,
+        queries=queries,
+        savepoints=found,
+        deployment_id=None if change is None else change.deployment_id,
+        reason=explain_job(job, change, queries),
+    )
 
 
 def _read_deployment(tx: Tx, deployment_id: str) -> DeploymentStatus:

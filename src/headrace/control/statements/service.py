@@ -52,6 +52,7 @@ from headrace.control.statements.lookup import (
     hide_content,
 )
 from headrace.control.statements.node_statements import NodeStatements
+from headrace.control.statements.run_comparison import RUNS, compare_runs
 from headrace.control.statements.wait_reasons import WaitReasons, can_wait
 from headrace.control.streams import submission
 from headrace.control.streams.service import find_query
@@ -106,12 +107,13 @@ from headrace.results.reader import (
     find_next_offset,
     open_rows,
 )
+from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
 from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.sessions import NamedSession
-from headrace.store.statements import executions, idempotency, results, statements
+from headrace.store.statements import executions, former_runs, idempotency, results, statements
 from headrace.text.durations import seconds_of
 
 
@@ -461,6 +463,28 @@ class Statements:
                 f"Statement {statement_id} has no stored plan and stages: {reason}."
             )
         return execution
+
+    def compare_with_former_runs(
+        self, caller: Caller, statement: Statement, execution: StatementExecution | None
+    ) -> str | None:
+        """Return how long a statement took beside earlier runs of its text, as a sentence.
+
+        None: it has not run for a second, its owner has too few earlier runs, or the caller may
+        not read its text.
+
+        Args:
+            execution: Its stages, if they are known.
+        """
+        if not may(caller, Action.READ_CONTENT, statement):
+            return None
+        with self._database.read() as tx:
+            end = statement.ended_at or read_clock(tx.connection)
+            begin = statement.started_at
+            seconds = 0.0 if begin is None else (end - begin).total_seconds()
+            if seconds < statements.SHORTEST_SLOW_SECONDS:
+                return None
+            former = former_runs.read_durations(tx, statement, RUNS)
+        return compare_runs(seconds, former, execution)
 
     def get_with_rows(
         self, caller: Caller, statement_id: str, *, max_bytes: int

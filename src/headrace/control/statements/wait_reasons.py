@@ -11,7 +11,7 @@ from headrace.store.database import Database
 from headrace.store.statements import wait_view
 from headrace.store.statements.limits import Limit, Share
 from headrace.store.statements.wait_view import LockView, QueueView
-from headrace.text.readable import describe_count
+from headrace.text.readable import describe_count, describe_duration
 
 
 class WaitReasons:
@@ -83,7 +83,7 @@ class WaitReasons:
                 text = f"It runs alone in its session, after {in_flight} of the session."
                 return WaitCode.EXCLUSIVE, text, None
         if queue.in_flight >= queue.parallelism:
-            text = f"Its session has {in_flight}, and runs no more at once."
+            text = f"Its session runs {queue.in_flight} of at most {queue.parallelism} at once."
             return WaitCode.PARALLELISM, text, None
         if limit := self._explain_limit(queue, share):
             return WaitCode.LIMIT, limit, None
@@ -92,13 +92,13 @@ class WaitReasons:
     def _explain_limit(self, queue: QueueView, share: Share | None) -> str | None:
         limit = None if share is None else share.limit
         if share is not None and limit is not None and queue.owner_in_flight >= limit:
-            in_flight = describe_count(queue.owner_in_flight, "running statement")
-            return f"Its owner has {in_flight}, and no more may run (setting {share.setting})."
-        if self._limit.total is not None and queue.all_in_flight >= self._limit.total:
-            in_flight = describe_count(queue.all_in_flight, "running statement")
+            used = f"Its owner runs {queue.owner_in_flight:,} of at most"
+            return f"{used} {describe_count(limit, 'statement')} (setting {share.setting})."
+        total = self._limit.total
+        if total is not None and queue.all_in_flight >= total:
+            used = f"All users together run {queue.all_in_flight:,} of at most"
             return (
-                f"All users together have {in_flight}, and"
-                " no more may run (setting limits.running_statements)."
+                f"{used} {describe_count(total, 'statement')} (setting limits.running_statements)."
             )
         return None
 
@@ -127,6 +127,13 @@ def _explain_session(queue: QueueView) -> WaitingFor:
         )
     elif queue.session_state is SessionState.NOT_STARTED:
         text = "Its session waits for a node that starts its driver."
+        if queue.launches_before:
+            text = f"It waits for a driver of profile `{queue.profile}`: "
+            text += f"{queue.launches_before:,} ahead"
+            if queue.first_launch is not None:
+                seconds = int((queue.now - queue.first_launch).total_seconds())
+                text += f", the first started {describe_duration(seconds)} ago"
+            text += "."
     else:
         code, text = WaitCode.SESSION_CLOSING, "Its session closes, and cancels it."
     return WaitingFor(code=code, text=text, since=since)

@@ -6,8 +6,9 @@ their own transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from headrace.config.settings import Settings
@@ -23,11 +24,28 @@ from headrace.control.policy import (
     may,
 )
 from headrace.control.sessions.opening import create_session
-from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.control.streams.history import StreamHistory, read_stream_history
+from headrace.errors import HeadraceError, SessionNotFound, StreamNotFound, StreamStateConflict
 from headrace.grammar.masking import mask_statement
+from headrace.grammar.parse import find_sink_options
+from headrace.model.headrace_options import RETRY_MAX_ATTEMPTS
 from headrace.model.ids import looks_like_id, new_id
-from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, StreamAction
+from headrace.model.lifecycle import (
+    SESSION,
+    STREAM,
+    MaterializedViewState,
+    StreamAction,
+    StreamState,
+)
+from headrace.model.reasons import Reason, explain_stream
+from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import NewSession, SessionKind
+from headrace.model.stream_history import (
+    HISTORY_MINUTES,
+    find_watermark_gap,
+    minute_of,
+    sum_backlog,
+)
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     Answer,
@@ -38,14 +56,34 @@ from headrace.model.stream_query import (
     describe_conflict,
     suggest_action,
 )
+from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import sessions
-from headrace.store.streams import stream_progress, stream_queries, stream_transitions, views
+from headrace.store.streams import (
+    stream_minutes,
+    stream_progress,
+    stream_queries,
+    stream_transitions,
+    views,
+)
 from headrace.text.durations import seconds_of
 
 _MAX_DOTS = 10
 """Largest number of ways in which a name is read."""
+STANDING_MINUTES = 60
+"""Minutes of the rates in a list of the worst queries."""
+_FAILED_SECONDS = 24 * 3600.0
+"""Time for which such a list has a query that has failed."""
+_WORST_FIRST = (
+    StreamState.FAILED,
+    StreamState.BACKING_OFF,
+    StreamState.STARTING,
+    StreamState.STOPPING,
+    StreamState.RUNNING,
+    StreamState.PAUSED,
+    StreamState.STOPPED,
+)
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
@@ -227,6 +265,65 @@ class QueryStatus:
     """The SAVE STREAM statement, without secrets; hidden from those who may not read it."""
     progress: list[QueryProgress]
     """The last batches, oldest first."""
+    reason: Reason | None
+    """Why the query does not run."""
+
+
+def explain_queries(
+    tx: Tx, settings: Settings, queries: Sequence[StreamQuery], now: datetime | None = None
+) -> dict[str, Reason | None]:
+    """Return why queries do not run, by id. Only queries that back off need further reads.
+
+    Args:
+        now: Time of the store, if the caller has read it.
+    """
+    failing = [each for each in queries if each.state is StreamState.BACKING_OFF]
+    if failing and now is None:
+        now = read_clock(tx.connection)
+    found = sessions.find_conf(tx, {each.session_id for each in failing}) if failing else {}
+    return {
+        each.id: explain_stream(
+            each, now, retries=_find_retries(settings, each, *found.get(each.session_id, ("", {})))
+        )
+        for each in queries
+    }
+
+
+def _find_retries(
+    settings: Settings, query: StreamQuery, profile: str, conf: Mapping[str, str]
+) -> int | None:
+    """Return the largest number of retries of a query that backs off; None: no limit."""
+    if query.state is not StreamState.BACKING_OFF:
+        return None
+    of_profile = settings.profiles[profile].conf if profile in settings.profiles else {}
+    try:
+        options = find_sink_options([*query.spec.definitions, query.spec.text])
+        policy = read_retry_policy(dict(options), {**of_profile, **conf, **query.spec.conf})
+    except HeadraceError:
+        # A newer node may have stored options that this one does not know.
+        return None
+    return None if policy.max_attempts == RETRY_MAX_ATTEMPTS.default else policy.max_attempts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStanding:
+    """A query in a list of the worst first."""
+
+    status: QueryStatus
+    backlog: int | None
+    """Records that its sources had not read at the last batch; None: no source says so."""
+    watermark_gap: float | None
+    """Seconds by which the watermark was behind at the last batch; None without one."""
+    rows: list[int | None]
+    """Rows of each of the last minutes, oldest first; None: no batch was reported."""
+
+
+def _rank_standing(standing: StreamStanding) -> tuple[int, int, float]:
+    """Return the key of a list of the worst first. Queries in one state differ by their lag."""
+    query = standing.status.query
+    # A newer node may know further states.
+    rank = _WORST_FIRST.index(query.state) if query.state in _WORST_FIRST else 0
+    return rank, -(standing.backlog or 0), -(standing.watermark_gap or 0.0)
 
 
 class Streams:
@@ -243,7 +340,15 @@ class Streams:
         """
         with self._database.read() as tx:
             query = find_query(tx, caller, name)
-            return _status(caller, query, stream_progress.read(tx, query.id))
+            [reason] = explain_queries(tx, self._settings, [query]).values()
+            return _status(caller, query, stream_progress.read(tx, query.id), reason)
+
+    def read_history(
+        self, caller: Caller, name: str, minutes: int = HISTORY_MINUTES
+    ) -> StreamHistory:
+        """Return the last minutes of a query of the caller. Raise StreamNotFound."""
+        with self._database.read() as tx:
+            return read_stream_history(tx, find_query(tx, caller, name), minutes)
 
     def page(
         self,
@@ -266,19 +371,62 @@ class Streams:
         with self._database.read() as tx:
             queries = stream_queries.page(tx, owners=owners, live=live, before=before, limit=limit)
             last = stream_progress.read_last(tx, [query.id for query in queries])
+            reasons = explain_queries(tx, self._settings, queries)
         return [
-            _status(caller, query, [last[query.id]] if query.id in last else [])
+            _status(
+                caller,
+                query,
+                [last[query.id]] if query.id in last else [],
+                reasons.get(query.id),
+            )
             for query in queries
         ]
+
+    def list_worst(
+        self, caller: Caller, *, limit: int, all_owners: bool = False
+    ) -> list[StreamStanding]:
+        """Return at most `limit` queries, worst first: those that failed lately, and live ones."""
+        owners = listed_owners(caller, all_owners=all_owners)
+        with self._database.read() as tx:
+            queries = stream_queries.list_worst(tx, owners, seconds=_FAILED_SECONDS, limit=limit)[
+                :limit
+            ]
+            ids = [query.id for query in queries]
+            last = stream_progress.read_last(tx, ids)
+            minutes = stream_minutes.read(tx, ids, STANDING_MINUTES)
+            now = read_clock(tx.connection)
+            reasons = explain_queries(tx, self._settings, queries, now)
+        rows: dict[str, dict[int, int]] = {}
+        for query_id, each in minutes:
+            rows.setdefault(query_id, {})[each.minute] = each.input_rows
+        newest = minute_of(now)
+        numbers = range(newest - STANDING_MINUTES + 1, newest + 1)
+        standings = []
+        for query in queries:
+            batch = last.get(query.id)
+            gap = None if batch is None else find_watermark_gap(batch)
+            standing = StreamStanding(
+                status=_status(
+                    caller, query, [] if batch is None else [batch], reasons.get(query.id)
+                ),
+                backlog=None if batch is None else sum_backlog(batch),
+                watermark_gap=None if gap is None else gap / 1000,
+                rows=[rows.get(query.id, {}).get(number) for number in numbers],
+            )
+            standings.append(standing)
+        return sorted(standings, key=_rank_standing)
 
     def act(self, caller: Caller, name: str, action: StreamAction) -> QueryStatus:
         """Apply an action to a query of the caller, and return the query. Raise as `act` does."""
         with self._database.write("stream.act") as tx:
             query = act(tx, self._settings, caller, name, action)
-            return _status(caller, query, stream_progress.read(tx, query.id))
+            [reason] = explain_queries(tx, self._settings, [query]).values()
+            return _status(caller, query, stream_progress.read(tx, query.id), reason)
 
 
-def _status(caller: Caller, query: StreamQuery, progress: list[QueryProgress]) -> QueryStatus:
+def _status(
+    caller: Caller, query: StreamQuery, progress: list[QueryProgress], reason: Reason | None
+) -> QueryStatus:
     is_readable = may(caller, Action.READ_CONTENT, query)
     text = mask_statement(query.spec.text) if is_readable else HIDDEN_TEXT
-    return QueryStatus(query=query, statement=text, progress=progress)
+    return QueryStatus(query=query, statement=text, progress=progress, reason=reason)

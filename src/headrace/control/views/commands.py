@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.control.policy import Caller
 from headrace.control.views.lookup import find_refresh_query, find_view, lock_view
-from headrace.control.views.status import ViewStatus, read_status
+from headrace.control.views.status import ViewStatus, read_status, read_statuses
 from headrace.errors import MaterializedViewBusy
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import (
@@ -71,7 +71,7 @@ def _drop(tx: Tx, caller: Caller, command: MaterializedViewStatement) -> ResultR
 
 
 def _show(tx: Tx, owner: str) -> ResultReport:
-    found = [read_status(tx, view) for view in views.list_live(tx, [owner], _MAX_SHOWN)]
+    found = read_statuses(tx, views.list_live(tx, [owner], _MAX_SHOWN))
     rows = [
         [each.view.qualified_name, each.state, each.fresh_as_of, each.refresh] for each in found
     ]

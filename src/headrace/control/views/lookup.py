@@ -100,9 +100,32 @@ def find_live_writer(tx: Tx, view: MaterializedView) -> Statement | None:
     return statement
 
 
+def find_live_writers(tx: Tx, found: Collection[MaterializedView]) -> dict[str, Statement]:
+    """Return the statements that create or refresh views now, by the id of the view."""
+    writers = statements.get_all(tx, [view.statement_id for view in found], cut_text=True)
+    return {
+        view.id: writers[view.statement_id]
+        for view in found
+        if view.statement_id in writers
+        and writers[view.statement_id].state not in STATEMENT.terminal
+    }
+
+
 def find_refresh_query(tx: Tx, view: MaterializedView) -> StreamQuery | None:
     """Return the newest query that refreshes a view, live or not, or None."""
-    query = stream_queries.find(tx, view.owner, ADHOC_SCOPE, view.name)
-    if query is None or query.spec.view is None or query.spec.view.id != view.id:
-        return None if view.query_id is None else stream_queries.get(tx, view.query_id)
-    return query
+    return find_refresh_queries(tx, [view]).get(view.id)
+
+
+def find_refresh_queries(tx: Tx, found: Collection[MaterializedView]) -> dict[str, StreamQuery]:
+    """Return the newest query that refreshes each view, live or not, by the id of the view."""
+    names = {(view.owner, view.name) for view in found}
+    newest = stream_queries.find_newest(tx, ADHOC_SCOPE, names)
+    queries: dict[str, StreamQuery] = {}
+    for view in found:
+        query = newest.get((view.owner, view.name))
+        if query is not None and query.spec.view is not None and query.spec.view.id == view.id:
+            queries[view.id] = query
+    rest = {view.query_id: view.id for view in found if view.query_id and view.id not in queries}
+    for query in stream_queries.list_by_id(tx, list(rest)):
+        queries[rest[query.id]] = query
+    return queries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.control.context import NodeContext
@@ -15,12 +15,16 @@ from headrace.control.policy import (
     may,
     visible_owners,
 )
-from headrace.control.views.lookup import find_live_writer, find_refresh_query, list_named
+from headrace.control.views.lookup import (
+    find_live_writers,
+    find_refresh_queries,
+    list_named,
+)
 from headrace.errors import MaterializedViewNotFound
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.model.materialized_view import MaterializedView, RowStorage, generation_name
-from headrace.model.stream_query import StreamQuery
+from headrace.model.stream_query import QueryProgress, StreamQuery
 from headrace.store.database import Tx
 from headrace.store.streams import stream_progress, views
 from headrace.text.readable import format_utc
@@ -58,17 +62,26 @@ class ViewStatus:
         return ".".join([*namespace, generation_name(name, int(self.generation))])
 
 
+def read_statuses(tx: Tx, found: Sequence[MaterializedView]) -> list[ViewStatus]:
+    """Return views with what belongs to them. The number of queries does not grow with theirs."""
+    writers, queries = find_live_writers(tx, found), find_refresh_queries(tx, found)
+    last = stream_progress.read_last(tx, [query.id for query in queries.values()])
+    return [
+        ViewStatus(
+            view,
+            "refreshing" if view.id in writers and view.current_generation else view.state,
+            _describe_freshness(view, queries.get(view.id), last),
+            _describe_refresh(view),
+            queries.get(view.id),
+        )
+        for view in found
+    ]
+
+
 def read_status(tx: Tx, view: MaterializedView) -> ViewStatus:
     """Return a view with what belongs to it."""
-    query = find_refresh_query(tx, view)
-    writer = find_live_writer(tx, view)
-    return ViewStatus(
-        view,
-        "refreshing" if writer is not None and view.current_generation else view.state,
-        _describe_freshness(tx, view, query),
-        _describe_refresh(view),
-        query,
-    )
+    [status] = read_statuses(tx, [view])
+    return status
 
 
 def _describe_refresh(view: MaterializedView) -> str:
@@ -80,11 +93,11 @@ def _describe_refresh(view: MaterializedView) -> str:
     return "automatic" if interval is None else f"automatic, every {interval}"
 
 
-def _describe_freshness(tx: Tx, view: MaterializedView, query: StreamQuery | None) -> str | None:
-    if query is not None:
-        last = stream_progress.read_last(tx, [query.id]).get(query.id)
-        if last is not None:
-            return last.at
+def _describe_freshness(
+    view: MaterializedView, query: StreamQuery | None, last: Mapping[str, QueryProgress]
+) -> str | None:
+    if query is not None and query.id in last:
+        return last[query.id].at
     return None if view.fresh_as_of is None else format_utc(view.fresh_as_of)
 
 
@@ -101,13 +114,13 @@ class MaterializedViews:
         owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
             found = views.list_live(tx, owners, limit)
-            return [_hide_text(caller, read_status(tx, view)) for view in found]
+            return [_hide_text(caller, each) for each in read_statuses(tx, found)]
 
     def find_views(self, caller: Caller, path: Sequence[str]) -> list[ViewStatus]:
         """Return the live views that the caller may read whose names end with these parts."""
         with self._database.read() as tx:
             found = list_named(tx, visible_owners(caller), path)
-            return [_hide_text(caller, read_status(tx, view)) for view in found]
+            return [_hide_text(caller, each) for each in read_statuses(tx, found)]
 
     def get_view(self, caller: Caller, view_id: str) -> ViewStatus:
         """Return a view by its id, live or not. Raise MaterializedViewNotFound."""

@@ -17,6 +17,9 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeoutException;
 import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.TaskScheduler;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
+import org.apache.spark.scheduler.TaskSetManager;
 import org.apache.spark.sql.execution.ui.SQLAppStatusStore;
 import org.apache.spark.sql.execution.ui.SQLExecutionUIData;
 import org.apache.spark.sql.execution.ui.SQLPlanMetric;
@@ -91,12 +94,13 @@ public class StatementExecution {
         reader.maxOperators = maxOperators;
         reader.maxMetrics = maxMetrics;
         TreeSet executions = new TreeSet();
-        reader.addStages(context.statusStore(), jobs, executions);
+        reader.addStages(context, jobs, executions);
         reader.addPlans(plans, executions);
         return reader.result.toString();
     }
 
-    private void addStages(AppStatusStore store, int[] jobs, Set executions) {
+    private void addStages(SparkContext context, int[] jobs, Set executions) {
+        AppStatusStore store = context.statusStore();
         List stages = new ArrayList();
         Set ids = new HashSet();
         for (int i = 0; i < jobs.length; i++) {
@@ -118,6 +122,7 @@ public class StatementExecution {
                 }
             }
         }
+        result.put("tasks_active", countActiveTasks(context.taskScheduler(), stages));
         Collections.sort(stages, new ByImportance());
         List chosen = stages.subList(0, Math.min(stages.size(), maxStages));
         ArrayNode nodes = result.putArray("stages");
@@ -127,6 +132,22 @@ public class StatementExecution {
             addStage(store, (StageData) sorted.get(i), nodes.addObject());
         }
         result.put("stages_omitted", stages.size() - sorted.size());
+    }
+
+    /**
+     * Return the number of tasks that run. A task that a cancel kills runs until it notices.
+     *
+     * <p>The store learns of the end of a task later than the scheduler.
+     */
+    private static int countActiveTasks(TaskScheduler scheduler, List stages) {
+        int count = 0;
+        for (int i = 0; scheduler instanceof TaskSchedulerImpl && i < stages.size(); i++) {
+            StageData stage = (StageData) stages.get(i);
+            Option tasks = ((TaskSchedulerImpl) scheduler)
+                .taskSetManagerForAttempt(stage.stageId(), stage.attemptId());
+            count += tasks.isDefined() ? ((TaskSetManager) tasks.get()).runningTasks() : 0;
+        }
+        return count;
     }
 
     /** Add the attempts of a stage that Spark has not skipped. */

@@ -148,6 +148,7 @@ def _parse_execution(content: dict[str, Any]) -> StatementExecution:
         operators_omitted=content["operators_omitted"],
         stages=[_parse_stage(stage) for stage in content["stages"]],
         stages_omitted=content["stages_omitted"],
+        tasks_active=content["tasks_active"],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -53,6 +54,7 @@ from headrace.model.failure import Failure
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites
 from headrace.model.session import DriverLease, SessionView
+from headrace.model.stream_history import BatchPart
 from headrace.model.stream_query import DesiredQuery, QueryProgress
 from headrace.model.text import cut_text
 
@@ -66,11 +68,18 @@ def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
         input_rate=_rate(report.get("inputRowsPerSecond")),
         process_rate=_rate(report.get("processedRowsPerSecond")),
         milliseconds=report.get("batchDuration", report["durationMs"].get("triggerExecution", 0)),
+        parts=_list_parts(report["durationMs"]),
         watermark=report.get("eventTime", {}).get("watermark"),
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
         state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
         lag=_lag(report.get("sources", [])),
     )
+
+
+def _list_parts(durations: Mapping[str, Any]) -> dict[str, int]:
+    """Return the milliseconds of the parts of a batch, as far as Spark reports them."""
+    names = {part: re.sub(r"_(\w)", lambda found: found[1].upper(), part) for part in BatchPart}
+    return {part: max(0, int(durations[name])) for part, name in names.items() if name in durations}
 
 
 def _rate(value: object) -> float:

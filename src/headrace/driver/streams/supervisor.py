@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.driver.streams.supervised_query import Run, SupervisedQuery
 from headrace.errors import HeadraceError
-from headrace.grammar.clauses import Options, override_options
-from headrace.grammar.parse import parse
-from headrace.grammar.stream_statements import CreateSink, SaveStream
+from headrace.grammar.parse import find_sink_options
 from headrace.model.retry_policy import RetryPolicy, read_retry_policy
 from headrace.model.stream_query import DesiredQueries, DesiredQuery, QueryReport, Wanted
 
@@ -127,11 +125,7 @@ class Supervisor:
 
 def _policy_of(desired: DesiredQuery, conf: Mapping[str, str]) -> RetryPolicy:
     """Return the retry policy of a query: its options, those of its sink, the configuration."""
-    options: Options = ()
-    for text in (*desired.spec.definitions, desired.spec.text):
-        command = parse(text).command
-        if isinstance(command, CreateSink | SaveStream):
-            options = override_options(options, command.options)
+    options = find_sink_options([*desired.spec.definitions, desired.spec.text])
     try:
         return read_retry_policy(dict(options), {**conf, **desired.spec.conf})
     except HeadraceError as error:

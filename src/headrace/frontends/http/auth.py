@@ -10,8 +10,10 @@ import base64
 import binascii
 import math
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
@@ -53,7 +55,7 @@ WEB_SIGN_OUT_PATH = f"{WEB_PREFIX}/sign-out"
 WEB_OIDC_PATH = f"{WEB_SIGN_IN_PATH}/oidc"
 WEB_CALLBACK_PATH = CALLBACK_PATH
 COOKIE = "headrace_sign_in"
-"""Name of the cookie with the token of a browser."""
+"""Begin of the name of the cookie with the token of a browser, see `name_sign_in_cookie`."""
 PUBLIC_PATHS = frozenset(
     {
         *("/health", "/ready", OPENAPI_PATH, DOCS_PATH, SIGN_IN_PATH),
@@ -122,12 +124,8 @@ class Authentication:
             _check_query(request)
         except HeadraceError as error:
             record_refusal(request, error)
-            raw_path = scope.get("raw_path") or scope["path"].encode()
             response = self._renderers.respond(
-                raw_path.decode("latin-1"),
-                error,
-                method=request.method,
-                query=request.url.query,
+                scope, error, method=request.method, query=request.url.query
             )
             if isinstance(error, Unauthorized) and node_of(request).settings.auth.ldap is not None:
                 response.headers.append("WWW-Authenticate", _PASSWORD_CHALLENGE)
@@ -314,12 +312,26 @@ def read_cookie(request: Request) -> str | None:
     """
     if not is_web(request.scope["path"]):
         return None
-    values = [value for name, value in list_cookies(request) if name == COOKIE]
+    wanted = name_sign_in_cookie(request)
+    values = [value for name, value in list_cookies(request) if name == wanted]
     if len(values) > 1:
         raise Unauthorized(
-            f"The browser has several cookies {COOKIE}.", hint="Delete the cookies of this host."
+            f"The browser has several cookies {wanted}.", hint="Delete the cookies of this host."
         )
     return values[0] if values else None
+
+
+def name_sign_in_cookie(request: Request) -> str:
+    """Return the name of the cookie with the token of a browser.
+
+    Browsers send a cookie to all ports of a host. The name therefore has the port that the browser
+    has used, so that a second cluster on the host does not replace the sign-in. The prefix
+    `__Host-` is not possible: it needs the path `/`, and a proxy may serve several clusters.
+    """
+    port: int | None = None
+    with suppress(ValueError):
+        port = urlsplit(f"//{request.headers.get('host', '')}").port
+    return COOKIE if port is None else f"{COOKIE}_{port}"
 
 
 def list_cookies(request: Request) -> list[tuple[str, str]]:

@@ -44,7 +44,7 @@ class BodyLimit:
         error = BodyTooLarge(
             f"The body of the request is larger than the limit of {BODY_LIMIT} bytes."
         )
-        await self._renderers.respond(scope["path"], error)(scope, receive, send)
+        await self._renderers.respond(scope, error)(scope, receive, send)
 
 
 class _Exchange:

@@ -65,7 +65,7 @@ class BrowserRules:
                 )
                 _check_has_host(scope)
             except HeadraceError as error:
-                await self._renderers.respond(scope["path"], error)(scope, receive, send)
+                await self._renderers.respond(scope, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

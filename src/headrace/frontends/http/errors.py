@@ -54,6 +54,7 @@ class RequestError:
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = ""
     path: str = ""
+    """Path of the request as it was sent, with its escapes."""
     query: str = ""
     """Query string of the request, as far as the renderer needs it."""
     allowed_methods: Sequence[str] = ()
@@ -79,22 +80,22 @@ class ErrorRenderers:
 
     def respond(
         self,
-        path: str,
+        scope: Mapping[str, Any],
         error: Exception,
         *,
         method: str = "",
         query: str = "",
         allowed_methods: Sequence[str] = (),
     ) -> Response:
-        """Return the response for an error on this path."""
+        """Return the response for an error of a request, which the scope of ASGI describes."""
         described = replace(
             describe_error(error),
             method=method,
-            path=path,
+            path=find_sent_path(scope),
             query=query,
             allowed_methods=allowed_methods,
         )
-        return self._find_renderer(path)(described)
+        return self._find_renderer(scope["path"])(described)
 
     def _find_renderer(self, path: str) -> ErrorRenderer:
         if path in self._by_path:
@@ -103,6 +104,12 @@ class ErrorRenderers:
             if path.startswith(prefix):
                 return render
         return self._default
+
+
+def find_sent_path(scope: Mapping[str, Any]) -> str:
+    """Return the path of a request as it was sent: an escaped slash divides no folders."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return path.decode("latin-1")
 
 
 def describe_error(error: Exception) -> RequestError:
@@ -138,11 +145,11 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
             _LOG.error("%s: %s", error.code, error.message)
         if isinstance(error, HeadraceError):
             record_refusal(request, error)
-        path, method = request.url.path, request.method
+        method = request.method
         if not _is_unknown_method(error):
-            return renderers.respond(path, error, method=method)
+            return renderers.respond(request.scope, error, method=method)
         allowed = sorted(_allowed_methods(request))
-        response = renderers.respond(path, error, method=method, allowed_methods=allowed)
+        response = renderers.respond(request.scope, error, method=method, allowed_methods=allowed)
         response.headers["Allow"] = ", ".join(allowed)
         return response
 
@@ -152,7 +159,7 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
 
     async def handle_unexpected(request: Request, error: Exception) -> Response:
         _LOG.exception("%s %s failed", request.method, request.url.path, exc_info=error)
-        return renderers.respond(request.url.path, error)
+        return renderers.respond(request.scope, error)
 
     for kind in (HeadraceError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, handle_expected)

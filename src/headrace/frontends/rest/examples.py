@@ -105,6 +105,8 @@ _STATEMENT: Json = {
     "attempts": 1,
     "queue_position": None,
     "waiting_for": None,
+    "reason": None,
+    "reason_code": None,
     "atomic": None,
     "note": None,
     "progress": {
@@ -150,6 +152,8 @@ _WAITING: Json = {
         "since": AT,
         "statement_id": None,
     },
+    "reason": "It is behind 2 statements of its session.",
+    "reason_code": "queue",
     "progress": None,
     "result": None,
     "rows": None,
@@ -207,6 +211,8 @@ _JOB: Json = {
     "last_batch": 41,
     "deployment": None,
     "failure": None,
+    "reason": None,
+    "reason_code": None,
     "created_at": AT,
     "updated_at": LATER,
     "current": _VERSION,
@@ -275,6 +281,7 @@ _EXECUTION: Json = {
         }
     ],
     "stages_omitted": 0,
+    "tasks_active": 0,
 }
 
 BODIES: dict[str, list[Json]] = {

@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, StrictBool
 
-from headrace.frontends.rest.schemas import Instant, RequestModel, ResponseModel, integer
+from headrace.frontends.rest.schemas import (
+    Instant,
+    MaskedMessage,
+    RequestModel,
+    ResponseModel,
+    integer,
+)
 from headrace.model.deployment import JobAction, WrittenOutput
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, JobName
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
+from headrace.model.reasons import ReasonCode
 from headrace.model.text import Name
 
 _MAX_FILES = 1_000
@@ -221,6 +228,10 @@ class JobBody(ResponseModel):
     """Deployment that changes the job now."""
     failure: Failure | None
     """Why the job failed."""
+    reason: MaskedMessage | None
+    """Why it does not run as it should, as a sentence; null while all of its queries run."""
+    reason_code: ReasonCode | None
+    """Kind of this reason."""
     created_at: Instant
     """When the job was first deployed."""
     updated_at: Instant

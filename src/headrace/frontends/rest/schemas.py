@@ -30,6 +30,7 @@ from headrace.model.lifecycle import (
     SessionState,
     StatementState,
 )
+from headrace.model.reasons import ReasonCode
 from headrace.model.request_fields import FieldKind, SessionFields, SubmitFields, describe_fields
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
@@ -406,6 +407,11 @@ class StatementBody(ResponseModel):
     waiting_for: WaitingBody | None = None
     """In the response for one statement and in the lists of waiting and running ones: why it waits;
     null if it waits for nothing."""
+    reason: MaskedMessage | None = None
+    """Why it has not ended, or has not succeeded, as a sentence; null for a success. Where
+    `waiting_for` is missing, also for a statement that waits."""
+    reason_code: ReasonCode | None = None
+    """Kind of this reason."""
     atomic: bool | None
     """For a statement that has written rows: whether all of them appeared, or none."""
     note: str | None
@@ -456,6 +462,9 @@ class ExecutionBody(ResponseModel):
     run time. Stages that Spark has skipped are not listed."""
     stages_omitted: int
     """Number of further stages."""
+    tasks_active: int | None
+    """Tasks that still ran when the driver reported: a task that a cancel kills runs until it
+    notices. Null if the driver has not counted them."""
 
 
 @shows(SessionFields)

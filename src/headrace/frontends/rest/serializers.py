@@ -33,6 +33,7 @@ from headrace.model.deployment import JobChange, JobVersion, PlannedJob, Savepoi
 from headrace.model.event import Event
 from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
+from headrace.model.reasons import Reason, explain_statement
 from headrace.model.request_fields import SessionFields
 from headrace.model.result import ResultInfo
 from headrace.model.session import Session, SessionSpec
@@ -41,6 +42,14 @@ from headrace.results.schema import parse_schema
 
 _LOCATIONS = ("jars", "files", "py_files")
 """Fields of a session whose URLs may contain passwords."""
+
+
+def show_reason(reason: Reason | None) -> dict[str, Any]:
+    """Return the fields of a body that say why an object is in its state."""
+    return {
+        "reason": None if reason is None else reason.text,
+        "reason_code": None if reason is None else reason.code,
+    }
 
 
 def statement_body(
@@ -72,6 +81,7 @@ def statement_body(
         statement=mask_sql(statement.spec.text),
         queue_position=queue_position,
         waiting_for=None if waiting_for is None else fill(WaitingBody, waiting_for),
+        **show_reason(explain_statement(statement, waiting_for)),
         error=error_body(failure, trace=trace),
         result=_result_body(statement.result, statement.rows_written),
         rows=None,
@@ -163,13 +173,14 @@ def deployment_body(status: DeploymentStatus) -> DeploymentBody:
 def job_body(status: JobStatus) -> JobBody:
     """Return the body for a job."""
     job, version = status.job, status.version
-    batches = [query.last_batch for query in status.queries if query.last_batch is not None]
+    batches = [each.last_batch for each, _why in status.queries if each.last_batch is not None]
     return fill(
         JobBody,
         job,
         version=None if version is None else version.version,
         session=None if version is None else version.spec.session.name,
-        queries=[query.id for query in status.queries],
+        queries=[query.id for query, _why in status.queries],
+        **show_reason(status.reason),
         last_batch=max(batches, default=None),
         deployment=status.deployment_id,
         current=None if version is None else version_body(version),

@@ -20,7 +20,13 @@ from fastapi.responses import JSONResponse
 from headrace.control.node import Node
 from headrace.control.policy import Caller
 from headrace.control.statements.service import RepeatableRequest
-from headrace.errors import ConnectionNotFound, HeadraceError, InvalidRequest, StatementNotFound
+from headrace.errors import (
+    ConnectionNotFound,
+    DraftNotFound,
+    HeadraceError,
+    InvalidRequest,
+    StatementNotFound,
+)
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import make_router, redirect, render
@@ -33,11 +39,14 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement, StatementSpec
 
 PROTOCOL = "web"
-_MAX_FORM_BYTES = 4 * 1024 * 1024
+DRAFT_PATTERN = r"^dr_[0-9a-f]{32}$"
+MAX_FORM_BYTES = 4 * 1024 * 1024
 """Largest form: the SQL of one statement, in the escapes of forms."""
 _MAX_KEY = 100
 _RUNS = 20
 """Statements that an editor shows."""
+
+DraftQuery = Annotated[str | None, Query(pattern=DRAFT_PATTERN)]
 
 router = make_router()
 
@@ -62,9 +71,17 @@ def render_editor(
     request: Request,
     caller: Authenticated,
     run: Annotated[list[str] | None, Query(max_length=_RUNS)] = None,
+    draft: DraftQuery = None,
 ) -> Response:
-    """Show the editor with statements that were submitted before. It submits nothing."""
+    """Show the editor with a draft, and with statements that were submitted before.
+
+    It submits nothing.
+    """
     statements = node_of(request).statements
+    opened = None
+    if draft is not None:
+        with suppress(DraftNotFound):
+            opened = node_of(request).drafts.open_draft(caller, draft)
     runs: list[EditorRun] = []
     for statement_id in run or []:
         try:
@@ -78,9 +95,10 @@ def render_editor(
         caller=caller,
         now=node_of(request).read_clock(),
         runs=runs,
-        # The draft of the browser takes precedence.
-        text=mask_sql(runs[-1].statement.spec.text) if runs else "",
+        text=opened.text if opened else mask_sql(runs[-1].statement.spec.text) if runs else "",
+        draft=opened,
         is_missing=len(runs) < len(run or []),
+        missing_draft=draft if opened is None else None,
     )
 
 
@@ -92,13 +110,13 @@ async def run_from_editor(request: Request, caller: Authenticated) -> Response:
     """
     is_script = request.headers.get("accept") == "application/json"
     try:
-        form = await read_form(request, max_bytes=_MAX_FORM_BYTES)
+        form = await read_form(request, max_bytes=MAX_FORM_BYTES)
         submit = _submit if is_script else _submit_alone
         statement, is_new = await run_in_threadpool(submit, node_of(request), caller, form)
     except HeadraceError as error:
         if not is_script:
             raise
-        return JSONResponse(_describe(error), error.status)
+        return JSONResponse(describe_error(error), error.status)
     if not is_script:
         return redirect(f"../statements/{statement.id}")
     body = {
@@ -116,9 +134,9 @@ async def split_in_editor(request: Request, caller: Authenticated) -> Response: 
     The editor asks the user before it runs one that changes a whole table.
     """
     try:
-        form = await read_form(request, max_bytes=_MAX_FORM_BYTES)
+        form = await read_form(request, max_bytes=MAX_FORM_BYTES)
     except HeadraceError as error:
-        return JSONResponse(_describe(error), error.status)
+        return JSONResponse(describe_error(error), error.status)
     found = await run_in_threadpool(split_script, form.get("text", ""))
     return JSONResponse(
         [
@@ -178,7 +196,8 @@ def _read_text(form: Mapping[str, str]) -> str:
     return statements[0].text
 
 
-def _describe(error: HeadraceError) -> dict[str, Any]:
+def describe_error(error: HeadraceError) -> dict[str, Any]:
+    """Return the body with which the editor shows an error."""
     position = error.position
     return {
         "code": error.code,

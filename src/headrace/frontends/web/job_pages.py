@@ -20,7 +20,6 @@ from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_urls
 from headrace.model.deployment import JobVersion
 from headrace.model.lifecycle import JobState
-from headrace.model.stream_query import explain_state
 
 _VERSIONS = 50
 _MAX_VERSION = 10**9
@@ -68,7 +67,6 @@ def render_job(request: Request, caller: Authenticated, job: JobPath) -> Respons
     """Show a job: its queries, its versions with decision and reason, and its savepoints."""
     jobs = node_of(request).jobs
     status = jobs.get_job(caller, job)
-    now = node_of(request).read_clock()
     versions = jobs.list_versions(caller, status.job.id, _VERSIONS)
     may_change = status.job.change_id is None and may(caller, Action.CHANGE, status.job)
     return render(
@@ -77,7 +75,6 @@ def render_job(request: Request, caller: Authenticated, job: JobPath) -> Respons
         caller=caller,
         status=status,
         job=status.job,
-        queries=[(each, explain_state(each, now)) for each in status.queries],
         versions=versions,
         actions=_ACTIONS.get(status.job.state, ()) if may_change else (),
         may_roll_back=may_change and status.job.state in _ROLLED_BACK,

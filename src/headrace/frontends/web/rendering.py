@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from headrace import __version__
@@ -21,7 +23,7 @@ from headrace.control.policy import Caller
 from headrace.errors import NotFound, Unauthorized
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, WEB_SIGN_IN_PATH, node_of, read_cookie
-from headrace.frontends.http.errors import RequestError
+from headrace.frontends.http.errors import RequestError, find_sent_path
 from headrace.frontends.rest.event_feed import event_feed_of
 from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_bytes, describe_count, describe_duration, format_utc
@@ -29,7 +31,7 @@ from headrace.text.readable import describe_bytes, describe_count, describe_dura
 _FOLDER = Path(__file__).parent
 _BUILT = _FOLDER / "assets" / "built"
 _SCRIPT = "pages.js"
-_BUILT_FILES = frozenset({_SCRIPT, "editor.js", "charts.js", "charts.css"})
+_BUILT_FILES = frozenset({_SCRIPT, "editor.js", "charts.js", "charts.css", "history.js"})
 """Files that `scripts/setup-web` builds."""
 _ASSETS = {
     "headrace.css": "text/css",
@@ -40,14 +42,13 @@ _ASSETS = {
 """Files that the pages load, with their media types."""
 _DIGITS = 12
 """Length of the hash in the name of an asset."""
-_HEADERS = {
+PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
     # The next user of the browser must not see the page.
     "Cache-Control": "no-store",
 }
@@ -56,6 +57,10 @@ _PAUSE_PER_STREAM = 0.15
 that the refreshes of many pages together take a small part of the time of the node."""
 REFRESHES = 1
 """Refreshes that a node makes at once."""
+_REGION = '<div id="live"'
+"""Begin of the part of a page that is fetched again."""
+_COUNTED = re.compile(r"(<span data-since=[^>]*>)[^<]*")
+_SHOWN_DIGITS = 32
 _LONGEST_AGE = 365 * 24 * 3600
 
 
@@ -100,10 +105,14 @@ def find_root(path: str) -> str:
     """Return the relative link from a page to the folder of all pages, for example `../`.
 
     A browser resolves it below the prefix of a proxy, which the node does not know.
+
+    Args:
+        path: As it was sent: an escaped slash divides no folders.
     """
     if path == WEB_PREFIX:
         return f"{WEB_PREFIX.removeprefix('/')}/"
-    return "../" * path.removeprefix(f"{WEB_PREFIX}/").count("/") or "./"
+    # The first two are those before and behind the folder itself, which may have escapes, too.
+    return "../" * (path.count("/") - 2) or "./"
 
 
 def render(
@@ -129,7 +138,7 @@ def render(
         _environment()
         .get_template(template)
         .render(
-            root=find_root(request.scope["raw_path"].decode("latin-1")),
+            root=find_root(find_sent_path(request.scope)),
             section=request.scope["path"].removeprefix(f"{WEB_PREFIX}/").partition("/")[0],
             caller=caller,
             can_sign_out=cookie is not None,
@@ -147,7 +156,22 @@ def render(
             **values,
         )
     )
-    return HTMLResponse(html, http_status, headers=_HEADERS)
+    return _answer(request, html, http_status)
+
+
+def _answer(request: Request, html: str, http_status: int) -> Response:
+    """Return a page; 304 for a refresh that would change nothing on the page of the browser."""
+    before, begin, region = html.partition(_REGION)
+    if not begin or http_status != 200:
+        return HTMLResponse(html, http_status, headers=PAGE_HEADERS)
+    # Lengths of time that the page counts itself are no change.
+    content = _COUNTED.sub(r"\1", region)
+    shown = hashlib.sha256(content.encode(errors="replace")).hexdigest()[:_SHOWN_DIGITS]
+    tag = f'"{shown}"'
+    if "hx-request" in request.headers and request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={**PAGE_HEADERS, "ETag": tag})
+    marked = f'{before}{begin} data-shown="{shown}"{region}'
+    return HTMLResponse(marked, http_status, headers={**PAGE_HEADERS, "ETag": tag})
 
 
 def find_cookie(request: Request) -> str | None:
@@ -178,12 +202,12 @@ def copy_object(path: str, command: str) -> list[Copy]:
 def show_json(body: BaseModel) -> Response:
     """Return the body of an object in the API, for a reader."""
     content = body.model_dump_json(by_alias=True, indent=2)
-    return Response(content, media_type="application/json", headers=_HEADERS)
+    return Response(content, media_type="application/json", headers=PAGE_HEADERS)
 
 
 def redirect(target: str) -> Response:
     """Return a redirect to a relative link, which the browser opens with GET."""
-    return RedirectResponse(target, 303, headers=_HEADERS)
+    return RedirectResponse(target, 303, headers=PAGE_HEADERS)
 
 
 def render_page_error(error: RequestError) -> Response:
@@ -207,7 +231,7 @@ def render_page_error(error: RequestError) -> Response:
             now=None,
         )
     )
-    return HTMLResponse(html, error.status, headers={**_HEADERS, **error.headers})
+    return HTMLResponse(html, error.status, headers={**PAGE_HEADERS, **error.headers})
 
 
 def serve_asset(name: str) -> Response:
@@ -276,8 +300,14 @@ def _environment() -> Environment:
         "count": describe_count,
         "duration": describe_duration,
         "query": make_query,
+        "cell": _write_cell,
     }
     return environment
+
+
+def _write_cell(text: str) -> Markup:
+    """Return a value for a cell. A browser would read a carriage return as the end of a line."""
+    return Markup(str(escape(text)).replace("\r", "&#13;"))  # noqa: S704 - escaped
 
 
 def _format_clock(instant: datetime) -> str:

@@ -1,33 +1,44 @@
-"""The rows of a statement: as a table on its page, and as files to download."""
+"""The rows of a statement: as a table on its page, one value as text, and files to download."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from fastapi import Request, Response
+import pyarrow.compute as pc
+from fastapi import Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, Caller, may
 from headrace.control.worker_pool import Reads
+from headrace.errors import FormatCannotHold, InvalidResult, NotFound
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.result_responses import stream_response
-from headrace.frontends.web.rendering import make_router
+from headrace.frontends.rest.schemas import MAX_INTEGER
+from headrace.frontends.web.rendering import PAGE_HEADERS, make_query, make_router
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, parquet
 from headrace.results.formats.csv import show_column
 from headrace.results.json_encoding import check_field_names
 from headrace.results.reader import RowRange, Rows, Selection
+from headrace.results.schema import Column, parse_schema
 
 ROWS = 200
 """Rows of a result on one page."""
-_COLUMNS, _CELL_CHARACTERS = 100, 1000
+COLUMNS = 100
+"""Columns of a result on one page."""
+CELL_CHARACTERS = 1000
+"""What a page shows of one value."""
 _NAME_CHARACTERS = 200
 """Of names and types of columns. A type may have thousands of fields."""
 _NAMES_CHARACTERS = 1024 * 1024
 """Of the names of struct fields, which the text of each value repeats."""
+
+Position = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
 
 router = make_router()
 
@@ -39,20 +50,52 @@ class Grid:
     columns: Sequence[tuple[str, str]]
     """Names and types."""
     rows: Sequence[Sequence[str | None]]
+    """A value that is longer than `CELL_CHARACTERS` is cut, with a mark at its end."""
     result: ResultInfo
     offset: int
     """Position of the first row, from 0."""
-    hidden_columns: int
-    """Number of columns that the page leaves out."""
+    first_column: int
+    """Position of the first column, from 0."""
+    column_count: int
+    """Number of columns of the result."""
 
     @property
     def end(self) -> int:
         """Position behind the last row."""
         return self.offset + len(self.rows)
 
+    @property
+    def column_end(self) -> int:
+        """Position behind the last column."""
+        return self.first_column + len(self.columns)
 
-def read_grid(request: Request, caller: Caller, statement: Statement, offset: int) -> Grid | None:
-    """Return rows of a result from a position on; None: the page shows none.
+
+@dataclass(frozen=True, slots=True)
+class GridStart:
+    """The part of a result that a page shows: positions of its first row and column, from 0."""
+
+    row: int = 0
+    column: int = 0
+
+    @property
+    def query(self) -> str:
+        """The part of the address that names it."""
+        chosen = {name: str(at) for name, at in (("row", self.row), ("column", self.column)) if at}
+        return make_query(chosen)
+
+
+def read_start(row: Position = 0, column: Position = 0) -> GridStart:
+    """Return the part of a result that a request asks for."""
+    return GridStart(row, column)
+
+
+ShownPart = Annotated[GridStart, Depends(read_start)]
+
+
+def read_grid(
+    request: Request, caller: Caller, statement: Statement, start: GridStart
+) -> Grid | None:
+    """Return rows and columns of a result from a position on; None: the page shows none.
 
     A page does not wait for a driver: it leaves out rows that only a driver holds.
     """
@@ -64,31 +107,75 @@ def read_grid(request: Request, caller: Caller, statement: Statement, offset: in
         or not may(caller, Action.READ_CONTENT, statement)
     ):
         return None
-    selection = RowRange(offset, ROWS)
+    selection = RowRange(start.row, ROWS)
     rows = node_of(request).statements.open_result(caller, statement, selection=selection)
-    columns = [
-        (_cut(column.name, _NAME_CHARACTERS), _cut(column.type.sql, _NAME_CHARACTERS))
-        for column in rows.schema.columns[:_COLUMNS]
-    ]
-    hidden = max(0, len(rows.schema.columns) - _COLUMNS)
-    return Grid(columns, _read_cells(rows, selection), result, offset, hidden)
+    count = len(rows.schema.columns)
+    first = start.column if start.column < count else 0
+    shown = range(count)[first : first + COLUMNS]
+    columns = [_name_column(rows.schema.columns[index]) for index in shown]
+    cells = _read_cells(rows, selection, shown)
+    return Grid(columns, cells, result, start.row, first, count)
 
 
-def _read_cells(rows: Rows, selection: RowRange) -> list[list[str | None]]:
-    columns = rows.schema.columns[:_COLUMNS]
-    types = [column.type for column in rows.schema.columns]
+def list_columns(result: ResultInfo) -> list[tuple[str, str]]:
+    """Return names and types of the first columns of a result, which stay when its rows are gone.
+
+    The list is empty if the types are those of a newer version of Spark.
+    """
+    with suppress(InvalidResult, FormatCannotHold):
+        return [_name_column(each) for each in parse_schema(result.spark_schema).columns[:COLUMNS]]
+    return []
+
+
+def _name_column(column: Column) -> tuple[str, str]:
+    return _cut(column.name, _NAME_CHARACTERS), _cut(column.type.sql, _NAME_CHARACTERS)
+
+
+def _read_cells(rows: Rows, selection: RowRange, shown: Sequence[int]) -> list[list[str | None]]:
+    types = [rows.schema.columns[index].type for index in shown]
     cells: list[list[str | None]] = []
     for batch in rows.select(selection):
-        check_field_names(batch, types, limit=_NAMES_CHARACTERS)
+        part = batch.select(shown)
+        check_field_names(part, types, limit=_NAMES_CHARACTERS)
         texts = [
-            show_column(array, column.type).to_pylist()
-            for array, column in zip(batch.columns, columns, strict=False)
+            # Before they are objects of Python: a value may have megabytes.
+            pc.utf8_slice_codeunits(show_column(array, kind), 0, CELL_CHARACTERS + 1).to_pylist()
+            for array, kind in zip(part.columns, types, strict=True)
         ]
         cells.extend(
-            [None if each is None else _cut(each, _CELL_CHARACTERS) for each in values]
+            [None if each is None else _cut(each, CELL_CHARACTERS) for each in values]
             for values in zip(*texts, strict=True)
         )
     return cells
+
+
+@router.get("/statements/{statement_id}/cell")
+async def render_cell(
+    request: Request,
+    caller: Authenticated,
+    statement_id: str,
+    start: ShownPart,
+) -> Response:
+    """Send one value of a result as text, whole: a page shows the begin of a long one."""
+    node = node_of(request)
+    statement = await run_in_threadpool(node.statements.get, caller, statement_id)
+    reads = node.async_statements.select_reads(statement)
+    text = await reads.run(_read_value, request, caller, statement, start)
+    return Response(text, media_type="text/plain; charset=utf-8", headers=PAGE_HEADERS)
+
+
+def _read_value(request: Request, caller: Caller, statement: Statement, start: GridStart) -> str:
+    selection = RowRange(start.row, 1)
+    rows = node_of(request).statements.open_result(caller, statement, selection=selection)
+    columns = rows.schema.columns
+    if start.column < len(columns):
+        kind = columns[start.column].type
+        for batch in rows.select(selection):
+            part = batch.select([start.column])
+            check_field_names(part, [kind], limit=_NAMES_CHARACTERS)
+            for value in show_column(part.column(0), kind).to_pylist():
+                return "" if value is None else str(value)
+    raise NotFound("The result has no such row or column.")
 
 
 def _cut(text: str, limit: int) -> str:

@@ -22,7 +22,6 @@ from headrace.control.identity.credentials import (
 from headrace.control.node import Node
 from headrace.errors import HeadraceError, SignInUnavailable, TooManyFailures, Unauthorized
 from headrace.frontends.http.auth import (
-    COOKIE,
     WEB_CALLBACK_PATH,
     WEB_OIDC_PATH,
     WEB_PREFIX,
@@ -30,6 +29,7 @@ from headrace.frontends.http.auth import (
     WEB_SIGN_OUT_PATH,
     Authenticated,
     list_cookies,
+    name_sign_in_cookie,
     node_of,
     read_cookie,
 )
@@ -94,7 +94,12 @@ async def sign_in_from_form(request: Request) -> Response:
     # Without a path, the cookie belongs to the folder of the pages, as the browser sees it behind a
     # proxy; without an age, it ends with the browser.
     response.set_cookie(
-        COOKIE, token, path=None, httponly=True, samesite="lax", secure=_is_encrypted(request)
+        name_sign_in_cookie(request),
+        token,
+        path=None,
+        httponly=True,
+        samesite="lax",
+        secure=_is_encrypted(request),
     )
     return response
 
@@ -152,7 +157,7 @@ async def finish_code_flow(request: Request) -> Response:
         response = redirect(f"{find_root(WEB_CALLBACK_PATH)}sign-in?{query}")
         # The path that the cookie of the form gets from the browser.
         response.set_cookie(
-            COOKIE,
+            name_sign_in_cookie(request),
             token,
             path=f"{urlsplit(node.authenticator.code_flows.public_address).path}{WEB_PREFIX}",
             httponly=True,
@@ -205,7 +210,8 @@ async def sign_out_from_form(request: Request, caller: Authenticated) -> Respons
     await read_form(request)
     await run_in_threadpool(node_of(request).tokens.sign_out, caller)
     response = redirect("sign-in")
-    response.set_cookie(COOKIE, "", max_age=0, path=None, httponly=True, samesite="lax")
+    name = name_sign_in_cookie(request)
+    response.set_cookie(name, "", max_age=0, path=None, httponly=True, samesite="lax")
     return response
 
 

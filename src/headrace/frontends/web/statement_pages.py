@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,6 @@ from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
 from headrace.errors import AlreadyEnded, ExecutionNotFound, HeadraceError, NotPermitted
 from headrace.frontends.http.auth import Authenticated, node_of
-from headrace.frontends.rest.schemas import MAX_INTEGER
 from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import (
@@ -27,13 +27,33 @@ from headrace.frontends.web.rendering import (
     render,
     show_json,
 )
-from headrace.frontends.web.result_pages import ROWS, DownloadFormat, read_grid
+from headrace.frontends.web.result_pages import (
+    CELL_CHARACTERS,
+    COLUMNS,
+    ROWS,
+    DownloadFormat,
+    GridStart,
+    ShownPart,
+    list_columns,
+    read_grid,
+)
 from headrace.grammar.masking import mask_sql
+from headrace.model.event import Event
 from headrace.model.execution import StatementExecution
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.statement import Statement, WaitingFor
+from headrace.model.reasons import Reason, explain_statement
+from headrace.model.session import DRIVER_ACTOR
+from headrace.model.statement import CancelReason, Statement
 from headrace.model.text import cut_text
+from headrace.text.readable import describe_count
 
+_STOPS = frozenset({StatementState.CANCELLING, StatementState.CANCELLED})
+_STOP_REASONS = {
+    CancelReason.TIMEOUT: "its timeout was over",
+    CancelReason.CLOSED: "its session was closed",
+}
+_REPORT_SECONDS = 60.0
+"""Time after the end of a statement in which its driver may still report what Spark has done."""
 ITEMS = 50
 """Rows of a list on one page."""
 _SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
@@ -57,7 +77,7 @@ class StatementRow:
     text: str
     """The begin of its SQL, in one line."""
     session_name: str | None
-    waiting_for: WaitingFor | None
+    reason: Reason | None
     seconds: float
     """Time since its submit, or until its end."""
 
@@ -106,7 +126,7 @@ def render_statements(
             each,
             show_begin(each.spec.text),
             names.get(each.session_id),
-            reasons.get(each.id, (None, None))[1],
+            explain_statement(each, reasons.get(each.id, (None, None))[1]),
             ((each.ended_at or now) - each.created_at).total_seconds(),
         )
         for each in page.items
@@ -189,18 +209,67 @@ class Phase:
     """Its share of the wall time, in percent."""
 
 
+@dataclass(frozen=True, slots=True)
+class StopStep:
+    """A step of a stop."""
+
+    text: str
+    at: datetime | None
+    is_done: bool = True
+
+
+def list_stop_steps(
+    statement: Statement, events: Sequence[Event], execution: StatementExecution | None
+) -> list[StopStep]:
+    """Return how far a requested stop has come, and what proves it; none without a request.
+
+    Args:
+        events: Those of the statement, oldest first.
+        execution: What its driver has reported after the end.
+    """
+    if statement.cancel_requested_at is None:
+        return []
+    asked = [each for each in events if each.target in _STOPS and each.source != each.target]
+    ended = [each for each in events if each.target in STATEMENT.terminal]
+    by = f" by {asked[0].actor}" if asked else ""
+    reason = statement.cancel_reason or CancelReason.REQUESTED
+    why = "" if reason is CancelReason.REQUESTED else f" ({_STOP_REASONS.get(reason, reason)})"
+    steps = [StopStep(f"asked{by}{why}", statement.cancel_requested_at)]
+    if not ended:
+        return [*steps, StopStep("the driver has not confirmed the stop yet", None, is_done=False)]
+    end = ended[-1]
+    if end.source in STATEMENT.queued:
+        return [*steps, StopStep("no driver works on it", end.at)]
+    if not end.actor.startswith(DRIVER_ACTOR):
+        return [*steps, StopStep("the driver's process has ended, and every task with it", end.at)]
+    said = "" if end.target == StatementState.CANCELLED else f": it had ended as {end.target}"
+    steps.append(StopStep(f"the driver has confirmed the stop{said}", end.at))
+    active = None if execution is None else execution.tasks_active
+    if active == 0:
+        steps.append(StopStep("0 tasks of it run in Spark", None))
+    elif active is not None:
+        text = f"{describe_count(active, 'task')} of it did not end when Spark killed them"
+        steps.append(StopStep(text, None, is_done=False))
+    elif statement.progress is None:
+        steps.append(StopStep("Spark had begun no job of it", None))
+    else:
+        text = "the driver has not reported yet that no task of it runs"
+        steps.append(StopStep(text, None, is_done=False))
+    return steps
+
+
 @router.get("/statements/{statement_id}")
 async def render_statement(
     request: Request,
     caller: Authenticated,
     statement_id: str,
-    row: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0,
+    start: ShownPart,
 ) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statements = node_of(request).async_statements
     statement = await statements.get(caller, statement_id)
     reads = statements.select_reads(statement)
-    return await reads.run(_render_statement, request, caller, statement, row)
+    return await reads.run(_render_statement, request, caller, statement, start)
 
 
 @router.get("/statements/{statement_id}/json")
@@ -223,7 +292,9 @@ async def cancel_from_page(request: Request, caller: Authenticated, statement_id
     return redirect(f"../{statement_id}")
 
 
-def _render_statement(request: Request, caller: Caller, statement: Statement, row: int) -> Response:
+def _render_statement(
+    request: Request, caller: Caller, statement: Statement, start: GridStart
+) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):
@@ -238,8 +309,11 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
     with suppress(ExecutionNotFound, NotPermitted):
         if statement.state in STATEMENT.terminal:
             execution = node.statements.get_execution(caller, statement.id)
+    comparison = None
+    if statement.started_at is not None:
+        comparison = node.statements.compare_with_former_runs(caller, statement, execution)
     try:
-        grid = read_grid(request, caller, statement, row)
+        grid = read_grid(request, caller, statement, start)
     except HeadraceError as error:
         rows_error = error
     return render(
@@ -248,17 +322,29 @@ def _render_statement(request: Request, caller: Caller, statement: Statement, ro
         caller=caller,
         now=now,
         # The editor shows the page, too: its address does not tell the statement.
-        link=f"../statements/{statement.id}" + (f"?row={row}" if row else ""),
+        link=f"../statements/{statement.id}{start.query}",
         statement=statement,
         text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
+        reason=explain_statement(statement, waiting_for),
         phases=divide_time(statement, now, execution),
+        comparison=comparison,
         execution=None if execution is None else execution_body(execution),
         events=events,
+        report_may_follow=execution is None
+        and statement.progress is not None
+        and statement.ended_at is not None
+        and (now - statement.ended_at).total_seconds() < _REPORT_SECONDS,
+        stop_steps=list_stop_steps(statement, events, execution),
         grid=grid,
+        columns=[]
+        if statement.result is None or not statement.result.gone
+        else list_columns(statement.result),
         rows_error=rows_error,
         page_rows=ROWS,
+        page_columns=COLUMNS,
+        cell_characters=CELL_CHARACTERS,
         downloads=list(DownloadFormat),
         copies=_write_copies(statement),
         may_read_rows=may(caller, Action.READ_CONTENT, statement),

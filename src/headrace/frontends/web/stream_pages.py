@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, may, visible_owners
+from headrace.control.streams.service import QueryStatus, StreamStanding
 from headrace.errors import StreamStateConflict
 from headrace.frontends.http.auth import Authenticated, node_of
+from headrace.frontends.rest.routes.streams import history_body, stream_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import make_router, redirect, render
+from headrace.frontends.web.rendering import (
+    Copy,
+    copy_object,
+    make_router,
+    redirect,
+    render,
+    show_json,
+)
 from headrace.frontends.web.statement_pages import ALL, ITEMS
 from headrace.grammar.masking import mask_urls
 from headrace.model.lifecycle import StreamAction
-from headrace.model.stream_query import Answer, QueryProgress, answer_action, explain_state
+from headrace.model.stream_history import HISTORY_MINUTES
+from headrace.model.stream_query import Answer, QueryProgress, answer_action
+from headrace.model.text import MAX_BIGINT
 
 _BAR_HEIGHT = 40.0
+_BATCHES = 60
+"""Batches in the plots of batches."""
+_FAST_MILLISECONDS = 100
+_INTERRUPTIONS = 20
+"""Times without a run that the page lists: the last."""
 
 router = make_router()
 
@@ -34,20 +51,30 @@ def render_streams(
     owner: str = "mine",
     before: Annotated[str | None, Query(pattern=r"^sq_[0-9a-f]{32}$")] = None,
 ) -> Response:
-    """List streaming queries, newest first."""
-    statuses = node_of(request).streams.page(
-        caller,
-        live=state != ALL,
-        before=before,
-        limit=ITEMS + 1,
-        all_owners=owner == ALL,
-    )
+    """List streaming queries: the worst that have not ended, or all, newest first."""
+    streams, is_all = node_of(request).streams, owner == ALL
+    standings: list[StreamStanding] = []
+    statuses: list[QueryStatus] = []
+    if state == ALL:
+        statuses = streams.page(
+            caller, live=False, before=before, limit=ITEMS + 1, all_owners=is_all
+        )
+    else:
+        standings = streams.list_worst(caller, limit=ITEMS + 1, all_owners=is_all)
     now = node_of(request).read_clock()
+    rows: list[tuple[QueryStatus, StreamStanding | None]] = [
+        *((each.status, each) for each in standings),
+        *((each, None) for each in statuses),
+    ]
     return render(
         request,
         "streams.html",
         caller=caller,
-        rows=[(each, explain_state(each.query, now)) for each in statuses[:ITEMS]],
+        now=now,
+        rows=rows[:ITEMS],
+        items=ITEMS,
+        draw=draw_spark,
+        is_cut=len(standings) > ITEMS,
         state=state,
         owner=owner,
         sees_others=visible_owners(caller) is None,
@@ -56,33 +83,74 @@ def render_streams(
     )
 
 
+SPARK_HEIGHT = 20
+
+
+def draw_spark(rows: Sequence[int | None]) -> str:
+    """Return the path of a small plot: a stroke for each minute with a batch, the largest highest.
+
+    A minute without rows has a short stroke, and a minute without a batch none.
+    """
+    largest = max([1, *(each for each in rows if each is not None)])
+    return "".join(
+        f"M{x + 0.5} {SPARK_HEIGHT}V{SPARK_HEIGHT - 1 - (SPARK_HEIGHT - 1) * each // largest}"
+        for x, each in enumerate(rows)
+        if each is not None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """A batch in a plot."""
 
+    batch: int
     x: int
     height: float
     title: str
+    is_slow: bool = False
 
 
 @router.get("/streams/{stream}")
-def render_stream(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
-    """Show a streaming query: why it does not run, its batches, and what may be done to it."""
-    status = node_of(request).streams.get(caller, stream)
-    query = status.query
+def render_stream(
+    request: Request,
+    caller: Authenticated,
+    stream: StreamPath,
+    batch: Annotated[int | None, Query(ge=0, le=MAX_BIGINT)] = None,
+) -> Response:
+    """Show a streaming query: why it does not run, its last hours, its batches, and its actions.
+
+    Args:
+        batch: Number of a batch whose measurements the page shows, while it is kept.
+    """
+    streams = node_of(request).streams
+    status = streams.get(caller, stream)
+    query, batches = status.query, status.progress[-_BATCHES:]
     acts = [each for each in StreamAction if answer_action(query, each) is Answer.ACTS]
+    now = node_of(request).read_clock()
     return render(
         request,
         "stream.html",
         caller=caller,
         status=status,
         query=query,
-        reason=explain_state(query, node_of(request).read_clock()),
+        now=now,
         actions=acts if may(caller, Action.CHANGE, query) else [],
         path=None if query.spec.path is None else mask_urls(query.spec.path),
-        durations=draw_bars(status.progress, [each.milliseconds for each in status.progress], "ms"),
-        rows=draw_bars(status.progress, [each.input_rows for each in status.progress], "rows"),
+        durations=draw_durations(batches),
+        rows=draw_bars(batches, [each.input_rows for each in batches], "rows"),
         bar_height=_BAR_HEIGHT,
+        picked=batch,
+        picked_batch=next((each for each in status.progress if each.batch == batch), None),
+        history=streams.read_history(caller, query.id),
+        history_seconds=60 * HISTORY_MINUTES,
+        interruptions=_INTERRUPTIONS,
+        # The numbers of the minutes stand outside the part that a refresh replaces.
+        has_numbers="hx-request" not in request.headers,
+        copies=[
+            *copy_object(f"streams/{query.id}", f"headrace stream show {query.id}"),
+            Copy("Python", f'headrace.connect().cursor().execute("SHOW STREAM `{query.id}`")'),
+            Copy("History by CLI", f"headrace stream history {query.id}"),
+        ],
     )
 
 
@@ -91,12 +159,38 @@ def draw_bars(batches: Sequence[QueryProgress], values: Sequence[int], unit: str
     largest = max([1, *values])
     return [
         Bar(
+            batch.batch,
             position,
             round(_BAR_HEIGHT * value / largest, 2),
             f"Batch {batch.batch} at {batch.at}: {value:,} {unit}",
         )
         for position, (batch, value) in enumerate(zip(batches, values, strict=True))
     ]
+
+
+def draw_durations(batches: Sequence[QueryProgress]) -> list[Bar]:
+    """Return the durations of batches as bars, with those marked that are slow beside the others.
+
+    A batch is slow if it takes more than twice the median, and more than a tenth of a second.
+    """
+    values = [each.milliseconds for each in batches]
+    limit = max(2 * median(values), _FAST_MILLISECONDS) if values else 0
+    return [
+        replace(bar, is_slow=value > limit)
+        for bar, value in zip(draw_bars(batches, values, "ms"), values, strict=True)
+    ]
+
+
+@router.get("/streams/{stream}/history")
+def show_history_as_json(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
+    """Show the last hours of a streaming query as the API does. The plots read it."""
+    return show_json(history_body(node_of(request).streams.read_history(caller, stream)))
+
+
+@router.get("/streams/{stream}/json")
+def show_stream_as_json(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
+    """Show a streaming query as the API does."""
+    return show_json(stream_body(node_of(request).streams.get(caller, stream)))
 
 
 @router.post("/streams/{stream}/{action}")

@@ -145,11 +145,9 @@ def of_deployments(tx: Tx, deployment_ids: Collection[str]) -> dict[str, list[Jo
     }
 
 
-def find_deployments(tx: Tx, change_ids: Collection[str]) -> dict[str, str]:
-    """Return the deployment of each of these changes, by change."""
-    query = select(job_changes.c.id, job_changes.c.deployment_id)
-    rows = tx.execute(query.where(job_changes.c.id.in_(change_ids)))
-    return {row.id: row.deployment_id for row in rows}
+def list_changes(tx: Tx, change_ids: Collection[str]) -> list[JobChange]:
+    """Return these changes."""
+    return _fetch(tx, _SELECT.where(job_changes.c.id.in_(change_ids)))
 
 
 def seconds_in_step(tx: Tx, change_id: str) -> float:

@@ -501,6 +501,13 @@ def find_names(tx: Tx, session_ids: Collection[str]) -> dict[str, str]:
     return {row.id: row.name for row in tx.execute(_NAMES, {"sessions": [*session_ids]})}
 
 
+def find_conf(tx: Tx, session_ids: Collection[str]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return the profile and the configuration of sessions, by id."""
+    query = select(sessions.c.id, sessions.c.profile, sessions.c.conf)
+    rows = tx.execute(query.where(sessions.c.id.in_(session_ids)))
+    return {row.id: (row.profile, row.conf) for row in rows}
+
+
 _FIND = select(sessions.c.id).where(
     OPEN_POOL, sessions.c.owner == bindparam("caller"), sessions.c.profile == bindparam("wanted")
 )

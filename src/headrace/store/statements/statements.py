@@ -38,6 +38,7 @@ from headrace.store.records import (
     starts_with,
 )
 from headrace.store.statements import results, statement_queue
+from headrace.store.statements.former_runs import digest_text
 from headrace.store.statements.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
@@ -142,7 +143,7 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
             hint="Submit the statement again when some of them have ended, or submit it to "
             "another session.",
         )
-    row = {**record_to_columns(new), "ordinal": ordinal, "state": STATEMENT.initial}
+    row = {**_to_columns(new), "ordinal": ordinal, "state": STATEMENT.initial}
     statement = row_to_statement(tx.execute(_INSERT, row).mappings().one())
     record(tx, new.id, new.session_id, None, STATEMENT.initial, actor=actor)
     return statement
@@ -164,13 +165,17 @@ def insert_file(tx: Tx, session_id: str, new: Sequence[NewStatement], *, actor: 
         raise SessionEnded(f"Session {session_id} accepts no more statements.")
     first = following - len(new)
     rows = [
-        {**record_to_columns(each), "ordinal": first + index, "state": STATEMENT.initial}
+        {**_to_columns(each), "ordinal": first + index, "state": STATEMENT.initial}
         for index, each in enumerate(new)
     ]
     tx.execute(_INSERT_ALL, rows)
     ids = [each.id for each in new]
     events.append_all(tx, STATEMENT.entity, ids, None, STATEMENT.initial, actor=actor)
     tx.wake(session_topic(session_id))
+
+
+def _to_columns(new: NewStatement) -> dict[str, Any]:
+    return record_to_columns(new) | {"text_digest": digest_text(new.spec.text)}
 
 
 def _next_ordinal(tx: Tx, session_id: str, owner: str) -> int:

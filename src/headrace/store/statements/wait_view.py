@@ -11,9 +11,11 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, literal, or_, select
 
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState, TransactionState
+from headrace.model.session import SessionKind
+from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.statements.statement_queries import (
     is_before,
@@ -38,6 +40,13 @@ class QueueView:
     connection_blocker: str | None
     """The statement of its connection that it waits for."""
     session_state: SessionState
+    profile: str
+    """Profile of the driver of the session."""
+    launches_before: int
+    """Older sessions of the profile whose drivers are not up; 0 if its own launch is claimed."""
+    first_launch: datetime | None
+    """The earliest launch of them."""
+    now: datetime
     created_at: datetime
     """Creation of the session."""
     last_update_time: datetime | None
@@ -140,6 +149,14 @@ def _select_queues(*, counts_users: bool) -> Select[Any]:
             _count(*before, is_before(_other, statements)).label("before"),
             connection_blocker.label("connection_blocker"),
             sessions.c.state.label("session_state"),
+            sessions.c.profile,
+            case((_HAS_NO_LAUNCH, func.coalesce(_of_launches(func.count()), 0)), else_=0).label(
+                "launches_before"
+            ),
+            case((_HAS_NO_LAUNCH, _of_launches(func.min(_launching.c.last_update_time)))).label(
+                "first_launch"
+            ),
+            clock().label("now"),
             sessions.c.created_at,
             sessions.c.last_update_time,
             sessions.c.starts,
@@ -157,6 +174,27 @@ def _select_queues(*, counts_users: bool) -> Select[Any]:
             statements.c.ended_at.is_(None),
             statements.c.state == StatementState.WAITING,
         )
+    )
+
+
+_launching = sessions.alias("launching")
+_HAS_NO_LAUNCH = sessions.c.state == SessionState.NOT_STARTED
+
+
+def _of_launches(column: Any) -> Any:
+    """Return a value of the launches of a profile that are before that of a session."""
+    return (
+        select(column)
+        .select_from(_launching)
+        .where(
+            _launching.c.ended_at.is_(None),
+            _launching.c.state.in_(sorted({SessionState.NOT_STARTED, SessionState.STARTING})),
+            _launching.c.profile == sessions.c.profile,
+            _launching.c.kind != SessionKind.LOCAL,
+            _launching.c.id < sessions.c.id,
+        )
+        .correlate(sessions)
+        .scalar_subquery()
     )
 
 

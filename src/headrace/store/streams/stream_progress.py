@@ -6,27 +6,52 @@ Progress is not a change of state: it appends no event.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from sqlalchemy import RowMapping, and_, delete, func, insert, select
+from sqlalchemy import RowMapping, Text, and_, cast, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
 from headrace.store.database import Tx
+from headrace.store.streams import stream_minutes
 from headrace.store.tables import stream_progress, stream_queries
 
 RING = 100
 """Number of batches that are kept for each query."""
 
 
+def _make_upsert(insert: Any) -> Any:
+    """Return the statement that saves batches, and returns those that it did not have.
+
+    A driver reports a batch again if the answer of the node was lost. A run without a checkpoint
+    begins with batch 0 again, which is another batch.
+    """
+    new = insert(stream_progress)
+    is_new = or_(
+        stream_progress.c.batch != new.excluded.batch,
+        cast(stream_progress.c.progress, Text) != cast(new.excluded.progress, Text),
+    )
+    return new.on_conflict_do_update(
+        index_elements=["query_id", "slot"],
+        set_={"batch": new.excluded.batch, "progress": new.excluded.progress},
+        where=is_new,
+    ).returning(stream_progress.c.slot)
+
+
+_SAVE = {
+    name: _make_upsert(insert)
+    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
+}
+
+
 def save(tx: Tx, query_id: str, batches: Sequence[QueryProgress]) -> None:
-    """Save the progress of batches; each replaces the batch that is RING batches older."""
+    """Save the progress of batches; each replaces the batch that is RING batches older.
+
+    The batches that are new count in the current minute.
+    """
     by_slot = {batch.batch % RING: batch for batch in batches}
     if not by_slot:
         return
-    tx.execute(
-        delete(stream_progress).where(
-            stream_progress.c.query_id == query_id, stream_progress.c.slot.in_(list(by_slot))
-        )
-    )
     rows = [
         {
             "query_id": query_id,
@@ -36,7 +61,9 @@ def save(tx: Tx, query_id: str, batches: Sequence[QueryProgress]) -> None:
         }
         for slot, batch in by_slot.items()
     ]
-    tx.execute(insert(stream_progress), rows)
+    saved = set(tx.execute(_SAVE[tx.dialect], rows).scalars())
+    if new := [batch for slot, batch in by_slot.items() if slot in saved]:
+        stream_minutes.add(tx, query_id, new)
 
 
 def read(tx: Tx, query_id: str, limit: int = RING) -> list[QueryProgress]:

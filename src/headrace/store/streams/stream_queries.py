@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, exists, func, insert, or_, select, update
+from sqlalchemy import RowMapping, Select, case, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import CheckpointInUse, StreamNameExists, TooManyStreams
@@ -36,6 +36,13 @@ _RECORD = [
     stream_queries.c.checkpoint.label("checkpoint_place"),
 ]
 _SELECT = select(*_RECORD)
+_RANKS = {
+    StreamState.BACKING_OFF: 0,
+    StreamState.STARTING: 1,
+    StreamState.STOPPING: 2,
+    StreamState.RUNNING: 3,
+}
+"""Order of live states, the worst first. A query that a user has paused comes last."""
 _OF_STATEMENT = exists().where(
     statements.c.id == stream_queries.c.statement_id, statements.c.ended_at.is_(None)
 )
@@ -167,6 +174,68 @@ def list_named(tx: Tx, owners: Collection[str] | None, scope: str, name: str) ->
     for each in fetch(tx, query.order_by(stream_queries.c.id.desc()).limit(_MAX_NAMED)):
         newest.setdefault(each.owner, each)
     return list(newest.values())
+
+
+def list_worst(
+    tx: Tx, owners: Collection[str] | None, *, seconds: float, limit: int
+) -> list[StreamQuery]:
+    """Return at most `limit` queries that failed lately, and as many live ones, worst states first.
+
+    Args:
+        owners: Owners of the queries; None: all.
+        seconds: Time for which a query that has failed counts, unless there is a later attempt.
+    """
+    worst_live = _SELECT.where(IS_LIVE).order_by(
+        case(_RANKS, value=stream_queries.c.state, else_=len(_RANKS)),
+        stream_queries.c.failures.desc(),
+        stream_queries.c.id.desc(),
+    )
+    later = stream_queries.alias("later")
+    has_later = exists().where(
+        later.c.owner == stream_queries.c.owner,
+        later.c.scope == stream_queries.c.scope,
+        later.c.name_key == stream_queries.c.name_key,
+        later.c.id > stream_queries.c.id,
+    )
+    ended_at = stream_queries.c.ended_at
+    failed = _SELECT.where(
+        stream_queries.c.state == StreamState.FAILED, ended_at > clock(-seconds), ~has_later
+    ).order_by(ended_at.desc())
+    if owners is not None:
+        worst_live, failed = (
+            query.where(stream_queries.c.owner.in_(owners)) for query in (worst_live, failed)
+        )
+    return [query for each in (failed, worst_live) for query in fetch(tx, each.limit(limit))]
+
+
+def list_attempts(tx: Tx, query: StreamQuery, limit: int) -> list[StreamQuery]:
+    """Return at most `limit` attempts with the name of a query, newest first."""
+    attempts = _SELECT.where(
+        stream_queries.c.owner == query.owner,
+        stream_queries.c.scope == query.scope,
+        stream_queries.c.name_key == query.name.casefold(),
+    )
+    return fetch(tx, attempts.order_by(stream_queries.c.id.desc()).limit(limit))
+
+
+def find_newest(
+    tx: Tx, scope: str, names: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], StreamQuery]:
+    """Return the newest query, live or not, of each pair of an owner and a name that has one."""
+    wanted = {(owner, name.casefold()): (owner, name) for owner, name in names}
+    of_name = stream_queries.c.owner, stream_queries.c.name_key
+    newest = (
+        select(func.max(stream_queries.c.id))
+        .where(
+            stream_queries.c.scope == scope,
+            of_name[0].in_({owner for owner, _key in wanted}),
+            of_name[1].in_({key for _owner, key in wanted}),
+        )
+        .group_by(*of_name)
+    )
+    found = fetch(tx, _SELECT.where(stream_queries.c.id.in_(newest)))
+    keys = {(each.owner, each.name.casefold()): each for each in found}
+    return {wanted[key]: each for key, each in keys.items() if key in wanted}
 
 
 def find_last_of_checkpoint(tx: Tx, owner: str, place: str) -> StreamQuery | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.routing import Match
+from starlette.types import Scope
 
+from headrace.control.streams.history import StreamHistory
 from headrace.control.streams.service import QueryStatus
 from headrace.frontends.http.api_route import (
     AllOwners,
@@ -29,15 +33,24 @@ from headrace.frontends.rest.schemas import (
     ErrorBody,
     Instant,
     Json,
+    MaskedMessage,
     MaskedText,
     ResponseModel,
     fill,
     has_examples,
     page_of,
 )
-from headrace.frontends.rest.serializers import error_body
+from headrace.frontends.rest.serializers import error_body, show_reason
 from headrace.model.lifecycle import StreamAction, StreamState
-from headrace.model.stream_query import EndReason, Wanted, explain_state
+from headrace.model.reasons import ReasonCode
+from headrace.model.stream_history import (
+    HISTORY_MINUTES,
+    BatchPart,
+    InterruptionKind,
+    MarkKind,
+    QueryMinute,
+)
+from headrace.model.stream_query import EndReason, Wanted
 
 StreamRef = Annotated[
     str, Path(description="id of the query, its name, or `scope.name`", max_length=1024)
@@ -50,6 +63,7 @@ _STREAM: Json = {
     "owner": "ada",
     "state": "running",
     "reason": None,
+    "reason_code": None,
     "wanted": "running",
     "session_id": SESSION_ID,
     "statement_id": STATEMENT_ID,
@@ -78,6 +92,7 @@ _STREAM: Json = {
             "input_rate": 50.0,
             "process_rate": 800.5,
             "milliseconds": 625,
+            "parts": {"add_batch": 510, "wal_commit": 40},
             "watermark": None,
             "state_rows": 0,
             "state_bytes": 0,
@@ -102,6 +117,8 @@ class BatchBody(ResponseModel):
     """Rows per second that were processed."""
     milliseconds: int
     """Duration of the batch."""
+    parts: dict[str, int]
+    """Milliseconds of the parts of the batch, as far as Spark reports them."""
     watermark: str | None
     """Watermark of the batch, in Spark's format; null without one."""
     state_rows: int
@@ -126,9 +143,11 @@ class StreamBody(ResponseModel):
     """User who has started it."""
     state: StreamState | str
     """State of the query."""
-    reason: str | None
-    """Why it does not run, in words: when the next attempt is, and why the last one failed; null
-    while it runs."""
+    reason: MaskedMessage | None
+    """Why it does not run, in words: in how long the next attempt is, and why the last one failed;
+    null while it runs."""
+    reason_code: ReasonCode | None
+    """Kind of this reason."""
     wanted: Wanted | str
     """What its users want; its driver works towards that."""
     session_id: str
@@ -190,7 +209,7 @@ def stream_body(status: QueryStatus) -> StreamBody:
     return fill(
         StreamBody,
         query,
-        reason=explain_state(query),
+        **show_reason(status.reason),
         statement=status.statement,
         sink=spec.sink,
         guarantee=spec.guarantee,
@@ -201,6 +220,179 @@ def stream_body(status: QueryStatus) -> StreamBody:
         progress=[BatchBody(**batch.model_dump()) for batch in status.progress],
     )
 
+
+_HISTORY: Json = {
+    "id": STREAM_ID,
+    "name": "clicks",
+    "scope": "adhoc",
+    "began_at": AT,
+    "now": LATER,
+    "minutes": [
+        {
+            "at": AT,
+            "batches": 6,
+            "input_rows": 3000,
+            "input_rate": 50.0,
+            "process_rate": 800.5,
+            "milliseconds": 3748,
+            "slowest_milliseconds": 702,
+            "parts": {
+                "latest_offset": 60,
+                "get_batch": 12,
+                "query_planning": 90,
+                "wal_commit": 240,
+                "add_batch": 3060,
+                "commit_offsets": 200,
+            },
+            "watermark_gap_seconds": 61.5,
+            "backlog": 120,
+            "state_rows": 900,
+            "state_bytes": 400_000,
+        }
+    ],
+    "interruptions": [
+        {"kind": "driver_down", "began_at": AT, "ended_at": LATER, "cause": "driver_lost"}
+    ],
+    "attempts": [
+        {
+            "id": STREAM_ID,
+            "attempt": 1,
+            "state": "running",
+            "cause": None,
+            "created_at": AT,
+            "started_at": LATER,
+            "ended_at": None,
+        }
+    ],
+    "marks": [{"kind": "run", "at": LATER, "text": "restart"}],
+}
+
+
+class MinuteBody(ResponseModel):
+    """The batches of a streaming query that were reported within a minute."""
+
+    at: Instant
+    """Begin of the minute, on the clock of the store."""
+    batches: int
+    """Number of the batches."""
+    input_rows: int
+    """Rows that they read."""
+    input_rate: float
+    """Rows per second of the minute, as far as it has passed."""
+    process_rate: float
+    """Rows per second of the time in which batches ran."""
+    milliseconds: int
+    """Duration of all batches together."""
+    slowest_milliseconds: int
+    """Duration of the slowest batch."""
+    parts: dict[BatchPart, int]
+    """Milliseconds of all batches together, by part."""
+    watermark_gap_seconds: float | None
+    """Largest time by which the watermark was behind the start of a batch; null without one."""
+    backlog: int | None
+    """Largest number of records that the sources had not read; null if no source says so."""
+    state_rows: int
+    """Rows in the state of the query, after the last batch."""
+    state_bytes: int
+    """Memory of that state."""
+
+
+class InterruptionBody(ResponseModel):
+    """A time in which a streaming query did not run."""
+
+    kind: InterruptionKind
+    """Why it did not run."""
+    began_at: Instant
+    """When it began, as a node noticed it."""
+    ended_at: Instant | None
+    """When it ended; null: the query does not run now."""
+    cause: str | None
+    """What is known about the cause."""
+
+
+class AttemptBody(ResponseModel):
+    """An attempt of a streaming query."""
+
+    id: str
+    """Id of the attempt."""
+    attempt: int
+    """Its number, from 1."""
+    state: StreamState | str
+    """Its state."""
+    cause: str | None
+    """Why it does not run; null while it runs."""
+    created_at: Instant
+    """When it was requested."""
+    started_at: Instant | None
+    """When its first run began."""
+    ended_at: Instant | None
+    """When it ended."""
+
+
+class MarkBody(ResponseModel):
+    """A moment from which a streaming query may have behaved in another way."""
+
+    kind: MarkKind
+    """What began."""
+    at: Instant
+    """When it began."""
+    text: str
+    """The same for a reader."""
+
+
+@has_examples(_HISTORY)
+class StreamHistoryBody(ResponseModel):
+    """The last hours of a streaming query, of all its attempts together."""
+
+    id: str
+    """Id of the query."""
+    name: str
+    """Name within the scope."""
+    scope: str
+    """`adhoc`, or the name of the job."""
+    began_at: Instant
+    """Begin of the first minute."""
+    now: Instant
+    """Time of the store."""
+    minutes: list[MinuteBody]
+    """Minutes in which a batch was reported, oldest first."""
+    interruptions: list[InterruptionBody]
+    """Times in which the query did not run, oldest first."""
+    attempts: list[AttemptBody]
+    """The last 50 attempts, newest first."""
+    marks: list[MarkBody]
+    """Begins of attempts, runs and versions of the job, oldest first."""
+
+
+def history_body(history: StreamHistory) -> StreamHistoryBody:
+    """Return the body of the history of a streaming query."""
+    return StreamHistoryBody(
+        id=history.query.id,
+        name=history.query.name,
+        scope=history.query.scope,
+        began_at=history.began_at,
+        now=history.now,
+        minutes=[_minute_body(minute, history.now) for minute in history.minutes],
+        interruptions=[fill(InterruptionBody, each) for each in history.interruptions],
+        attempts=[fill(AttemptBody, each.query, cause=each.cause) for each in history.attempts],
+        marks=[fill(MarkBody, each) for each in history.marks],
+    )
+
+
+def _minute_body(minute: QueryMinute, now: datetime) -> MinuteBody:
+    gap = minute.watermark_gap
+    return fill(
+        MinuteBody,
+        minute,
+        input_rate=round(minute.input_rows / minute.count_seconds(now), 3),
+        process_rate=round(1000 * minute.input_rows / max(1, minute.milliseconds), 3),
+        watermark_gap_seconds=None if gap is None else gap / 1000,
+    )
+
+
+HistoryLength = Annotated[
+    int, Query(ge=1, le=HISTORY_MINUTES, description="number of the last minutes")
+]
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=ApiRoute)
 
@@ -228,7 +420,36 @@ def show_stream(request: Request, caller: Authenticated, stream: StreamRef) -> R
     return json_response(stream_body(node_of(request).streams.get(caller, stream)))
 
 
-@router.post(
+@router.get("/{stream}/history", response_model=StreamHistoryBody, responses=problems(404, 409))
+def show_stream_history(
+    request: Request,
+    caller: Authenticated,
+    stream: StreamRef,
+    minutes: HistoryLength = HISTORY_MINUTES,
+) -> Response:
+    """Show the last hours of a streaming query, minute by minute, and when it did not run.
+
+    The query is followed over its attempts. What is kept survives its driver and its node.
+    """
+    history = node_of(request).streams.read_history(caller, stream, minutes)
+    return json_response(history_body(history))
+
+
+class ActionRoute(ApiRoute):
+    """A route whose last segment is an action, and not the name of another route."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path of a request. The history has no POST, as the document of the API says."""
+        match, child = super().matches(scope)
+        if child.get("path_params", {}).get("action") == "history":
+            return Match.NONE, {}
+        return match, child
+
+
+_actions = APIRouter(route_class=ActionRoute)
+
+
+@_actions.post(
     "/{stream}/{action}",
     status_code=202,
     response_model=StreamBody,
@@ -246,3 +467,6 @@ def act_on_stream(
     ended answers with the next attempt.
     """
     return json_response(stream_body(node_of(request).streams.act(caller, stream, action)), 202)
+
+
+router.include_router(_actions)

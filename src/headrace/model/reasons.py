@@ -1,0 +1,247 @@
+"""Why a statement, a streaming query or a job is in its state: a sentence for users, and a code.
+
+The functions are pure. The API, the commands and the pages show what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from headrace.model.deployment import Job, JobChange
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import (
+    STATEMENT,
+    ChangeStep,
+    JobState,
+    StatementState,
+    StreamState,
+)
+from headrace.model.statement import CancelReason, Statement, WaitingFor
+from headrace.model.stream_query import StreamQuery, describe_end
+from headrace.text.readable import describe_count, describe_duration, format_utc
+
+
+class ReasonCode(StrEnum):
+    """Kinds of reasons. Those for which a statement waits are the same as in `WaitCode`."""
+
+    SESSION_START = "session_start"
+    SESSION_RECOVERY = "session_recovery"
+    SESSION_CLOSING = "session_closing"
+    CONNECTION = "connection"
+    QUEUE = "queue"
+    EXCLUSIVE = "exclusive"
+    PARALLELISM = "parallelism"
+    LIMIT = "limit"
+    DRIVER = "driver"
+    WRITE_LOCK = "write_lock"
+    TRANSACTION = "transaction"
+    NO_STAGE = "no_stage"
+    TASKS = "tasks"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+    DRIVER_LOST = "driver_lost"
+    STARTING = "starting"
+    RETRY = "retry"
+    STOPPING = "stopping"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    CHANGE = "change"
+
+
+MEANINGS: dict[ReasonCode, tuple[str, str]] = {
+    ReasonCode.SESSION_START: (
+        "statement",
+        "It waits for the driver of its session, which starts.",
+    ),
+    ReasonCode.SESSION_RECOVERY: (
+        "statement",
+        "The driver of its session was lost: it waits for the next driver.",
+    ),
+    ReasonCode.SESSION_CLOSING: ("statement", "Its session closes, and cancels it."),
+    ReasonCode.CONNECTION: ("statement", "It waits for the statement before it in its connection."),
+    ReasonCode.QUEUE: ("statement", "It waits for the statements before it in its session."),
+    ReasonCode.EXCLUSIVE: ("statement", "It, or the statement before it, runs alone."),
+    ReasonCode.PARALLELISM: ("statement", "Its session runs as many statements as it may."),
+    ReasonCode.LIMIT: ("statement", "Its user, or all users, run as many statements as they may."),
+    ReasonCode.DRIVER: ("statement", "It is next: the driver of its session claims it."),
+    ReasonCode.WRITE_LOCK: ("statement", "Another statement writes to its table."),
+    ReasonCode.TRANSACTION: ("statement", "Another statement publishes the same table."),
+    ReasonCode.NO_STAGE: ("statement", "A driver has it, and Spark has reported no stage yet."),
+    ReasonCode.TASKS: ("statement", "Spark runs its tasks."),
+    ReasonCode.CANCELLING: (
+        "statement",
+        "A cancel is requested, and the driver has not confirmed it.",
+    ),
+    ReasonCode.CANCELLED: ("statement", "It was cancelled."),
+    ReasonCode.TIMEOUT: ("statement", "It has run or waited longer than it may."),
+    ReasonCode.FAILED: (
+        "statement, stream, job",
+        "It failed. The text is the message of the error.",
+    ),
+    ReasonCode.DRIVER_LOST: ("statement", "It failed, because its driver was lost."),
+    ReasonCode.STARTING: ("stream, job", "No driver has reported a run yet."),
+    ReasonCode.RETRY: ("stream, job", "It has failed, and is started again at a time."),
+    ReasonCode.STOPPING: ("stream, job", "Its driver stops it."),
+    ReasonCode.PAUSED: ("stream, job", "A user has paused it."),
+    ReasonCode.STOPPED: ("stream, job", "It was stopped."),
+    ReasonCode.CHANGE: ("job", "A deployment, or an action of a user, changes the job."),
+}
+"""What has a reason of each kind, and what the reason is, for the reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an object is in its state."""
+
+    code: ReasonCode
+    text: str
+    """The reason as a sentence."""
+
+
+_ENDS = {
+    StatementState.CANCELLED: ReasonCode.CANCELLED,
+    StatementState.TIMEOUT: ReasonCode.TIMEOUT,
+    StatementState.FAILED: ReasonCode.FAILED,
+}
+
+
+_CANCELS: dict[CancelReason | None, str] = {
+    CancelReason.REQUESTED: "Cancelled on request.",
+    CancelReason.CLOSED: "Cancelled, because its session was closed.",
+}
+
+
+def explain_statement(statement: Statement, waiting_for: WaitingFor | None = None) -> Reason | None:
+    """Return why a statement has not ended, or has not succeeded; None for a success.
+
+    Args:
+        waiting_for: What it waits for. Without it, a statement that waits has no reason.
+    """
+    if statement.state in STATEMENT.terminal:
+        return _explain_end(statement)
+    if statement.cancel_requested_at is not None:
+        note = statement.cancel_note or "the driver has not confirmed it yet."
+        return Reason(ReasonCode.CANCELLING, f"It is being cancelled: {note}")
+    if waiting_for is not None:
+        return Reason(ReasonCode(waiting_for.code), waiting_for.text)
+    return None if statement.state is StatementState.WAITING else _explain_run(statement)
+
+
+def _explain_end(statement: Statement) -> Reason | None:
+    code = _ENDS.get(statement.state)
+    if code is ReasonCode.CANCELLED and statement.cancel_reason in _CANCELS:
+        return Reason(code, _CANCELS[statement.cancel_reason])
+    return None if code is None else _explain_failure(statement.failure, code)
+
+
+def _explain_run(statement: Statement) -> Reason:
+    progress = statement.progress
+    if statement.state is StatementState.RUNNING and progress is not None and progress.tasks_total:
+        done = f"{progress.tasks_done:,} of {describe_count(progress.tasks_total, 'task')} done"
+        return Reason(ReasonCode.TASKS, f"{done}, {progress.tasks_active:,} running.")
+    begin = "A driver has claimed it, and " if statement.state is StatementState.LAUNCHED else ""
+    return Reason(ReasonCode.NO_STAGE, f"{begin}Spark has not reported a stage yet.")
+
+
+def _explain_failure(failure: Failure | None, code: ReasonCode) -> Reason:
+    if failure is None:
+        return Reason(code, f"{code.capitalize()}.")
+    if failure.code == "driver_lost":
+        code = ReasonCode.DRIVER_LOST
+    return Reason(code, failure.summarize().text)
+
+
+def explain_stream(
+    query: StreamQuery, now: datetime | None = None, *, retries: int | None = None
+) -> Reason | None:
+    """Return why a streaming query does not run; None while it runs.
+
+    Args:
+        now: Time of the store, for a text that says in how many seconds the next attempt is. None:
+            the text has the time of the attempt, and stays the same.
+        retries: Largest number of successive failures after which it is started again; None: any.
+    """
+    error = "." if query.last_error is None else f": {query.last_error.summarize().text}"
+    end = None if query.end_reason is None else describe_end(query.end_reason)["reason"]
+    most = "∞" if retries is None else f"{retries:,}"
+    retry = f"{query.failures} of {most} {_describe_retry(query.retry_at, now)}"
+    reasons = {
+        StreamState.STARTING: (ReasonCode.STARTING, "No driver has reported a run yet."),
+        StreamState.PAUSED: (ReasonCode.PAUSED, "Paused by a user."),
+        StreamState.BACKING_OFF: (ReasonCode.RETRY, f"Retry {retry}{error}"),
+        StreamState.STOPPING: (
+            ReasonCode.STOPPING,
+            f"Its driver stops it{f' ({end})' if end else ''}. Then it is {query.wanted}.",
+        ),
+        StreamState.FAILED: (ReasonCode.FAILED, f"Failed{error}"),
+        StreamState.STOPPED: (ReasonCode.STOPPED, f"Stopped: {end}." if end else "Stopped."),
+    }
+    found = reasons.get(query.state)
+    return None if found is None else Reason(*found)
+
+
+def _describe_retry(retry_at: datetime | None, now: datetime | None) -> str:
+    if retry_at is None:
+        return "is due"
+    if now is None:
+        return f"at {format_utc(retry_at)}"
+    remaining = (retry_at - now).total_seconds()
+    return f"in {describe_duration(remaining)}" if remaining > 0 else "is due"
+
+
+_STEPS = {
+    ChangeStep.PLANNED: "it has not begun to stop the old queries",
+    ChangeStep.STOP_WANTED: "the old queries stop",
+    ChangeStep.STOPPED: "the state is copied",
+    ChangeStep.VERIFIED: "the state of the new version is prepared",
+    ChangeStep.RESTORED: "the new queries are started",
+    ChangeStep.STARTED: "the new queries have not committed a batch yet",
+    ChangeStep.PROVEN: "the new queries run, and the change ends",
+    ChangeStep.UNDOING: "the new queries stop, because the change has failed",
+}
+_TROUBLES = (
+    ReasonCode.FAILED,
+    ReasonCode.RETRY,
+    ReasonCode.STOPPED,
+    ReasonCode.PAUSED,
+    ReasonCode.STOPPING,
+    ReasonCode.STARTING,
+)
+"""Reasons of the queries of a job, the worst first."""
+
+
+def explain_job(
+    job: Job, change: JobChange | None, queries: Sequence[tuple[StreamQuery, Reason | None]]
+) -> Reason | None:
+    """Return why a job does not run as it should; None if all of its queries run.
+
+    Args:
+        change: The change that is in progress, if the store still has it.
+        queries: Its live queries, each with the reason for which it does not run.
+    """
+    if job.change_id is not None:
+        text = "A change of the job is in progress"
+        if change is not None:
+            text += f" ({change.record.action})"
+            step = _STEPS.get(change.step)
+            text += f": {step}" if step else ""
+        return Reason(ReasonCode.CHANGE, f"{text}.")
+    if job.state is JobState.FAILED:
+        return _explain_failure(job.failure, ReasonCode.FAILED)
+    if job.state is JobState.STOPPED:
+        text = f"Stopped. `headrace job start {job.name}` starts it from its latest state."
+        return Reason(ReasonCode.STOPPED, text)
+    found = [(query, reason) for query, reason in queries if reason is not None]
+    if not found:
+        return None
+    query, reason = min(found, key=lambda each: _rank(each[1]))
+    return Reason(reason.code, f"The query {query.name}: {reason.text}")
+
+
+def _rank(reason: Reason) -> int:
+    return _TROUBLES.index(reason.code) if reason.code in _TROUBLES else len(_TROUBLES)

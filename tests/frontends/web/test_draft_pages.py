@@ -1,0 +1,153 @@
+"""Drafts of the editor: saves, conflicts, and who may read them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.browsers import Browser
+from tests.support.identities import create_tokens
+from tests.support.in_process_node import InProcessNode, StartNode
+
+HOSTILE = "SELECT '</textarea><script>alert(1)</script>'"
+
+
+def save(
+    browser: Browser, text: str, link: str = "", revision: str | None = '"0"'
+) -> httpx.Response:
+    """Save a draft as the script of the editor does. Without a link, the draft is new."""
+    page = browser.open("editor")
+    link = link or f"/dr_{secrets.token_hex(16)}"
+    headers = {"Accept": "application/json", "Origin": browser.address}
+    if revision is not None:
+        headers["If-Match"] = revision
+    data = {**page.hidden, "text": text}
+    return browser.http.put(f"editor/drafts{link}", data=data, headers=headers)
+
+
+def read(browser: Browser, draft_id: str) -> dict[str, Any]:
+    body: dict[str, Any] = browser.http.get(f"editor/drafts/{draft_id}").json()
+    return body
+
+
+def test_a_draft_is_kept_and_opened_by_its_link(browser: Browser) -> None:
+    text = f"\n{HOSTILE};\r\nSELECT '𝄞 &amp; é'"
+    answer = save(browser, text)
+    assert answer.status_code == 201
+    body = answer.json()
+    assert body["revision"] == 1
+    draft = body["id"]
+    # The answer to the first save was lost.
+    assert save(browser, text, f"/{draft}").json() == body
+    answer = save(browser, f"{text} ", f"/{draft}", '"1"')
+    assert (answer.status_code, answer.headers["etag"]) == (200, '"2"')
+    assert read(browser, draft) == {"id": draft, "revision": 2, "text": f"{text} "}
+    page = browser.open(f"editor?draft={draft}")
+    assert page.find_unwanted_tags() == []
+    assert HOSTILE in page.text
+    page = browser.open("editor/drafts")
+    assert f"../editor/sql?draft={draft}" in page.links
+    assert page.find_unwanted_tags() == []
+    page = browser.submit(page, f"editor/drafts/{draft}/delete")
+    assert "You have no drafts." in page.text
+    # A second tab shows the button still.
+    assert browser.submit(page, f"editor/drafts/{draft}/delete").response.status_code == 200
+    assert "is not kept any more" in browser.open(f"editor?draft={draft}").text
+
+
+def test_a_conflict_keeps_both_texts(browser: Browser) -> None:
+    draft = save(browser, "SELECT 1").json()["id"]
+    assert save(browser, "SELECT 2", f"/{draft}", '"1"').json()["revision"] == 2
+    answer = save(browser, "SELECT 3", f"/{draft}", '"1"')
+    assert answer.status_code == 201
+    copy = answer.json()
+    assert copy["id"] != draft
+    assert read(browser, draft)["text"] == "SELECT 2"
+    assert read(browser, copy["id"])["text"] == "SELECT 3"
+    # The answer to the save was lost.
+    answer = save(browser, "SELECT 2", f"/{draft}", '"1"')
+    assert (answer.status_code, answer.json()["revision"]) == (200, 2)
+    browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete")
+    assert save(browser, "SELECT 2", f"/{draft}", '"2"').status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("text", "revision", "status"),
+    [
+        ("SELECT 1", None, 400),
+        ("SELECT 1", "1", 400),
+        ("SELECT 1", "*", 400),
+        ("SELECT 1", '"1", "2"', 400),
+        ("SELECT 1", f'"{10**30}"', 400),
+        ("SELECT '\0'", '"1"', 400),
+        ("x" * 1_100_000, '"1"', 413),
+        ("é" * 600_000, '"1"', 413),
+        ("x" * 5_000_000, '"1"', 413),
+    ],
+    ids=[
+        *("no revision", "no quotes", "any", "two", "long", "NUL"),
+        *("a large text", "a large text of UTF-8", "a large form"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_and_changes_nothing(
+    browser: Browser, text: str, revision: str | None, status: int
+) -> None:
+    draft = save(browser, "SELECT 1").json()["id"]
+    answer = save(browser, text, f"/{draft}", revision)
+    assert answer.status_code == status
+    assert answer.json()["message"]
+    assert read(browser, draft)["revision"] == 1
+
+
+def test_wrong_links_and_forms_of_other_sites_save_nothing(browser: Browser) -> None:
+    assert browser.http.get("editor/drafts/dr_x").status_code == 400
+    assert browser.http.get(f"editor/drafts/dr_{0:032x}").status_code == 404
+    assert browser.open("editor?draft=x").response.status_code == 400
+    headers = {"Origin": "http://evil.test", "If-Match": '"0"'}
+    link = f"editor/drafts/dr_{0:032x}"
+    answer = browser.http.put(link, data={"text": "SELECT 1"}, headers=headers)
+    assert answer.status_code == 403
+    assert "You have no drafts." in browser.open("editor/drafts").text
+
+
+def test_the_draft_with_the_oldest_save_gives_way(start_node: StartNode) -> None:
+    node = start_node(web={"drafts_per_user": 2})
+    with Browser(node) as browser:
+        first, second, third = (
+            save(browser, f"SELECT {number}").json()["id"] for number in range(3)
+        )
+        links = browser.open("editor/drafts").links
+    assert [f"../editor/sql?draft={each}" in links for each in (first, second, third)] == [
+        *(False, True, True)
+    ]
+
+
+def test_a_title_has_no_secret(browser: Browser) -> None:
+    save(browser, "CREATE STREAM s FROM jdbc OPTIONS ('password' = 'hunter2')")
+    page = browser.open("editor/drafts")
+    assert "CREATE STREAM s" in page.text
+    assert "hunter2" not in page.text
+
+
+def test_drafts_of_others_are_not_found_by_any_role(start_node: StartNode) -> None:
+    node: InProcessNode = start_node(token="of-the-node")
+    tokens = create_tokens(node.database, ["ada", "bob"])
+    with Browser(node) as browser:
+        browser.sign_in(tokens["ada"], "editor")
+        draft = save(browser, "SELECT 'of ada'").json()["id"]
+        assert read(browser, draft)["text"] == "SELECT 'of ada'"
+    for token in (tokens["bob"], "of-the-node"):
+        with Browser(node) as browser:
+            browser.sign_in(token, "editor")
+            assert browser.http.get(f"editor/drafts/{draft}").status_code == 404
+            assert "of ada" not in browser.open(f"editor?draft={draft}").text
+            for revision in ('"0"', '"1"'):
+                copy = save(browser, "SELECT 'of bob'", f"/{draft}", revision)
+                assert copy.status_code == 201
+                assert copy.json()["id"] != draft
+            browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete")
+    with Browser(node) as browser:
+        browser.sign_in(tokens["ada"], "editor")
+        assert read(browser, draft)["text"] == "SELECT 'of ada'"
