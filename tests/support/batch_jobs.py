@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headrace.model.deployment import JobSession, VersionSpec
 from headrace.model.job import JobDecision
-from headrace.model.run import BatchSpec, FiringRules
+from headrace.model.run import BatchSpec, BatchStatement, FiringRules
 from headrace.model.session import SessionSpec
 from headrace.store.database import Database
 from headrace.store.jobs import jobs, schedules
@@ -23,7 +23,7 @@ def insert_batch_job(
     batch: BatchSpec | None = None,
 ) -> str:
     """Insert a job whose schedule has come to `cursor`. Return its id."""
-    batch = batch or BatchSpec(rules=rules, statements=["SELECT 1"])
+    batch = batch or BatchSpec(rules=rules, statements=[BatchStatement(text="SELECT 1")])
     spec = VersionSpec(
         written={},
         manifest={},

@@ -29,9 +29,11 @@ from headrace.control.host.process_identity import this_host
 from headrace.control.identity.accounts import Accounts
 from headrace.control.identity.api_tokens import ApiTokens
 from headrace.control.identity.authenticator import Authenticator
-from headrace.control.jobs import change_steps, job_changer, planning
+from headrace.control.jobs import change_steps, firing, job_changer, planning
+from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
+from headrace.control.jobs.run_steps import RunSteps
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
@@ -169,6 +171,7 @@ class Node:
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
                 change_steps.KIND: change_steps.Pruner(self.context).advance,
+                firing.RUN_KIND: RunSteps(self.context, self.statements).advance,
             },
         )
         self.events = EventLog(self.context)
@@ -375,6 +378,7 @@ class Node:
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("free places", FreePlaces(self.context).run),
             PeriodicTask("launches", self._launches.start_pending),
+            PeriodicTask("schedules", Schedules(self.context).run),
             PeriodicTask("audit", self.context.audit.flush),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),

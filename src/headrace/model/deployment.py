@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, OnQueryChange, PlanSummary, SavepointContent
@@ -73,7 +73,7 @@ class VersionSpec(BaseModel):
     text: str = ""
     """The manifest as YAML for display: without secrets and without values of variables. Empty in a
     draft."""
-    written: dict[str, str | bool | dict[str, str]]
+    written: dict[str, JsonValue]
     """The manifest with the defaults of the template and references to variables, by key."""
     manifest: dict[str, Any]
     """The manifest with the values of variables, by key."""

@@ -64,7 +64,13 @@ class FiringRules(BaseModel):
 class RunRetries(BaseModel):
     """How often a run is attempted again, and when: see `RetryPolicy`."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=lambda name: name.replace("_", "-"),
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
 
     max_attempts: Annotated[int, Field(ge=0)] = 3
     """Largest number of further attempts."""
@@ -73,14 +79,23 @@ class RunRetries(BaseModel):
     random_factor: Annotated[float, Field(ge=0, le=10)] = 0.1
 
 
+class BatchStatement(BaseModel):
+    """A statement of a run, with markers for the parameters of the run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    conf: dict[str, str] = {}
+    """Spark configuration for this statement alone."""
+
+
 class BatchSpec(BaseModel):
     """What each run of a version does."""
 
     model_config = ConfigDict(frozen=True)
 
     rules: FiringRules
-    statements: list[str]
-    """Statements in order, with markers for the parameters of a run."""
+    statements: list[BatchStatement]
     conf: dict[str, str] = {}
     """Spark configuration of its Spark session."""
     retries: RunRetries = RunRetries()

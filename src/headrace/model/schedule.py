@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, timedelta, tzinfo
-from typing import Annotated, Self
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -51,9 +52,13 @@ class Schedule(BaseModel):
     any_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Conditions of which one starts a run."""
 
-    @model_validator(mode="after")
-    def _check_conditions(self) -> Self:
-        given = [key for key in CONDITIONS if getattr(self, key) is not None]
+    @model_validator(mode="before")
+    @classmethod
+    def _check_conditions(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        present = {key for key, value in values.items() if value is not None}
+        given = [key for key in CONDITIONS if {key, _to_key(key)} & present]
         keys = ", ".join(f"`{_to_key(key)}`" for key in CONDITIONS)
         if len(given) != 1:
             which = " and ".join(f"`{_to_key(key)}`" for key in given)
@@ -62,9 +67,14 @@ class Schedule(BaseModel):
                 f"The schedule {problem}. It needs exactly one of {keys}. Combine conditions with"
                 " `all` or `any`."
             )
-        if self.timezone is not None and self.cron is None:
+        if "timezone" in present and "cron" not in present:
             raise ValueError("`timezone` only goes with `cron`.")
-        return self
+        return values
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether only users start the job."""
+        return all(getattr(self, key) is None for key in CONDITIONS)
 
     @property
     def zone(self) -> tzinfo:
@@ -82,6 +92,8 @@ class Schedule(BaseModel):
         return [self] if parts is None else [part for each in parts for part in each.list_parts()]
 
 
+MANUAL = Schedule.model_construct()
+"""The schedule of a job that only users start."""
 CONDITIONS = ("cron", "every", "after", "on_change", "on_files", "all_", "any_")
 """Names of the fields of a schedule that start a run."""
 

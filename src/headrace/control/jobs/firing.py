@@ -215,6 +215,15 @@ def _find_overlap(schedule: JobSchedule, live: Sequence[Run], *, is_missed: bool
     return f"The run {first.id} of {first.times.logical_time.isoformat()} is {first.state} still."
 
 
+def skip_waiting(tx: Tx, job_id: str, *, actor: str) -> None:
+    """End the live runs of a job that is deleted."""
+    for run in runs.list_live(tx, job_id):
+        if run.has_turn:
+            runs.request_cancel(tx, run.id, actor=actor)
+        else:
+            runs.end(tx, run, RunState.SKIPPED, actor=actor, reason="The job was deleted.")
+
+
 def start_next(tx: Tx, job_id: str, *, actor: str) -> None:
     """Give the next due run of a job its turn, if no other has it.
 

@@ -27,7 +27,7 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.model.connection import ConnectionSpec
-from headrace.model.deployment import OperationLease
+from headrace.model.deployment import JobVersion, OperationLease
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, STATEMENT, RunState, StatementState
@@ -240,13 +240,16 @@ class RunSteps:
             statement_id = runs.find_statement(tx, run)
             assert statement_id is not None
             is_submitted = statements.get(tx, statement_id) is not None
-            spec = _read_spec(tx, run)
+            version = jobs.get_version(tx, run.version_id)
+        assert version is not None
+        assert version.spec.batch is not None
+        spec, parameters = version.spec.batch, list_parameters(run, version)
         if is_submitted:
             return _POLL_SECONDS[0]
         statement = StatementSpec(
-            text=spec.statements[run.position],
-            parameters=list_parameters(run),
-            conf=spec.conf,
+            text=spec.statements[run.position].text,
+            parameters=parameters,
+            conf={**spec.conf, **spec.statements[run.position].conf},
             result_request=ResultRequest(row_limit=_ROWS),
         )
         try:
@@ -277,16 +280,27 @@ class RunSteps:
         return None
 
 
-def list_parameters(run: Run) -> list[Parameter]:
+def list_parameters(run: Run, version: JobVersion) -> list[Parameter]:
     """Return the typed values that the statements of a run can name."""
-    values = {
+    instants = {
         "run_time": run.times.logical_time,
         "interval_start": run.times.interval_start,
         "interval_end": run.times.interval_end,
+        "query_create_timestamp": version.query_created_at,
+    }
+    texts = {
+        "run_id": run.id,
+        "query_name": run.name,
+        "query_description": version.spec.description,
+        "query_id": version.query_id,
     }
     return [
-        Parameter(name=name, value=_format(value), type="TIMESTAMP")
-        for name, value in values.items()
+        *(
+            Parameter(name=name, value=_format(value), type="TIMESTAMP")
+            for name, value in instants.items()
+        ),
+        *(Parameter(name=name, value=value, type="STRING") for name, value in texts.items()),
+        Parameter(name="query_version", value=version.version, type="INT"),
     ]
 
 
