@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -174,11 +174,9 @@ def test_nodes_that_fire_at_the_same_time_insert_each_run_once(store: Database) 
         insert_batch_job(store, rules, cursor=cursor, name=f"job{number}") for number in range(60)
     ]
     context: Any = SimpleNamespace(database=store)
-    nodes = [threading.Thread(target=Schedules(context).run) for _node in range(3)]
-    for node in nodes:
-        node.start()
-    for node in nodes:
-        node.join()
+    with ThreadPoolExecutor(3) as nodes:
+        for fired in [nodes.submit(Schedules(context).run) for _node in range(3)]:
+            fired.result()
     for job_id in job_ids:
         times = [run.times.logical_time for run in _list(store, job_id)]
         assert len(times) == len(set(times)) >= 20
