@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from tests.cli.conftest import COMMAND
 from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.running_query import ERROR, RunningQuery
+from tests.support.stream_minutes import add_minutes
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StreamState
@@ -135,6 +137,42 @@ def test_a_list_without_live_queries_says_where_the_others_are(
     assert list_streams()[1] == "No query is live. 1 ended: headrace stream list --all\n"
     assert query.name in list_streams("--all")[0]
     assert list_streams("--all")[1] == ""
+
+
+def test_a_history_is_a_table_of_minutes_or_all_that_the_api_says(
+    served: InProcessNode, query: RunningQuery, stream_environment: dict[str, str]
+) -> None:
+    def show(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, "stream", "history", query.name, *options],
+            env=stream_environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    add_minutes(served.database, query.id, 9, 4, input_rows=600, watermark_gap=1500)
+    lines = show().stdout.splitlines()
+    assert lines[0].startswith("at,batches,input_rows,input_rate,")
+    assert [line.split(",")[1:4] for line in lines[1:]] == [["1", "600", "10.0"]] * 2
+    assert len(show("--minutes", "5").stdout.splitlines()) == 2
+    shown = json.loads(show("--format", "json").stdout)
+    assert [each["kind"] for each in shown["interruptions"]] == ["starting", "backing_off"]
+    assert show("--minutes", "0").returncode == 2
+    assert show("--minutes", "361").returncode == 2
+
+
+def test_a_history_on_a_terminal_says_when_the_query_did_not_run(
+    served: InProcessNode, query: RunningQuery, terminal: PseudoTerminal
+) -> None:
+    add_minutes(served.database, query.id, 9, watermark_gap=1500)
+    process = terminal.start("stream", "history", query.name)
+    code = process.wait(timeout=30)
+    terminal.close()
+    assert code == 0, terminal.text
+    assert "WATERMARK GAP" in terminal.text
+    assert "1.5 s" in terminal.text
+    assert "backing_off" in terminal.text
 
 
 def test_a_list_of_no_query_says_how_to_start_one(

@@ -83,7 +83,7 @@ def test_the_wheel_contains_every_file_of_the_package(wheel: Path) -> None:
     assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
     assert files_in(wheel) == package_files()
     built = [name for name in files_in(wheel) if "/assets/built/" in name]
-    names = ["charts.css", "charts.js", "editor.js", "pages.js"]
+    names = ["charts.css", "charts.js", "editor.js", "history.js", "pages.js"]
     assert sorted(name.rpartition("/")[2] for name in built) == names
 
 

@@ -23,7 +23,10 @@ _TIMEOUT = 30.0
 
 
 def write_small_driver(program: Path, result: str) -> Path:
-    """Write the program. Each statement succeeds with this result, the JSON of a ResultReport."""
+    """Write the program. Each statement succeeds with this result, the JSON of a ResultReport.
+
+    With `null`, a statement runs for ever.
+    """
     file = program.with_suffix(".json")
     file.write_text(result)
     words = [sys.executable, "-S", __file__, str(file)]
@@ -35,7 +38,7 @@ def write_small_driver(program: Path, result: str) -> Path:
 class SmallDriver:
     """The calls of one driver. Each is repeated at the next node until a node answers."""
 
-    def __init__(self, bootstrap: Path, result: dict[str, Any]) -> None:
+    def __init__(self, bootstrap: Path, result: dict[str, Any] | None) -> None:
         self._bootstrap = json.loads(bootstrap.read_text())
         self._result = result
         self._addresses: list[str] = self._bootstrap["nodes"]
@@ -52,11 +55,18 @@ class SmallDriver:
             keeps_tables=False,
         )
         threading.Thread(target=self._renew, daemon=True).start()
-        while not (orders := self._call("poll", wait_seconds=_POLL_SECONDS, in_flight=[]))["close"]:
+        while not (orders := self._poll())["close"]:
             if orders["assignment"] is not None:
                 statement_id = orders["assignment"]["statement_id"]
+                if self._result is None:
+                    self._in_flight.append(statement_id)
+                    self._call("started", statement_id=statement_id, has_effects=True)
+                    continue
                 self._call("ended", statement_id=statement_id, state="success", result=self._result)
         self._call("goodbye")
+
+    def _poll(self) -> dict[str, Any]:
+        return self._call("poll", wait_seconds=_POLL_SECONDS, in_flight=self._in_flight)
 
     def _renew(self) -> None:
         while True:

@@ -40,6 +40,8 @@ interface Axis {
   times: number[];
   rows: (Minute | undefined)[];
   isDown: boolean[];
+  /** Spark reports no batches of some queries: nothing is known of their minutes. */
+  isMeasured: boolean;
 }
 
 interface Line {
@@ -346,15 +348,15 @@ function readAxis(history: History): Axis {
       time + MINUTE <= born ||
       downs.some(([begin = 0, end = 0]) => begin <= time && Math.min(time + MINUTE, to) <= end),
   );
-  return { times, rows, isDown };
+  return { times, rows, isDown, isMeasured: history.minutes.length > 0 };
 }
 
-function readLine({ rows, isDown }: Axis, line: Line): Values {
+function readLine({ rows, isDown, isMeasured }: Axis, line: Line): Values {
   return rows.map((minute, index) => {
     if (minute) {
       return line.read(minute);
     }
-    return isDown[index] ? null : line.idle;
+    return isDown[index] || !isMeasured ? null : line.idle;
   });
 }
 

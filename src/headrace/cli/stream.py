@@ -89,7 +89,7 @@ _CLEAR = StyledText("\x1b[H\x1b[J")
 
 
 def _describe_seconds(seconds: float | None) -> str | None:
-    return None if seconds is None else describe_duration(seconds)
+    return None if seconds is None else describe_duration(float(seconds))
 
 
 _query_argument = click.argument("name", metavar="QUERY")

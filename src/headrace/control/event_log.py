@@ -51,6 +51,7 @@ class EventLog:
     """Events of the whole store, served by one node."""
 
     def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
         self.shared_reads = SharedEventReads(context)
 
     def visible_owners(self, caller: Caller) -> frozenset[str] | None:
@@ -60,6 +61,21 @@ class EventLog:
     def last(self, caller: Caller) -> str:  # noqa: ARG002 - it says nothing about an object
         """Return the cursor of the last event."""
         return self.shared_reads.last()
+
+    def read_newest(
+        self, caller: Caller, entity_id: str, *, before: str | None, limit: int
+    ) -> list[Event]:
+        """Return at most `limit` events of an entity that the caller may read, newest first.
+
+        Raise InvalidRequest if `before` is no cursor.
+
+        Args:
+            entity_id: An id that the store has.
+            before: Only events before this cursor.
+        """
+        owners = self.visible_owners(caller)
+        with self._database.read() as tx:
+            return events.read_newest(tx, [entity_id], owners=owners, before=before, limit=limit)
 
     def read(
         self,

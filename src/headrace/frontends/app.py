@@ -69,6 +69,7 @@ from headrace.frontends.web import (
     draft_pages,
     editor_pages,
     job_pages,
+    log_pages,
     result_pages,
     session_pages,
     statement_pages,
@@ -226,7 +227,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     for pages in (
         *(web_sign_in, cluster_pages, statement_pages, result_pages),
         *(session_pages, stream_pages, job_pages, view_pages, editor_pages, catalog_pages),
-        draft_pages,
+        *(draft_pages, log_pages),
     ):
         app.include_router(pages.router)
     app.include_router(health.router)

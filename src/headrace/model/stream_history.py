@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -173,18 +173,18 @@ def _to_minute(batch: QueryProgress) -> QueryMinute:
         milliseconds=cut_sum(batch.milliseconds),
         slowest_milliseconds=cut_sum(batch.milliseconds),
         watermark_gap=find_watermark_gap(batch),
-        backlog=sum_backlog(batch),
+        backlog=sum_backlog(batch.lag),
         state_rows=cut_sum(batch.state_rows),
         state_bytes=cut_sum(batch.state_bytes),
         **{part.value: cut_sum(batch.parts.get(part, 0)) for part in BatchPart},
     )
 
 
-def sum_backlog(batch: QueryProgress) -> int | None:
+def sum_backlog(lag: Mapping[str, object]) -> int | None:
     """Return how many records are not read yet, of all sources that say so; None: none does."""
     counts = [
         int(min(value, MAX_SUM))
-        for value in batch.lag.values()
+        for value in lag.values()
         if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
     ]
     return cut_sum(sum(counts)) if counts else None
@@ -195,13 +195,13 @@ def find_watermark_gap(batch: QueryProgress) -> int | None:
 
     Spark says 1970 until the first row has set the watermark.
     """
-    at, watermark = _parse(batch.at), _parse(batch.watermark)
+    at, watermark = parse_instant(batch.at), parse_instant(batch.watermark)
     if at is None or watermark is None or watermark.timestamp() <= 0:
         return None
     return cut_sum(max(0, (at - watermark) // timedelta(milliseconds=1)))
 
 
-def _parse(text: str | None) -> datetime | None:
+def parse_instant(text: str | None) -> datetime | None:
     """Return the instant that a driver has written; None if it is none."""
     try:
         instant = datetime.fromisoformat(text or "")

@@ -274,14 +274,30 @@ def read(
     return [_row_to_event(row) for row in tx.execute(query).mappings()]
 
 
-def read_newest(tx: Tx, entity_ids: Collection[str], limit: int) -> list[Event]:
-    """Return at most `limit` events of some entities, oldest first: the newest that they have."""
-    query = (
-        _SELECT.where(*_after(tx, None), events.c.entity_id.in_(entity_ids))
-        .order_by(*(column.desc() for column in _ORDER))
-        .limit(limit)
-    )
-    return [_row_to_event(row) for row in tx.execute(query).mappings()][::-1]
+def read_newest(
+    tx: Tx,
+    entity_ids: Collection[str],
+    *,
+    owners: Collection[str] | None = None,
+    before: str | None = None,
+    limit: int,
+) -> list[Event]:
+    """Return at most `limit` events of some entities, newest first.
+
+    Args:
+        owners: Owners of the entities; None: events of all entities.
+        before: Only events before this cursor; None: from the last event on.
+
+    Raises:
+        InvalidRequest: `before` is not a cursor.
+    """
+    query = _SELECT.where(*_after(tx, None), events.c.entity_id.in_(entity_ids))
+    if before is not None:
+        query = query.where(tuple_(*_ORDER) < tuple_(*EventPosition.parse(before)))
+    if owners is not None:
+        query = query.where(events.c.owner.in_(owners))
+    query = query.order_by(*(column.desc() for column in _ORDER)).limit(limit)
+    return [_row_to_event(row) for row in tx.execute(query).mappings()]
 
 
 def last(tx: Tx) -> str:

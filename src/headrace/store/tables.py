@@ -194,6 +194,7 @@ TIMED = text(
 NODE_EVENTS = text("entity = 'node'")
 ENDED = text("ended_at IS NOT NULL")
 UNSUCCESSFUL = text("ended_at IS NOT NULL AND state <> 'success'")
+FAILED = text("state = 'failed'")
 HELD = text("holder_session_id IS NOT NULL AND gone_at IS NULL")
 STORED = text("disposition = 'stored' AND holder_session_id IS NULL AND gone_at IS NULL")
 WAITING = text("ended_at IS NULL AND state = 'waiting'")
@@ -847,6 +848,7 @@ stream_queries = Table(
     Index("stream_queries_by_statement", "statement_id"),
     Index("stream_queries_by_owner", "owner", "id"),
     Index("stream_queries_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+    Index("stream_queries_failed", "ended_at", sqlite_where=FAILED, postgresql_where=FAILED),
 )
 
 # A ring for each query: a batch replaces the oldest one in its slot.

@@ -9,6 +9,7 @@ from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import ERROR, RunningQuery, make_batch
 from tests.support.stream_minutes import add_minutes, make_older
 
+from headrace.control.streams import history
 from headrace.model.lifecycle import StreamState
 from headrace.store.streams import stream_transitions
 
@@ -34,9 +35,9 @@ def lose_driver(query: RunningQuery) -> None:
         stream_transitions.release(tx, query.session, actor="test", reason="driver_lost")
 
 
-def list_kinds(history: dict[str, Any]) -> list[tuple[str, bool]]:
+def list_kinds(found: dict[str, Any]) -> list[tuple[str, bool]]:
     """Return the interruptions, each with whether it has ended."""
-    return [(each["kind"], each["ended_at"] is not None) for each in history["interruptions"]]
+    return [(each["kind"], each["ended_at"] is not None) for each in found["interruptions"]]
 
 
 def test_batches_are_rates_of_their_minute(query: RunningQuery) -> None:
@@ -120,6 +121,19 @@ def test_a_history_goes_over_all_attempts_of_a_name(query: RunningQuery) -> None
     assert found["interruptions"][0]["began_at"] == found["began_at"]
     assert [mark["text"] for mark in found["marks"]] == ["attempt 2"]
     assert found["minutes"] == []
+
+
+def test_a_query_that_is_restarted_all_the_time_has_a_bounded_history(
+    query: RunningQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_SHOWN", 3)
+    for failures in range(1, 5):
+        query.report(StreamState.BACKING_OFF, failures=failures, **BACKOFF)
+        query.report(StreamState.RUNNING, failures=failures)
+    found = read(query)
+    assert list_kinds(found) == [("backing_off", True)] * 3
+    assert [mark["kind"] for mark in found["marks"]] == ["run"] * 3
+    assert found["marks"][-1]["at"] == found["interruptions"][-1]["ended_at"]
 
 
 @pytest.mark.parametrize("minutes", ["0", "361", "-1", "1.5", "all", ""])

@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.model.job import JobRows
 from headrace.model.materialized_view import NameScope
+from headrace.model.stream_history import BatchPart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,13 @@ def test_only_the_batches_after_a_number_are_read(
     run = start("SAVE STREAM numbers TO noop TRIGGER AVAILABLE NOW", single)
     finish(run)
 
-    assert [batch.batch for batch in run.read_new_batches(0)] == [1, 2]
+    batches = run.read_new_batches(0)
+    assert [batch.batch for batch in batches] == [1, 2]
+    # Every part that Spark reports is one that a node keeps.
+    for batch in batches:
+        assert {"add_batch", "wal_commit", "query_planning"} <= batch.parts.keys()
+        assert batch.parts.keys() <= set(BatchPart)
+        assert sum(batch.parts.values()) <= batch.milliseconds + len(BatchPart)
 
 
 def test_streams_are_built_on_streams(

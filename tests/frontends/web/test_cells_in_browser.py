@@ -162,4 +162,5 @@ def test_a_value_that_is_cut_is_named_when_it_is_copied(
         expect(page.locator("[data-copied]")).to_contain_text("1 value cut to the first 1,000")
         assert read_clipboard(page, "text/plain") == f"a\n{'x' * 1000}…\ny\n"
         page.get_by_role("link", name="whole value").click()
+        page.wait_for_url("**/cell?*")
         assert len(page.locator("body").inner_text()) == 5_000_000

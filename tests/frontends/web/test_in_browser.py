@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.made_results import inline_result
 from tests.support.running_query import ERROR, RunningQuery
+from tests.support.views import ViewWriter
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, StreamState
@@ -50,6 +52,7 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
     query.report(
         StreamState.BACKING_OFF, failures=2, delay_seconds=60.0, retry_seconds=60.0, error=ERROR
     )
+    view = ViewWriter(node, properties="WITH (auto_refresh = true)").make()
     return {
         "statements": "statements",
         "no statements": "statements?state=cancelled",
@@ -64,6 +67,7 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "stream": f"streams/{query.id}",
         "jobs": "jobs",
         "views": "views",
+        "view": f"views/{view.describe()['id']}",
         "catalog": "catalog",
         "table": "catalog/table?schema=default&table=planes",
         "nodes": "nodes",
@@ -81,6 +85,7 @@ PAGES = [
         "stream",
         "jobs",
         "views",
+        "view",
         "catalog",
         "table",
         "nodes",
@@ -154,3 +159,28 @@ def test_the_pages_need_no_script(chromium: Chromium, links: dict[str, str]) -> 
         page.get_by_role("button", name="Filter").click()
         page.wait_for_url("**state=failed**")
         assert page.locator("tbody tr").count() == 1
+
+
+def test_times_are_the_same_text_in_every_zone_of_a_browser(
+    chromium: Chromium, start_node: StartNode
+) -> None:
+    node = start_node()
+    session, driver = node.start_session()
+    statement = node.submit("SELECT 1", session=session)["id"]
+    driver.claim()
+    columns = [("t", "timestamp"), ("n", "timestamp_ntz"), ("d", "date")]
+    at = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+    driver.succeed(statement, inline_result(columns, [[at, at.replace(tzinfo=None), at.date()]]))
+    shown = set()
+    for zone in ("Asia/Kathmandu", "America/St_Johns", "UTC"):
+        with chromium.new_context(timezone_id=zone) as context:
+            page = context.new_page()
+            page.goto(f"{node.address}/ui/statements/{statement}")
+            # The script of the page has run.
+            page.locator("#pause").wait_for()
+            cells = page.locator(".grid td").all_inner_texts()
+            times = page.locator("#live time").all_inner_texts()
+            assert all(each.endswith(" UTC") for each in times)
+            shown.add((tuple(cells), tuple(times)))
+    [(cells, _times)] = shown
+    assert cells == ("2026-03-29T01:30:00.000000Z", "2026-03-29T01:30:00.000000", "2026-03-29")

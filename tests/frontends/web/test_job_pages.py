@@ -70,6 +70,24 @@ def test_a_job_shows_its_versions_and_how_they_differ(job: DeployedJob, browser:
         assert browser.open(f"jobs/job/diff?{wrong}").response.status_code == 400
 
 
+def test_a_job_is_shown_as_the_api_does_and_its_stream_marks_the_versions(
+    job: DeployedJob, browser: Browser
+) -> None:
+    job.deploy()
+    page = open_job(browser, "running")
+    described = job.node.http.get("/api/v1/jobs/job").json()
+    job_id = described["id"]
+    assert f"headrace job show {job_id}" in page.text
+    shown = browser.open(f"jobs/{job_id}/json").response.json()
+    assert (shown["id"], shown.keys()) == (job_id, described.keys())
+    assert browser.open("jobs/nothing/json").response.status_code == 404
+    stream = next(each for each in page.links if "streams/" in each).rpartition("/")[2]
+    marks = browser.open(f"streams/{stream}/history").response.json()["marks"]
+    assert [each["text"] for each in marks if each["kind"] == "version"] == [
+        "version 1.1: start-clean"
+    ]
+
+
 def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(
     job: DeployedJob, browser: Browser
 ) -> None:
@@ -92,6 +110,38 @@ def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(
     assert "Start from the latest state" in page.text
     browser.submit(page, "jobs/job/start")
     open_job(browser, "running")
+
+
+def plan_of(page: Page) -> str:
+    """Return the part of a page of a job with today's plan."""
+    return page.text.partition("Today's plan")[2].partition("Versions")[0]
+
+
+def test_a_job_shows_what_a_plan_would_decide_now(job: DeployedJob, browser: Browser) -> None:
+    job.deploy()
+    job.advance(1)
+    plan = plan_of(open_job(browser, "running"))
+    assert "would decide now: none . The job is running, and nothing has changed." in plan
+    assert [each["decision"] for each in job.plan()["jobs"]] == ["none"]
+    planned = job.plan_change(sql="SELECT value + 1 AS value FROM numbers")
+    plan = plan_of(browser.open("jobs/job"))
+    assert f"is not applied yet ( {planned['id']} ): restart-clean ." in plan
+    job.apply(planned)
+    assert "is not applied yet" not in plan_of(open_job(browser, "running"))
+    job.act("stop")
+    plan = plan_of(open_job(browser, "stopped"))
+    assert "would decide now: resume-latest ." in plan
+    assert [each["decision"] for each in job.plan()["jobs"]] == ["resume-latest"]
+
+
+def test_a_stopped_job_without_a_savepoint_shows_the_last_decision(
+    job: DeployedJob, browser: Browser
+) -> None:
+    job.deploy()
+    job.act("stop", "?savepoint=false")
+    plan = plan_of(open_job(browser, "stopped"))
+    assert "only a driver can look for" in plan
+    assert "start-clean . The job is new." in plan
 
 
 def test_wrong_actions_are_refused(job: DeployedJob, browser: Browser) -> None:

@@ -96,7 +96,7 @@ def test_what_the_user_has_opened_and_chosen_outlives_an_update(
     query = RunningQuery(node)
     query.report(StreamState.RUNNING, last_batch=0, progress=[make_batch(0)])
     page = show(context, node, f"streams/{query.id}")
-    page.get_by_text("Numbers").click()
+    page.get_by_text("Numbers", exact=True).click()
     page.get_by_role("button", name="Stop").focus()
     page.mouse.move(0, 0)
     for failures in range(1, 4):

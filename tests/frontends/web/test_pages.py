@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -38,6 +39,8 @@ from headrace.model.lifecycle import (
 )
 from headrace.model.statement import Progress, Statement, StatementSpec
 from headrace.store.clock import clock
+from headrace.store.tables import nodes as node_table
+from headrace.store.tables import sessions as session_table
 from headrace.store.tables import statements as statement_table
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp;"
@@ -236,6 +239,23 @@ def test_a_stop_before_a_driver_has_claimed_the_statement_says_so(
     page = show_statement(browser, statement_id)
     assert "no driver works on it" in page.text
     assert "has confirmed" not in page.text
+
+
+def test_a_driver_whose_lease_has_ended_is_named_as_lost_and_the_time_stops(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session, driver = node.start_session()
+    statement_id = str(node.submit("SELECT 1", session=session)["id"])
+    driver.claim()
+    with Browser(node) as browser:
+        assert "Driver lost" not in show_statement(browser, statement_id).text
+        with node.database.write("test") as tx:
+            tx.execute(update(session_table).values(lease_until=clock(-3600)))
+        page = show_statement(browser, statement_id)
+    assert "Driver lost : no sign of life since 20" in page.text
+    # The time of the lease is before that of the claim.
+    assert "starting: 0 s" in page.text
 
 
 def test_an_error_has_a_caret_below_its_place(node: InProcessNode, browser: Browser) -> None:
@@ -447,6 +467,12 @@ def test_files_of_another_version_are_served_without_a_long_life(browser: Browse
         assert browser.http.get(f"assets/{name}").status_code == 404
 
 
+def test_the_script_of_the_pages_is_small() -> None:
+    """Phones read the pages, too. The editor and the charts have scripts of their own."""
+    script = Path(rendering.__file__).parent / "assets" / "built" / "pages.js"
+    assert len(gzip.compress(script.read_bytes())) <= 40_000
+
+
 def test_a_node_whose_scripts_were_not_built_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -496,6 +522,39 @@ def test_sessions_and_nodes_are_listed(node: InProcessNode, browser: Browser) ->
     nodes = browser.open("nodes")
     assert node.address in nodes.text
     assert "up" in nodes.text
+
+
+def test_a_node_that_gives_no_sign_of_life_is_named_without_an_event(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"renew": "3m"})
+    with Browser(node) as browser:
+        page = browser.open("nodes")
+        assert "silent since" not in page.text
+        # An open page asks again: no event says that a lease has ended.
+        assert 'data-live-every="5"' in page.response.text
+        with node.database.write("test") as tx:
+            tx.execute(update(node_table).values(lease_until=clock(-60)))
+        assert "silent since 20" in browser.open("nodes").text
+
+
+def test_new_rows_neither_repeat_nor_hide_rows_of_the_next_page(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session = node.session()
+    ids = [str(node.submit("SELECT 1", session=session)["id"]) for _number in range(70)]
+    seen: list[str] = []
+    link: str | None = f"statements?state=all&session={session}"
+    while link is not None:
+        page = browser.open(link)
+        assert "state=all" in link
+        seen += [each.rpartition("/")[2] for each in page.links if "statements/st_" in each]
+        node.submit("SELECT 2", session=session)
+        older = [each for each in page.links if "before=" in each]
+        link = resolve(page, older[0]) if older else None
+    assert seen == ids[::-1]
+    # A filter begins at its first page: its form has no position.
+    assert "before" not in page.hidden
 
 
 def test_each_state_has_a_shape_of_its_own_kind() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from tests.support.browsers import Browser
 from tests.support.in_process_node import InProcessNode
 
-from headrace.frontends.web.session_pages import explain_end
+from headrace.frontends.web import statement_pages
+from headrace.frontends.web.session_pages import SessionEnd, find_end
 
 
 def test_a_session_shows_its_driver_its_configuration_and_its_end(
@@ -16,7 +18,9 @@ def test_a_session_shows_its_driver_its_configuration_and_its_end(
 ) -> None:
     conf = {"spark.sql.shuffle.partitions": "7"}
     session, _driver = node.start_session(name="etl", conf=conf, idle_timeout="30m", ttl="1d")
-    assert f"sessions/{session}" in browser.open("sessions").response.text
+    page = browser.open("sessions")
+    assert f"sessions/{session}" in page.response.text
+    assert "Ends in 30 min : idle." in page.text or "Ends in 29 min 5" in page.text
     page = browser.open("sessions/etl")
     assert "spark.sql.shuffle.partitions 7" in page.text
     assert "Ends in 30 min" in page.text or "Ends in 29 min" in page.text
@@ -41,14 +45,34 @@ def test_a_session_is_closed_from_its_page(node: InProcessNode, browser: Browser
     assert browser.submit(page, f"sessions/{session}/close").response.status_code == 200
 
 
+def test_the_last_events_come_first_and_older_ones_by_a_link(
+    node: InProcessNode, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_pages, "EVENTS", 1)
+    session, _driver = node.start_session()
+    page = browser.open(f"sessions/{session}")
+    assert "not started" not in page.text.partition("Events")[2]
+    seen = 0
+    while older := [each for each in page.links if "events=" in each]:
+        [link] = older
+        page = browser.open(link.removeprefix("../"))
+        assert "Newest events" in page.text
+        seen += 1
+    assert seen >= 2
+    assert "not started" in page.text.partition("Events")[2]
+    for wrong in ("x", "1.2", "9" * 61):
+        page = browser.open(f"sessions/{session}?events={wrong}")
+        assert page.response.status_code == 400
+
+
 def test_the_rule_that_ends_a_session_first_is_named(node: InProcessNode) -> None:
     session_id, _driver = node.start_session(idle_timeout="1h", ttl="10m")
     caller = node.node.authenticator.local_caller
     session = node.node.sessions.get(caller, session_id)
-    now = session.created_at + timedelta(minutes=4)
-    assert explain_end(session, now) == "Ends in 6 min: its age."
-    assert explain_end(session, now + timedelta(days=1)) == "Ends in 0 s: its age."
+    age = SessionEnd(session.created_at + timedelta(minutes=10), "its age")
+    assert find_end(session) == age
+    assert age.left(session.created_at + timedelta(minutes=4)) == 360
+    assert age.left(session.created_at + timedelta(days=1)) == 0
     node.submit("SELECT 1", session=session_id)
-    used = node.node.sessions.get(caller, session_id)
-    assert explain_end(used, now) == "Ends in 6 min: its age."
-    assert explain_end(replace(session, idle_seconds=None, ttl_seconds=None), now) == ""
+    assert find_end(node.node.sessions.get(caller, session_id)) == age
+    assert find_end(replace(session, idle_seconds=None, ttl_seconds=None)) is None

@@ -124,7 +124,7 @@ def test_the_name_of_the_cookie_has_the_port_that_the_browser_uses(
     assert answer.headers["set-cookie"].startswith(f"{name}=hr_")
 
 
-def test_a_browser_without_cookies_is_told_so_once(secured: InProcessNode) -> None:
+def test_a_browser_without_cookies_gets_the_form_with_the_reason(secured: InProcessNode) -> None:
     with Browser(secured) as browser:
         browser.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         page = browser.sign_in(TOKEN, "statements?state=failed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.browser
 AXE = Path(".tools/axe/node_modules/axe-core/axe.min.js")
 READ_COLUMNS = """
 plot => {
-  // The columns of pixels, from 0 to 1, in which the first line is drawn.
+  // The columns of pixels, from 0 to 1, in which the third color is drawn.
   const canvas = plot.querySelector("canvas"), over = plot.querySelector(".u-over");
   const ratio = canvas.width / canvas.clientWidth;
   const box = [over.offsetLeft, over.offsetTop, over.offsetWidth, over.offsetHeight]
@@ -70,10 +71,20 @@ def open_page(page: Page, query: RunningQuery, link: str = "") -> list[str]:
     return reports
 
 
-def test_the_last_hours_are_four_plots_on_one_axis(page: Page, query: RunningQuery) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390], ids=["wide", "narrow"])
+def test_the_last_hours_are_four_plots_on_one_axis(
+    page: Page, query: RunningQuery, width: int, scheme: Any
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
     reports = open_page(page, query)
     captions = page.locator(".history figcaption").all_inner_texts()
     assert [each.partition(" ")[0] for each in captions] == ["Rows", "Mean", "Lag:", "State:"]
+    # The plots have the same axis, one below the other.
+    boxes = [each.bounding_box() for each in page.locator(".history .u-over").all()]
+    assert len({(box["x"], box["width"]) for box in boxes if box}) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert [
@@ -90,14 +101,15 @@ def test_a_line_breaks_where_the_query_had_no_driver_and_a_band_says_so(
     open_page(page, query)
     bands = page.locator(".history .uplot").first.locator(".band")
     expect(bands.get_by_text("driver down")).to_have_count(1)
-    drawn = page.locator(".history .uplot").first.evaluate(READ_COLUMNS)
+    # The time of the parts of a batch is an area, of which every column has many pixels.
+    drawn = page.locator(".history .uplot").nth(1).evaluate(READ_COLUMNS)
     # The axis has 360 minutes: the outage lasts from 160 to 260.
     inside = [each for each in drawn if 165 / 360 < each < 255 / 360]
     before = [each for each in drawn if 65 / 360 < each < 155 / 360]
     after = [each for each in drawn if 265 / 360 < each < 355 / 360]
     assert inside == []
-    assert len(before) > 100
-    assert len(after) > 100
+    assert len(before) > 200
+    assert len(after) > 200
     expect(page.locator(".history .uplot").first.locator(".mark.run")).to_have_text("restart")
 
 

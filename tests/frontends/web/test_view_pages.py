@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from itertools import count
+from typing import Any
+
 from tests.support.browsers import Browser
 from tests.support.in_process_node import InProcessNode
+from tests.support.running_query import make_batch
 from tests.support.views import ViewWriter
+
+from headrace.model.lifecycle import StreamState
+from headrace.model.stream_query import QueryReport
+
+HOSTILE = "<script>alert('x')</script>"
+_numbers = count()
+
+
+def report_batch(view: ViewWriter, lag: dict[str, Any]) -> None:
+    """Let the driver of a view report another batch of the query that refreshes it."""
+    name = str(view.describe()["query"])
+    query = view.node.stream(name)
+    batch = make_batch(next(_numbers), milliseconds=500).model_copy(update={"lag": lag})
+    report = QueryReport(
+        id=query["id"],
+        generation=1,
+        state=StreamState.RUNNING,
+        run_id="run",
+        last_batch=batch.batch,
+        progress=[batch],
+    )
+    assert view.driver.renew(streams=1, queries=[report]).applied
 
 
 def test_a_view_shows_its_age_and_can_be_refreshed(node: InProcessNode, browser: Browser) -> None:
@@ -37,8 +64,53 @@ def test_a_view_that_a_query_refreshes_leads_to_its_query(
     view = ViewWriter(node, properties="WITH (auto_refresh = true)").make()
     page = browser.open(f"views/{view.describe()['id']}")
     assert "automatic" in page.text
+    assert "stale: its query does not run" in page.text
+    assert "The query adhoc" in page.text
     assert "Refresh now" not in page.text
     assert [link for link in page.links if link.startswith("../streams/sq_")]
+
+
+def test_a_view_shows_what_its_refresh_costs_and_what_its_sources_have(
+    node: InProcessNode, browser: Browser
+) -> None:
+    view = ViewWriter(
+        node, properties="WITH (auto_refresh = true, refresh_interval = '10m')"
+    ).make()
+    link = f"views/{view.describe()['id']}"
+    report_batch(view, lag={})
+    page = browser.open(link)
+    assert "took 0.5 s, read 10 rows" in page.text
+    assert "with the next rows of its sources, at most every 10 min" in page.text
+    assert "do not say how much is not read yet" in page.text
+    assert "stale" not in page.text
+    report_batch(view, lag={HOSTILE: 7, "b": 0, "c": "many"})
+    for link_ in (link, "views"):
+        page = browser.open(link_)
+        assert "stale: 7 records not read yet" in page.text
+        assert page.find_unwanted_tags() == []
+    assert browser.open(link).text.count("all read at the last batch") == 1
+
+
+def test_a_view_that_statements_refresh_says_what_is_not_known(
+    node: InProcessNode, browser: Browser
+) -> None:
+    view = ViewWriter(node).make()
+    page = browser.open(f"views/{view.describe()['id']}")
+    assert "No query refreshes it" in page.text
+    assert "The store does not know which tables the statement reads" in page.text
+    assert re.search(r"Last begun .* UTC ?, took [\d.]+ s", page.text)
+    assert "stale" not in page.text
+
+
+def test_a_view_is_shown_as_describe_does(node: InProcessNode, browser: Browser) -> None:
+    view = ViewWriter(node).make()
+    described = view.describe()
+    page = browser.open(f"views/{described['id']}")
+    assert f"DESCRIBE MATERIALIZED VIEW `spark_catalog`.`default`.`{view.name}`" in page.text
+    shown = browser.open(f"views/{described['id']}/json").response
+    assert shown.headers["Content-Type"] == "application/json"
+    assert shown.json() == described
+    assert browser.open("views/mv_unknown/json").response.status_code == 404
 
 
 def test_a_dropped_view_stays_readable_and_cannot_be_refreshed(

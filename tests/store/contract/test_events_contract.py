@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 import psycopg
 import pytest
@@ -15,12 +16,12 @@ from tests.support.postgres import (
     running_server,
     use_transaction_ids,
 )
-from tests.support.store import new_session, new_statement
+from tests.support.store import OWNER, new_session, new_statement
 from tests.support.waiting import wait_until
 
 from headrace.errors import InvalidRequest
 from headrace.model.event import Event
-from headrace.model.lifecycle import EntityKind, SessionState
+from headrace.model.lifecycle import EntityKind, SessionState, StatementState
 from headrace.model.session import DriverLease
 from headrace.store import events, nodes
 from headrace.store.database import Database
@@ -50,6 +51,20 @@ def _read(store: Database, after: str | None = None, limit: int = 1000) -> list[
         return events.read(tx, after=after, limit=limit)
 
 
+def test_the_last_events_of_an_entity_are_read_backwards(store: Database) -> None:
+    statement = new_statement(store, new_session(store), StatementState.CANCELLED)
+    new_statement(store, new_session(store))
+    with store.read() as tx:
+        forwards = events.read(tx, after=None, entity_id=statement, limit=10)
+        assert len(forwards) >= 2
+        read = partial(events.read_newest, tx, [statement])
+        assert read(owners=None, before=None, limit=10) == forwards[::-1]
+        assert read(owners=[OWNER], before=None, limit=1) == forwards[-1:]
+        assert read(owners=None, before=forwards[-1].cursor, limit=1) == [forwards[-2]]
+        assert read(owners=None, before=forwards[0].cursor, limit=1) == []
+        assert read(owners=["bob"], before=None, limit=10) == []
+
+
 def test_an_event_has_actor_states_time_and_detail(store: Database) -> None:
     session_id = new_session(store)
     with store.write("test") as tx:
@@ -61,6 +76,21 @@ def test_an_event_has_actor_states_time_and_detail(store: Database) -> None:
     assert (closed.source, closed.target) == ("not_started", "closing")
     assert (closed.actor, closed.detail) == ("bob", {"why": "bored"})
     assert created.at < closed.at
+
+
+def test_the_newest_events_of_some_entities_come_together(store: Database) -> None:
+    first, second, other = (new_session(store) for _number in range(3))
+    with store.write("test") as tx:
+        for session_id in (second, other, first):
+            assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="bob")
+    with store.read() as tx:
+        assert events.read_newest(tx, [], limit=9) == []
+        found = events.read_newest(tx, [first, second], limit=3)[::-1]
+    assert [(event.entity_id, event.target) for event in found] == [
+        (second, "not_started"),
+        (second, "closing"),
+        (first, "closing"),
+    ]
 
 
 def test_an_event_has_the_owner_of_its_entity(store: Database) -> None:

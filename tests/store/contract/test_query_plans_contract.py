@@ -125,6 +125,7 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         lambda tx, lease: sessions.get(tx, lease.session_id),
         lambda tx, lease: events.read(tx, after="0.0.9999999", limit=10),
         lambda tx, lease: events.read(tx, after="0.0.9", entity_id="st_x", limit=10),
+        lambda tx, lease: events.read_newest(tx, ["st_x"], owners=None, before=None, limit=10),
         lambda tx, lease: events.last(tx),
         lambda tx, lease: results.expired(tx, 10),
         lambda tx, lease: idempotency.find(tx, "ada", "k"),
@@ -146,6 +147,7 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         "session",
         "events after",
         "events of an entity",
+        "last events of an entity",
         "last event",
         "expired",
         "idempotency",
@@ -269,6 +271,12 @@ _ENDED_QUERY = """
     FROM stream_queries, n"""
 
 
+def _list_attempts(tx: Any, _session: str) -> None:
+    query = stream_queries.get(tx, "sq_1")
+    assert query is not None
+    stream_queries.list_attempts(tx, query, 10)
+
+
 @pytest.mark.parametrize(
     "act",
     [
@@ -284,6 +292,9 @@ _ENDED_QUERY = """
         lambda tx, session: sessions.list_to_close(tx, sessions.IDLE, 10),
         lambda tx, session: sessions.launchable(tx, 10),
         lambda tx, session: stream_progress.read_live(tx, 10),
+        lambda tx, session: stream_queries.list_worst(tx, ["ada"], seconds=60, limit=10),
+        lambda tx, session: stream_queries.list_worst(tx, None, seconds=60, limit=10),
+        _list_attempts,
     ],
     ids=[
         "desired",
@@ -298,6 +309,9 @@ _ENDED_QUERY = """
         "idle sessions",
         "launchable sessions",
         "measurements",
+        "worst of an owner",
+        "worst of all",
+        "attempts",
     ],
 )
 def test_no_query_scans_all_ended_streaming_queries(store: Database, act: Any) -> None:

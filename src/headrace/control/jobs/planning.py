@@ -213,10 +213,10 @@ def _read_deployed(tx: Tx, owner: str) -> _Deployed:
         if savepoint.state is SavepointState.VERIFIED:
             by_job[savepoint.job_id].append(savepoint)
     by_name = {job.name.casefold(): job for job in live}
-    return _Deployed(by_name, versions, by_job, _find_finished(tx, owner, live, versions))
+    return _Deployed(by_name, versions, by_job, find_finished(tx, owner, live, versions))
 
 
-def _find_finished(
+def find_finished(
     tx: Tx, owner: str, live: Iterable[Job], versions: Mapping[str, JobVersion]
 ) -> set[str]:
     """Return the ids of the stopped jobs whose queries read no stream and have ended."""

@@ -10,6 +10,7 @@ from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
 from headrace.control.jobs.drafts import PlanRequest
 from headrace.control.jobs.planning import JobPlanner
+from headrace.control.jobs.todays_plan import TodaysPlan, find_todays_plan
 from headrace.control.policy import (
     HIDDEN_TEXT,
     Action,
@@ -158,6 +159,14 @@ class Jobs:
         with self._database.read() as tx:
             job = _find(tx, caller, name)
             return [_hide_manifest(caller, job, each) for each in jobs.history(tx, job.id, limit)]
+
+    def find_todays_plan(self, caller: Caller, name: str) -> TodaysPlan | None:
+        """Return what a plan would decide about the deployed manifest of a job now.
+
+        None: a change of the job is in progress. Raise JobNotFound.
+        """
+        with self._database.read() as tx:
+            return find_todays_plan(tx, _find(tx, caller, name))
 
     def stop(self, caller: Caller, name: str, *, takes_savepoint: bool = True) -> DeploymentStatus:
         """Stop a job with a savepoint. Raise JobNotFound, JobBusy and JobStateConflict."""

@@ -34,6 +34,8 @@ _ATTEMPTS = 50
 _EVENTS = 1000
 """Changes of state that a history reads: the newest."""
 _VERSIONS = 50
+_SHOWN = 200
+"""Interruptions and marks of a history: the newest."""
 _CAUSE_CHARACTERS = 300
 
 
@@ -74,7 +76,7 @@ def read_stream_history(
     attempts = stream_queries.list_attempts(tx, query, _ATTEMPTS)
     ids = [attempt.id for attempt in attempts]
     rows = stream_minutes.read(tx, ids, minutes)
-    changes = events.read_newest(tx, ids, _EVENTS)
+    changes = events.read_newest(tx, ids, limit=_EVENTS)[::-1]
     versions = _list_versions(tx, query, began_at)
     marks = [*_mark_changes(changes, attempts), *map(_mark_version, versions)]
     return StreamHistory(
@@ -82,11 +84,13 @@ def read_stream_history(
         began_at=began_at,
         now=now,
         minutes=join_minutes(minute for _id, minute in rows),
-        interruptions=list(find_interruptions(changes, began_at)),
+        interruptions=list(find_interruptions(changes, began_at))[-_SHOWN:],
         attempts=[
             StreamAttempt(query=attempt, cause=_describe_cause(attempt)) for attempt in attempts
         ],
-        marks=sorted((mark for mark in marks if mark.at >= began_at), key=lambda mark: mark.at),
+        marks=sorted((mark for mark in marks if mark.at >= began_at), key=lambda mark: mark.at)[
+            -_SHOWN:
+        ],
     )
 
 

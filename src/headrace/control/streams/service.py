@@ -409,7 +409,7 @@ class Streams:
                 status=_status(
                     caller, query, [] if batch is None else [batch], reasons.get(query.id)
                 ),
-                backlog=None if batch is None else sum_backlog(batch),
+                backlog=None if batch is None else sum_backlog(batch.lag),
                 watermark_gap=None if gap is None else gap / 1000,
                 rows=[rows.get(query.id, {}).get(number) for number in numbers],
             )

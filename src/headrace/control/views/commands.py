@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from headrace.control.policy import Caller
 from headrace.control.views.lookup import find_refresh_query, find_view, lock_view
-from headrace.control.views.status import ViewStatus, read_status, read_statuses
+from headrace.control.views.status import (
+    ViewStatus,
+    describe_view,
+    read_status,
+    read_statuses,
+)
 from headrace.errors import MaterializedViewBusy
-from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import (
     MaterializedViewStatement,
     ShowMaterializedViews,
@@ -22,7 +26,6 @@ from headrace.store import catalog_intents
 from headrace.store.database import Tx
 from headrace.store.sessions import sessions
 from headrace.store.streams import stream_queries, stream_transitions, views
-from headrace.text.readable import format_utc
 
 _MAX_SHOWN = 1000
 """Largest number of views that SHOW MATERIALIZED VIEWS lists."""
@@ -79,23 +82,7 @@ def _show(tx: Tx, owner: str) -> ResultReport:
 
 
 def _describe(status: ViewStatus) -> ResultReport:
-    view, query = status.view, status.query
-    error = None if query is None else query.last_error
-    values = {
-        "view": view.qualified_name,
-        "id": view.id,
-        "state": status.state,
-        "fresh_as_of": status.fresh_as_of,
-        "refresh": status.refresh,
-        "generation": status.generation,
-        "table": status.table,
-        "query": None if query is None else query.qualified_name,
-        "query_state": None if query is None else query.state,
-        "last_error": None if error is None else error.message,
-        "last_statement": view.statement_id,
-        "created_at": format_utc(view.created_at),
-        "statement": mask_statement(view.text),
-    }
+    values = describe_view(status)
     return make_text_result(
         ["property", "value"], [[name, value] for name, value in values.items()]
     )

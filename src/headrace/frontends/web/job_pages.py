@@ -14,8 +14,9 @@ from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.errors import InvalidRequest
 from headrace.frontends.http.auth import Authenticated, node_of
+from headrace.frontends.rest.serializers import job_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import make_router, redirect, render
+from headrace.frontends.web.rendering import copy_object, make_router, redirect, render, show_json
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_urls
 from headrace.model.deployment import JobVersion
@@ -76,10 +77,18 @@ def render_job(request: Request, caller: Authenticated, job: JobPath) -> Respons
         status=status,
         job=status.job,
         versions=versions,
+        plan=jobs.find_todays_plan(caller, status.job.id),
         actions=_ACTIONS.get(status.job.state, ()) if may_change else (),
         may_roll_back=may_change and status.job.state in _ROLLED_BACK,
         state_location=mask_urls(status.job.state_location),
+        copies=copy_object(f"jobs/{status.job.id}", f"headrace job show {status.job.id}"),
     )
+
+
+@router.get("/jobs/{job}/json")
+def show_job_as_json(request: Request, caller: Authenticated, job: JobPath) -> Response:
+    """Show a job as the API does."""
+    return show_json(job_body(node_of(request).jobs.get_job(caller, job)))
 
 
 @router.get("/jobs/{job}/diff")

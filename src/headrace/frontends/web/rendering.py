@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ REFRESHES = 1
 """Refreshes that a node makes at once."""
 _REGION = '<div id="live"'
 """Begin of the part of a page that is fetched again."""
-_COUNTED = re.compile(r"(<span data-since=[^>]*>)[^<]*")
+_COUNTED = re.compile(r"(<span data-(?:since|until)=[^>]*>)[^<]*")
 _SHOWN_DIGITS = 32
 _LONGEST_AGE = 365 * 24 * 3600
 
@@ -199,9 +200,12 @@ def copy_object(path: str, command: str) -> list[Copy]:
     ]
 
 
-def show_json(body: BaseModel) -> Response:
-    """Return the body of an object in the API, for a reader."""
-    content = body.model_dump_json(by_alias=True, indent=2)
+def show_json(body: BaseModel | Mapping[str, str | None]) -> Response:
+    """Return the body of an object in the API, or its properties, for a reader."""
+    if isinstance(body, BaseModel):
+        content = body.model_dump_json(by_alias=True, indent=2)
+    else:
+        content = json.dumps(body, ensure_ascii=False, indent=2)
     return Response(content, media_type="application/json", headers=PAGE_HEADERS)
 
 

@@ -18,7 +18,7 @@ from headrace.errors import FormatCannotHold, InvalidResult, NotFound
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.result_responses import stream_response
 from headrace.frontends.rest.schemas import MAX_INTEGER
-from headrace.frontends.web.rendering import PAGE_HEADERS, make_query, make_router
+from headrace.frontends.web.rendering import PAGE_HEADERS, make_router
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, parquet
@@ -78,10 +78,9 @@ class GridStart:
     column: int = 0
 
     @property
-    def query(self) -> str:
-        """The part of the address that names it."""
-        chosen = {name: str(at) for name, at in (("row", self.row), ("column", self.column)) if at}
-        return make_query(chosen)
+    def chosen(self) -> dict[str, str]:
+        """What the address names of it."""
+        return {name: str(at) for name, at in (("row", self.row), ("column", self.column)) if at}
 
 
 def read_start(row: Position = 0, column: Position = 0) -> GridStart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -16,12 +17,9 @@ from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import session_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import copy_object, make_router, redirect, render, show_json
-from headrace.frontends.web.statement_pages import ALL, ITEMS
+from headrace.frontends.web.statement_pages import ALL, ITEMS, EventCursor, read_events
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import Session
-from headrace.text.readable import describe_duration
-
-_EVENTS = 100
 
 router = make_router()
 
@@ -56,6 +54,7 @@ def render_sessions(
         "sessions.html",
         caller=caller,
         sessions=sessions[:ITEMS],
+        ends={each.id: find_end(each) for each in sessions[:ITEMS]},
         states=["live", *SessionState],
         state=state,
         owner=owner,
@@ -67,7 +66,9 @@ def render_sessions(
 
 
 @router.get("/sessions/{session}")
-def render_session(request: Request, caller: Authenticated, session: SessionPath) -> Response:
+def render_session(
+    request: Request, caller: Authenticated, session: SessionPath, events: EventCursor = None
+) -> Response:
     """Show a session: its driver, how long it stays, its configuration, what happened to it."""
     node = node_of(request)
     found = node.sessions.get(caller, session)
@@ -79,21 +80,31 @@ def render_session(request: Request, caller: Authenticated, session: SessionPath
         now=now,
         session=found,
         body=session_body(found),
-        ends=explain_end(found, now),
+        end=find_end(found),
         may_close=found.state in SESSION.live
         and found.state is not SessionState.CLOSING
         and may(caller, Action.CHANGE, found),
-        events=node.events.read(
-            caller, after=None, entity="session", entity_id=found.id, limit=_EVENTS
-        ),
+        events=read_events(request, caller, found.id, events),
         copies=copy_object(f"sessions/{found.id}", f"headrace session show {found.id}"),
     )
 
 
-def explain_end(session: Session, now: datetime) -> str:
-    """Return when and why a live session will be closed; nothing if no rule closes it."""
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """When a rule will close a session."""
+
+    at: datetime
+    reason: str
+
+    def left(self, now: datetime) -> float:
+        """Return the seconds until then."""
+        return max(0.0, (self.at - now).total_seconds())
+
+
+def find_end(session: Session) -> SessionEnd | None:
+    """Return when and why a live session will be closed; None if no rule closes it."""
     if session.state not in SESSION.live or session.state is SessionState.CLOSING:
-        return ""
+        return None
     ends: list[tuple[datetime, str]] = []
     if session.ttl_seconds is not None:
         ends.append((session.created_at + timedelta(seconds=session.ttl_seconds), "its age"))
@@ -101,10 +112,7 @@ def explain_end(session: Session, now: datetime) -> str:
     is_used = session.active > 0 or session.streams > 0
     if session.idle_seconds is not None and begin is not None and not is_used:
         ends.append((begin + timedelta(seconds=session.idle_seconds), "idle"))
-    if not ends:
-        return ""
-    at, reason = min(ends)
-    return f"Ends in {describe_duration(max(0.0, (at - now).total_seconds()))}: {reason}."
+    return SessionEnd(*min(ends)) if ends else None
 
 
 @router.post("/sessions/{session}/close")

@@ -12,9 +12,16 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.statements.wait_reasons import can_wait
-from headrace.errors import AlreadyEnded, ExecutionNotFound, HeadraceError, NotPermitted
+from headrace.errors import (
+    AlreadyEnded,
+    ExecutionNotFound,
+    HeadraceError,
+    NotPermitted,
+    SessionNotFound,
+)
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import execution_body, statement_body
 from headrace.frontends.web.forms import read_form
@@ -52,6 +59,8 @@ _STOP_REASONS = {
     CancelReason.TIMEOUT: "its timeout was over",
     CancelReason.CLOSED: "its session was closed",
 }
+_REFRESH_SECONDS = 5
+"""Time after which an open page asks again without an event."""
 _REPORT_SECONDS = 60.0
 """Time after the end of a statement in which its driver may still report what Spark has done."""
 ITEMS = 50
@@ -60,10 +69,13 @@ _SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
 """What a list shows of a text, and what it searches for secrets."""
 _TEXT_CHARACTERS = 64 * 1024
 """What the page of a statement shows of its text, which may have 10 MiB."""
-_EVENTS = 100
 _NEWER = 100
 """Newer statements that an open list counts."""
 ALL = "all"
+EVENTS = 100
+"""Events of an object on one page."""
+EventCursor = Annotated[str | None, Query(max_length=60)]
+"""Position in the event log: only events before it are shown."""
 StatementPosition = Annotated[str | None, Query(pattern=r"^st_[0-9a-f]{32}$")]
 
 router = make_router()
@@ -264,12 +276,13 @@ async def render_statement(
     caller: Authenticated,
     statement_id: str,
     start: ShownPart,
+    events: EventCursor = None,
 ) -> Response:
     """Show a statement: why it waits or failed, where its time went, its SQL and its rows."""
     statements = node_of(request).async_statements
     statement = await statements.get(caller, statement_id)
     reads = statements.select_reads(statement)
-    return await reads.run(_render_statement, request, caller, statement, start)
+    return await reads.run(_render_statement, request, caller, statement, start, events)
 
 
 @router.get("/statements/{statement_id}/json")
@@ -293,16 +306,15 @@ async def cancel_from_page(request: Request, caller: Authenticated, statement_id
 
 
 def _render_statement(
-    request: Request, caller: Caller, statement: Statement, start: GridStart
+    request: Request, caller: Caller, statement: Statement, start: GridStart, before: str | None
 ) -> Response:
     node = node_of(request)
     waiting_for = None
     if statement.state in STATEMENT.live and can_wait(statement):
         reasons = node.statements.find_wait_reasons(caller, [statement])
         waiting_for = reasons.get(statement.id, (None, None))[1]
-    events = node.events.read(
-        caller, after=None, entity="statement", entity_id=statement.id, limit=_EVENTS
-    )
+    events = read_events(request, caller, statement.id, before)
+    last_events = events if before is None else read_events(request, caller, statement.id, None)
     failure, grid, rows_error = statement.failure, None, None
     now, execution = node.read_clock(), None
     # Those without the right to the content, and statements without a Spark job, have none.
@@ -312,31 +324,37 @@ def _render_statement(
     comparison = None
     if statement.started_at is not None:
         comparison = node.statements.compare_with_former_runs(caller, statement, execution)
+    silent_since = _find_silence(node, caller, statement, now)
     try:
         grid = read_grid(request, caller, statement, start)
     except HeadraceError as error:
         rows_error = error
+    # No event says that Spark has done a task, that a driver is silent, or that the driver has
+    # reported what Spark has done.
+    may_change_silently = statement.state in STATEMENT.live or (
+        execution is None
+        and statement.progress is not None
+        and statement.ended_at is not None
+        and (now - statement.ended_at).total_seconds() < _REPORT_SECONDS
+    )
     return render(
         request,
         "statement.html",
         caller=caller,
         now=now,
         # The editor shows the page, too: its address does not tell the statement.
-        link=f"../statements/{statement.id}{start.query}",
+        link=f"../statements/{statement.id}{make_query({**start.chosen, 'events': before})}",
         statement=statement,
         text=show_text(statement),
         failure=failure,
         waiting_for=waiting_for,
         reason=explain_statement(statement, waiting_for),
-        phases=divide_time(statement, now, execution),
         comparison=comparison,
+        silent_since=silent_since,
+        phases=divide_time(statement, silent_since or now, execution),
         execution=None if execution is None else execution_body(execution),
         events=events,
-        report_may_follow=execution is None
-        and statement.progress is not None
-        and statement.ended_at is not None
-        and (now - statement.ended_at).total_seconds() < _REPORT_SECONDS,
-        stop_steps=list_stop_steps(statement, events, execution),
+        stop_steps=list_stop_steps(statement, last_events.items[::-1], execution),
         grid=grid,
         columns=[]
         if statement.result is None or not statement.result.gone
@@ -349,8 +367,45 @@ def _render_statement(
         copies=_write_copies(statement),
         may_read_rows=may(caller, Action.READ_CONTENT, statement),
         is_live=statement.state in STATEMENT.live,
+        refresh_seconds=_REFRESH_SECONDS if may_change_silently else None,
         may_cancel=statement.state in STATEMENT.live and may(caller, Action.CHANGE, statement),
     )
+
+
+def _find_silence(
+    node: Node, caller: Caller, statement: Statement, now: datetime
+) -> datetime | None:
+    """Return when the driver of a statement should have given a sign of life; None: it is heard."""
+    if statement.state not in STATEMENT.in_flight:
+        return None
+    with suppress(SessionNotFound):
+        until = node.sessions.get(caller, statement.session_id).lease_until
+        return until if until is not None and until < now else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEvents:
+    """Events of an object, newest first."""
+
+    items: list[Event]
+    before: str | None
+    """Cursor before which they are; None: they are the last ones."""
+    older: str | None
+    """Cursor for the next page; None: these are the first events of the object."""
+
+
+def read_events(
+    request: Request, caller: Caller, object_id: str, before: str | None
+) -> ShownEvents:
+    """Return the last events of an object, or those before a cursor.
+
+    Raise InvalidRequest if it is no cursor.
+    """
+    read = node_of(request).events.read_newest
+    items = read(caller, object_id, before=before, limit=EVENTS + 1)
+    older = items[EVENTS - 1].cursor if len(items) > EVENTS else None
+    return ShownEvents(items[:EVENTS], before, older)
 
 
 def _find_stages(

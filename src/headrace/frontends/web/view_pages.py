@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 from fastapi import Path, Request, Response
@@ -9,15 +10,18 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
+from headrace.control.views.status import describe_view
 from headrace.errors import MaterializedViewBusy
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import make_router, redirect, render
+from headrace.frontends.web.rendering import Copy, make_router, redirect, render, show_json
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.quoting import quote_name
 from headrace.model.lifecycle import MaterializedViewState
+from headrace.model.materialized_view import MaterializedView
 from headrace.model.statement import Statement, StatementSpec
+from headrace.model.stream_history import parse_instant
 
 _VIEWS = 100
 """Views of a list. An owner has few: each is a table that is kept up to date."""
@@ -44,10 +48,19 @@ def render_views(request: Request, caller: Authenticated, owner: str = "mine") -
 def render_view(request: Request, caller: Authenticated, view: ViewPath) -> Response:
     """Show a materialized view."""
     status = node_of(request).views.get_view(caller, view)
+    now, describe = node_of(request).read_clock(), _write_describe(status.view)
+    fresh_as_of = parse_instant(status.fresh_as_of)
     return render(
         request,
         "view.html",
         caller=caller,
+        now=now,
+        age=None if fresh_as_of is None else (now - fresh_as_of).total_seconds(),
+        fresh_as_of=fresh_as_of,
+        copies=[
+            Copy("CLI", f"headrace sql {shlex.quote(describe)}"),
+            Copy("Python", f"headrace.connect().cursor().execute({describe!r})"),
+        ],
         status=status,
         view=status.view,
         text=mask_statement(status.view.text),
@@ -57,6 +70,13 @@ def render_view(request: Request, caller: Authenticated, view: ViewPath) -> Resp
         and status.view.owner in caller.owners
         and may(caller, Action.CHANGE, status.view),
     )
+
+
+@router.get("/views/{view}/json")
+def show_view_as_json(request: Request, caller: Authenticated, view: ViewPath) -> Response:
+    """Show the properties of a view. The API has no other description of it."""
+    status = node_of(request).views.get_view(caller, view)
+    return show_json(describe_view(status))
 
 
 @router.post("/views/{view}/refresh")
@@ -69,6 +89,11 @@ async def refresh_from_page(request: Request, caller: Authenticated, view: ViewP
         # A second click, or another tab: the page shows the refresh that runs.
         return redirect(f"../{view}")
     return redirect(f"../../statements/{statement.id}")
+
+
+def _write_describe(view: MaterializedView) -> str:
+    """Return the statement that shows a view as this page does: the API has no other."""
+    return f"DESCRIBE MATERIALIZED VIEW {'.'.join(map(quote_name, view.rows.path))}"
 
 
 def _submit_refresh(node: Node, caller: Caller, view_id: str) -> Statement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import RowMapping, Select, case, exists, func, insert, or_, select, update
@@ -20,10 +21,10 @@ from headrace.model.stream_query import (
     Wanted,
 )
 from headrace.store import events
-from headrace.store.clock import clock, seconds_since
+from headrace.store.clock import clock, read_clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.tables import sessions, statements, stream_queries
+from headrace.store.tables import FAILED, sessions, statements, stream_queries
 
 MAX_PER_SESSION = 200
 """Largest number of live queries of one session. Its driver reports all of them in one message."""
@@ -198,9 +199,9 @@ def list_worst(
         later.c.id > stream_queries.c.id,
     )
     ended_at = stream_queries.c.ended_at
-    failed = _SELECT.where(
-        stream_queries.c.state == StreamState.FAILED, ended_at > clock(-seconds), ~has_later
-    ).order_by(ended_at.desc())
+    # PostgreSQL searches no index with the clock, whose value changes within a query.
+    begin = read_clock(tx.connection) - timedelta(seconds=seconds)
+    failed = _SELECT.where(FAILED, ended_at > begin, ~has_later).order_by(ended_at.desc())
     if owners is not None:
         worst_live, failed = (
             query.where(stream_queries.c.owner.in_(owners)) for query in (worst_live, failed)

@@ -357,11 +357,11 @@ class StreamHistoryBody(ResponseModel):
     minutes: list[MinuteBody]
     """Minutes in which a batch was reported, oldest first."""
     interruptions: list[InterruptionBody]
-    """Times in which the query did not run, oldest first."""
+    """The last 200 times in which the query did not run, oldest first."""
     attempts: list[AttemptBody]
     """The last 50 attempts, newest first."""
     marks: list[MarkBody]
-    """Begins of attempts, runs and versions of the job, oldest first."""
+    """The last 200 begins of attempts, runs and versions of the job, oldest first."""
 
 
 def history_body(history: StreamHistory) -> StreamHistoryBody:

@@ -1,0 +1,136 @@
+"""The log of a driver as a page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.browsers import Browser
+from tests.support.identities import create_tokens
+from tests.support.in_process_node import InProcessNode, StartNode
+
+from headrace.frontends.web.log_pages import MAX_LINE, PART, cut_part, find_errors
+
+HOSTILE = "<script>alert(1)</script>&amp;"
+
+
+def write_log(node: InProcessNode, content: str) -> tuple[str, Path]:
+    """Write the log of a new session. Return its id and the file."""
+    session = node.session()
+    log = node.launcher.wait_for_request(session).log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(content)
+    return session, log
+
+
+def test_the_end_of_a_long_log_is_shown_at_once_and_older_parts_on_request(
+    node: InProcessNode, browser: Browser
+) -> None:
+    lines = [f"line {number:06} {'x' * 80} end" for number in range(85_000)]
+    session, log = write_log(node, "\n".join(lines) + "\n")
+    assert log.stat().st_size > 8_000_000
+    begin = time.monotonic()
+    page = browser.open(f"sessions/{session}/log")
+    assert time.monotonic() - begin < 2
+    assert len(page.response.content) < 2 * PART
+    assert "line 084999" in page.text
+    assert "line 084000" not in page.text
+    assert f"../../sessions/{session}/log?before={PART}" in page.links
+    second = browser.open(f"sessions/{session}/log?before={PART}")
+    assert f"../../sessions/{session}/log?before={2 * PART}" in second.links
+    # The two parts together have every line between them.
+    shown = second.text.partition("line 08")[2] + page.text
+    missing = [number for number in range(83_700, 85_000) if f"line {number:06}" not in shown]
+    assert len(missing) <= 1, missing
+    assert f"../sessions/{session}/log" in browser.open(f"sessions/{session}").links
+
+
+def test_texts_of_logs_run_nowhere_and_a_long_line_is_cut_with_a_note(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, _log = write_log(node, f"{HOSTILE}\nERROR {'y' * 1_000_000}\nlast\n")
+    page = browser.open(f"sessions/{session}/log")
+    assert page.find_unwanted_tags() == []
+    assert "further characters of this line" in page.text
+    assert "last" in page.text
+    assert len(page.response.content) < 20_000
+    page = browser.open(f"sessions/{session}/log?errors=1")
+    assert page.find_unwanted_tags() == []
+    assert "ERROR yyy" in page.text
+    assert "998,006 further characters of this line" in page.text
+    assert "last" not in page.text.partition("ERROR")[2]
+
+
+def test_an_empty_log_a_wrong_part_and_a_lost_file_say_so(
+    node: InProcessNode, browser: Browser
+) -> None:
+    session, log = write_log(node, "")
+    assert "The log is empty" in browser.open(f"sessions/{session}/log").text
+    log.write_text("fine\n")
+    assert "names an error." in browser.open(f"sessions/{session}/log?errors=1").text
+    assert "The log has no older lines." in browser.open(f"sessions/{session}/log?before=9000").text
+    for before in ("-1", "x", str(10**9), str(10**30)):
+        answer = browser.open(f"sessions/{session}/log?before={before}")
+        assert answer.response.status_code == 400
+    assert browser.open("sessions/nothing/log").response.status_code == 404
+    log.unlink()
+    log.mkdir()
+    page = browser.open(f"sessions/{session}/log")
+    assert page.response.status_code == 200
+    assert "results_unavailable" in page.text
+
+
+def test_the_log_of_others_is_not_shown(start_node: StartNode) -> None:
+    node = start_node(token="of-the-node")
+    tokens = create_tokens(node.database, ["ada", "bob"])
+    headers = {"Authorization": f"Bearer {tokens['ada']}"}
+    session = node.http.post("/api/v1/sessions", json={}, headers=headers).json()["id"]
+    with Browser(node) as browser:
+        browser.sign_in(tokens["bob"], "sessions")
+        assert browser.open(f"sessions/{session}/log").response.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("size", "before", "lines", "older"),
+    [
+        (0, 0, 0, None),
+        (10, 0, 5, None),
+        (PART, 0, PART // 2, PART),
+        (PART + 10, PART, 5, None),
+        (3 * PART, 2 * PART, PART // 2, 3 * PART),
+    ],
+    ids=["empty", "short", "full", "the begin", "a part"],
+)
+def test_a_part_ends_where_the_next_one_begins(
+    size: int, before: int, lines: int, older: int | None
+) -> None:
+    page = cut_part("a\n" * (size // 2), before)
+    assert (len(page.lines), page.older) == (lines, older)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_error"),
+    [
+        ("26/11/29 10:00:00 ERROR Executor: x", True),
+        ("Caused by: java.io.IOException: x", True),
+        ("Traceback (most recent call last):", True),
+        ("ValueError: x", True),
+        ("java.lang.OutOfMemoryError", True),
+        ("26/11/29 10:00:00 INFO errors: 0", False),
+        ("", False),
+        (f"{'z' * MAX_LINE} ERROR", False),
+    ],
+    ids=["level", "cause", "Python", "class", "JVM", "no error", "empty", "far behind"],
+)
+def test_lines_that_name_an_error_are_found(line: str, is_error: bool) -> None:
+    assert bool(find_errors(f"first\n{line}\nlast").lines) == is_error
+
+
+def test_the_last_errors_are_shown_if_there_are_many() -> None:
+    page = find_errors("\n".join(f"ERROR {number}" for number in range(700)))
+    assert (page.omitted, page.lines[0].text, page.lines[-1].text) == (
+        200,
+        "ERROR 200",
+        "ERROR 699",
+    )
