@@ -33,6 +33,7 @@ from headrace.control.jobs import change_steps, firing, job_changer, planning
 from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
+from headrace.control.jobs.run_service import JobRuns
 from headrace.control.jobs.run_steps import RunSteps
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
@@ -242,6 +243,11 @@ class Node:
     def views(self) -> MaterializedViews:
         """Service for materialized views."""
         return MaterializedViews(self.context)
+
+    @property
+    def job_runs(self) -> JobRuns:
+        """Service for runs of batch jobs."""
+        return JobRuns(self.context)
 
     @property
     def batches(self) -> Batches:

@@ -140,6 +140,8 @@ class Run:
     """Version of the job whose statements it runs."""
     state: RunState
     trigger: RunTrigger
+    backfill_id: str | None
+    """The backfill to which it belongs, or None."""
     times: RunTimes
     repetition: int
     """0: the first run of its logical time."""

@@ -203,6 +203,7 @@ SLOW = {
     "postgresql": text("ended_at - started_at >= '00:00:01'::interval"),
 }
 """Condition on statements that have ended and ran for at least a second, for each database."""
+_BACKFILLS = text("backfill_id IS NOT NULL")
 _FIRES = text("next_at IS NOT NULL")
 _PUBLISHING = text("state = 'committing' AND NOT shares_target")
 
@@ -1080,6 +1081,7 @@ runs = Table(
     Column("version_id", id_type(), nullable=False),
     Column("state", enum_type(RunState, check="known_state"), nullable=False),
     Column("trigger", enum_type(RunTrigger), nullable=False),
+    Column("backfill_id", id_type()),
     Column("logical_time", Instant, nullable=False),
     Column("repetition", Integer, nullable=False),
     Column("interval_start", Instant, nullable=False),
@@ -1105,6 +1107,13 @@ runs = Table(
     # A firing is neither lost nor doubled, whatever is deployed, purged or upgraded meanwhile.
     Index("runs_by_time", "job_id", "logical_time", "repetition", unique=True),
     Index("runs_by_owner", "owner", "id"),
+    Index(
+        "runs_by_backfill",
+        "backfill_id",
+        "logical_time",
+        sqlite_where=_BACKFILLS,
+        postgresql_where=_BACKFILLS,
+    ),
     Index("runs_live", "job_id", "logical_time", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("runs_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
 )

@@ -147,8 +147,8 @@ class RunSteps:
         position, connection_id = run.position, run.connection_id
         connection = None if connection_id is None else connections.get(tx, connection_id)
         if connection is None or connection.ended_at is not None:
-            # What earlier statements have left in the Spark session is gone.
-            position = 0
+            # Temporary views and settings of earlier statements are gone. To run these again could
+            # write twice.
             connection = connections.insert_connection(
                 tx, run.owner, PROTOCOL, ConnectionSpec(conf=spec.conf)
             )

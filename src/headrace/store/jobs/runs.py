@@ -37,7 +37,9 @@ def insert_run(
     due_at: datetime,
     actor: str,
     repetition: int = 0,
+    position: int = 0,
     parallelism: int = 1,
+    backfill_id: str | None = None,
 ) -> str:
     """Insert a run that is due. Return its id.
 
@@ -46,6 +48,7 @@ def insert_run(
     Args:
         due_at: Time from which it may begin.
         repetition: 0 for the first run of the logical time.
+        position: Position of the first statement to run.
         parallelism: Number of runs of the job beside which it may begin, itself included.
     """
     run_id = new_id("rn")
@@ -59,7 +62,8 @@ def insert_run(
         "trigger": trigger,
         "repetition": repetition,
         "attempt": 0,
-        "position": 0,
+        "position": position,
+        "backfill_id": backfill_id,
         "awaits_attempt": True,
         "has_turn": False,
         "parallelism": parallelism,
@@ -87,6 +91,13 @@ def find_last(tx: Tx, job_id: str, logical_time: datetime) -> Run | None:
     """Return the last repetition of the run of a logical time, or None."""
     query = _SELECT.where(table.c.job_id == job_id, table.c.logical_time == logical_time)
     return _first(tx, query.order_by(table.c.repetition.desc()).limit(1))
+
+
+def list_backfill(tx: Tx, backfill_id: str) -> list[Run]:
+    """Return the runs of a backfill, the earliest logical time first."""
+    query = _SELECT.where(table.c.backfill_id == backfill_id)
+    rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
+    return [_to_run(row) for row in rows]
 
 
 def list_live(tx: Tx, job_id: str) -> list[Run]:

@@ -40,6 +40,7 @@ def upgrade() -> None:
         sa.Column("version_id", _ID, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("trigger", sa.String(16), nullable=False),
+        sa.Column("backfill_id", _ID),
         sa.Column("logical_time", _INSTANT, nullable=False),
         sa.Column("repetition", sa.Integer, nullable=False),
         sa.Column("interval_start", _INSTANT, nullable=False),
@@ -67,6 +68,9 @@ def upgrade() -> None:
     )
     op.create_index("runs_by_time", "runs", ["job_id", "logical_time", "repetition"], unique=True)
     op.create_index("runs_by_owner", "runs", ["owner", "id"])
+    _create_partial_index(
+        "runs_by_backfill", "runs", ["backfill_id", "logical_time"], "backfill_id IS NOT NULL"
+    )
     _create_partial_index("runs_live", "runs", ["job_id", "logical_time"], "ended_at IS NULL")
     _create_partial_index("runs_ended", "runs", ["ended_at"], "ended_at IS NOT NULL")
     op.create_table(
