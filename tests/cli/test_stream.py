@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from headrace.model.lifecycle import StreamState
 
 REDRAW = "\x1b[H\x1b[J"
-COUNTDOWN = re.compile(r"in (?:(\d+) min ?)?(?:(\d+) s)?(?=\s)")
+COUNTDOWN = re.compile(r"in (?:(\d+) min ?)?(?:(\d+) s)?(?=[\s:.])")
 WATCHES = [["list"], ["show", "QUERY"]]
 
 

@@ -250,8 +250,9 @@ def _write_query(terminal: Terminal, query: Json, output_format: OutputFormat | 
     batches = query.pop("progress")
     error = query.pop("last_error")
     shown: dict[str, Any] = dict(query)
-    if terminal.out.isatty():
-        shown["next_try"] = _describe_retry(query)
+    if query["retry_at"] is not None and not terminal.out.isatty():
+        # Its sentence counts down. A program reads the time of the next start, in `retry_at`.
+        del shown["reason"]
     shown["last_error"] = None if error is None else error["message"]
     write_object(terminal, shown, None)
     if batches:

@@ -2,7 +2,8 @@
 
 The call graph follows functions by their imports, methods of `self` by their class, and any other
 method if only one class of the node has a method of this name. A handler that catches an error by
-its name is not considered to raise it.
+its name is not considered to raise it, and what a function calls that catches all errors is not
+followed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class _Function:
     raised: set[str] = field(default_factory=set)
     calls: set[str] = field(default_factory=set)
     caught: set[str] = field(default_factory=set)
+    catches_all: bool = False
+    """Whether no error of what it calls leaves it."""
 
 
 class _Source:
@@ -83,6 +86,7 @@ class _Source:
                     function.raised |= _names(each.value.func)
             elif isinstance(each, ast.ExceptHandler) and each.type is not None:
                 function.caught |= _names(each.type)
+                function.catches_all |= _ends_all_errors(each)
             elif isinstance(each, ast.Name | ast.Attribute):
                 target = self._resolve(each, module, owner, imports, is_call=id(each) in called)
                 if target is not None and target != name:
@@ -137,6 +141,8 @@ def errors_of(handler: Callable[..., Any]) -> set[type[HeadraceError]]:
         visited.add(name)
         caught |= function.caught
         found |= {classes[each] for each in function.raised - caught if each in classes}
+        if function.catches_all:
+            continue
         waiting += [(each, caught) for each in sorted(function.calls)]
     return found
 
@@ -182,6 +188,13 @@ def _attributes(node: ast.AST) -> Iterator[tuple[str, str]]:
             and each.value.func.id[:1].isupper()
         ):
             yield each.targets[0].attr.removeprefix("_"), each.value.func.id
+
+
+def _ends_all_errors(handler: ast.ExceptHandler) -> bool:
+    """Return whether an `except HeadraceError` returns another value, and raises nothing."""
+    is_general = handler.type is not None and _names(handler.type) == {HeadraceError.__name__}
+    returns = isinstance(handler.body[-1], ast.Return)
+    return is_general and returns and not any(isinstance(e, ast.Raise) for e in ast.walk(handler))
 
 
 def _names(node: ast.AST) -> set[str]:
