@@ -35,7 +35,7 @@ def insert_batch_job(
         batch=batch,
     )
     with store.write("test") as tx:
-        job = jobs.insert_job(tx, owner, name, "/state", state_place="/state", actor=owner)
+        job = jobs.insert_job(tx, owner, name, "/state", state_place=f"/{owner}", actor=owner)
         version = jobs.insert_version(
             tx,
             job,

@@ -33,8 +33,6 @@ from headrace.control.jobs import change_steps, firing, job_changer, planning
 from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
-from headrace.control.jobs.run_service import JobRuns
-from headrace.control.jobs.run_steps import RunSteps
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
@@ -52,6 +50,8 @@ from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
+from headrace.control.runs.service import JobRuns
+from headrace.control.runs.steps import RunSteps
 from headrace.control.sessions.connections import ClientConnections
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings

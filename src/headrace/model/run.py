@@ -124,7 +124,7 @@ class RunTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class JobRun:
     """A run of a job for one logical time, as the store holds it.
 
     The schedule inserts one run for each logical time, a skipped one included. A user who runs the

@@ -14,7 +14,7 @@ from tests.support.batch_jobs import insert_batch_job
 from headrace.control.jobs import firing
 from headrace.control.jobs.firing import Schedules, fire
 from headrace.model.lifecycle import RunState
-from headrace.model.run import CatchUp, FiringRules, Overlap, Run, RunTrigger
+from headrace.model.run import CatchUp, FiringRules, JobRun, Overlap, RunTrigger
 from headrace.model.schedule import Schedule
 from headrace.store.clock import read_clock
 from headrace.store.database import Database
@@ -35,7 +35,7 @@ def _fire(store: Database, job_id: str, now: datetime) -> None:
         fire(tx, schedule, now)
 
 
-def _list(store: Database, job_id: str) -> list[Run]:
+def _list(store: Database, job_id: str) -> list[JobRun]:
     with store.read() as tx:
         return runs.page(tx, owners=None, job_id=job_id, limit=5000)[::-1]
 

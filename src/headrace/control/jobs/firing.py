@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfoNotFoundError
 from headrace.control.context import NodeContext
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.model.lifecycle import RunState
-from headrace.model.run import CatchUp, JobSchedule, Overlap, Run, RunTimes, RunTrigger
+from headrace.model.run import CatchUp, JobRun, JobSchedule, Overlap, RunTimes, RunTrigger
 from headrace.store import operations
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
@@ -178,7 +178,7 @@ def find_tzdata_version() -> str:
         return ""
 
 
-def _insert(tx: Tx, schedule: JobSchedule, due: _DueRun, live: list[Run]) -> None:
+def _insert(tx: Tx, schedule: JobSchedule, due: _DueRun, live: list[JobRun]) -> None:
     """Insert a run that is due. Overlaps are decided now, and not when a place is free.
 
     Args:
@@ -207,7 +207,7 @@ def _insert(tx: Tx, schedule: JobSchedule, due: _DueRun, live: list[Run]) -> Non
     live.append(run)
 
 
-def _find_overlap(schedule: JobSchedule, live: Sequence[Run], *, is_missed: bool) -> str | None:
+def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun], *, is_missed: bool) -> str | None:
     """Return why a run is skipped beside live ones, or None. Missed runs wait for their turn."""
     if not live or is_missed or schedule.rules.overlap is not Overlap.SKIP:
         return None

@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping, Select, insert, select, update
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, RunState
-from headrace.model.run import Run, RunStatement, RunTimes, RunTrigger
+from headrace.model.run import JobRun, RunStatement, RunTimes, RunTrigger
 from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
@@ -77,30 +77,30 @@ def insert_run(
     return run_id
 
 
-def get(tx: Tx, run_id: str) -> Run | None:
+def get(tx: Tx, run_id: str) -> JobRun | None:
     """Return a run, or None."""
     return _first(tx, _SELECT.where(table.c.id == run_id))
 
 
-def lock(tx: Tx, run_id: str) -> Run | None:
+def lock(tx: Tx, run_id: str) -> JobRun | None:
     """Lock a run until the transaction ends, and return it; None if there is no such run."""
     return _first(tx, _SELECT.where(table.c.id == run_id).with_for_update())
 
 
-def find_last(tx: Tx, job_id: str, logical_time: datetime) -> Run | None:
+def find_last(tx: Tx, job_id: str, logical_time: datetime) -> JobRun | None:
     """Return the last repetition of the run of a logical time, or None."""
     query = _SELECT.where(table.c.job_id == job_id, table.c.logical_time == logical_time)
     return _first(tx, query.order_by(table.c.repetition.desc()).limit(1))
 
 
-def list_backfill(tx: Tx, backfill_id: str) -> list[Run]:
+def list_backfill(tx: Tx, backfill_id: str) -> list[JobRun]:
     """Return the runs of a backfill, the earliest logical time first."""
     query = _SELECT.where(table.c.backfill_id == backfill_id)
     rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
     return [_to_run(row) for row in rows]
 
 
-def list_live(tx: Tx, job_id: str) -> list[Run]:
+def list_live(tx: Tx, job_id: str) -> list[JobRun]:
     """Return the live runs of a job, the earliest logical time first."""
     query = _SELECT.where(table.c.job_id == job_id, _LIVE)
     rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
@@ -122,7 +122,7 @@ def page(
     states: Collection[RunState] | None = None,
     before: str | None = None,
     limit: int,
-) -> list[Run]:
+) -> list[JobRun]:
     """Return at most `limit` runs, the newest first.
 
     Args:
@@ -155,7 +155,7 @@ def page(
     return [_to_run(row) for row in rows]
 
 
-def begin_attempt(tx: Tx, run: Run, *, position: int, connection_id: str, actor: str) -> None:
+def begin_attempt(tx: Tx, run: JobRun, *, position: int, connection_id: str, actor: str) -> None:
     """Begin an attempt of a locked run: the first one, or one after a failure."""
     values = {
         "attempt": run.attempt + 1,
@@ -195,7 +195,7 @@ def postpone(tx: Tx, run_id: str, seconds: float, *, reason: str, failure: Failu
 
 def end(
     tx: Tx,
-    run: Run,
+    run: JobRun,
     target: RunState,
     *,
     actor: str,
@@ -242,7 +242,7 @@ def seconds_in_attempt(tx: Tx, run_id: str) -> float:
     return tx.execute(query).scalar_one() or 0.0
 
 
-def insert_statement(tx: Tx, run: Run, position: int, statement_id: str) -> None:
+def insert_statement(tx: Tx, run: JobRun, position: int, statement_id: str) -> None:
     """Record the intent to submit a statement of the attempt of a run."""
     row = {
         "run_id": run.id,
@@ -253,7 +253,7 @@ def insert_statement(tx: Tx, run: Run, position: int, statement_id: str) -> None
     tx.execute(insert(run_statements), row)
 
 
-def find_statement(tx: Tx, run: Run) -> str | None:
+def find_statement(tx: Tx, run: JobRun) -> str | None:
     """Return the id of the statement in progress of a run, or None between two attempts."""
     if run.awaits_attempt:
         return None
@@ -273,12 +273,12 @@ def list_statements(tx: Tx, run_ids: Collection[str]) -> list[RunStatement]:
     return [RunStatement(**row) for row in tx.execute(query.order_by(*columns)).mappings()]
 
 
-def _first(tx: Tx, query: Select[Any]) -> Run | None:
+def _first(tx: Tx, query: Select[Any]) -> JobRun | None:
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else _to_run(row)
 
 
-def _to_run(row: RowMapping) -> Run:
+def _to_run(row: RowMapping) -> JobRun:
     values = dict(row)
     times = RunTimes(**{field: values.pop(field) for field in _TIMES})
-    return Run(times=times, **values)
+    return JobRun(times=times, **values)

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AwareDatetime, Field
 
-from headrace.control.jobs.run_service import Backfill, PlannedInterval, RunStatus
+from headrace.control.runs.service import Backfill, PlannedInterval, RunStatus
 from headrace.frontends.http.api_route import (
     AllOwners,
     ApiRoute,
@@ -33,7 +33,7 @@ from headrace.frontends.rest.schemas import (
 from headrace.frontends.rest.serializers import error_body
 from headrace.model.job import JobName
 from headrace.model.lifecycle import RunState
-from headrace.model.run import Run, RunTrigger
+from headrace.model.run import JobRun, RunTrigger
 
 _RUN: Json = {
     "id": "rn_0193f4a8c2d17b3e9f60a1b2c3d4e5f6",
@@ -299,7 +299,7 @@ def _to_utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC)
 
 
-def run_body(run: Run) -> RunBody:
+def run_body(run: JobRun) -> RunBody:
     """Return the body for a run, without its statements."""
     return RunBody(
         id=run.id,

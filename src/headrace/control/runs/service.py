@@ -16,7 +16,7 @@ from headrace.errors import InvalidRequest, JobStateConflict, RunNotFound, RunSt
 from headrace.model.deployment import Job
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
-from headrace.model.run import JobSchedule, Run, RunStatement, RunTimes, RunTrigger
+from headrace.model.run import JobRun, JobSchedule, RunStatement, RunTimes, RunTrigger
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules
@@ -31,7 +31,7 @@ _MOST_PARALLEL = 100
 class RunStatus:
     """A run with the statements of its attempts."""
 
-    run: Run
+    run: JobRun
     statements: list[RunStatement]
 
 
@@ -72,7 +72,7 @@ class JobRuns:
         before: str | None = None,
         limit: int,
         all_owners: bool = False,
-    ) -> list[Run]:
+    ) -> list[JobRun]:
         """Return at most `limit` runs of the owners that `caller` lists, newest first.
 
         Args:
@@ -199,7 +199,7 @@ class JobRuns:
             _cancel(tx, run, actor=caller.actor)
             return _status(tx, run.id)
 
-    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[Run]:
+    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[JobRun]:
         """Ask for the end of all runs of a backfill. None of them starts afterwards.
 
         Raise RunNotFound if there is no such backfill.
@@ -218,7 +218,7 @@ class JobRuns:
             return runs.list_backfill(tx, backfill_id)
 
 
-def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> Run:
+def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> JobRun:
     missing = RunNotFound(f"There is no run {run_id[:100]!r}.")
     return check(caller, action, runs.get(tx, run_id), missing)
 
@@ -351,7 +351,7 @@ def _insert(
     )
 
 
-def _cancel(tx: Tx, run: Run, *, actor: str) -> None:
+def _cancel(tx: Tx, run: JobRun, *, actor: str) -> None:
     """Ask for the end of a run; one that waits for its turn ends at once."""
     if run.state in RUN.terminal:
         raise RunStateConflict(f"The run {run.id} has ended: it is {run.state}.")

@@ -33,13 +33,14 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, STATEMENT, RunState, StatementState
 from headrace.model.result import ResultRequest
 from headrace.model.retry_policy import RetryPolicy
-from headrace.model.run import BatchSpec, ResumeAt, Run
+from headrace.model.run import BatchSpec, JobRun, ResumeAt
 from headrace.model.statement import Parameter, Statement, StatementSpec
 from headrace.store import operations, transactions
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs, runs, schedules
 from headrace.store.sessions import connections
 from headrace.store.statements import statements
+from headrace.text.readable import describe_duration
 
 PROTOCOL = "job"
 """Protocol of the connections of runs."""
@@ -119,16 +120,13 @@ class RunSteps:
             is_wanted = run.cancelled_by is None and statement_id is None and wait > 0
             return min(wait, _LONGEST_WAIT) if is_wanted else None
         spec = _read_spec(tx, run)
-        is_late = spec.time_limit is not None and (
-            runs.seconds_in_attempt(tx, run_id) > spec.time_limit.total_seconds()
-        )
-        has_to_end = run.cancelled_by is not None or is_late
+        has_to_end = run.cancelled_by is not None or _is_late(tx, run, spec)
         if has_to_end and statement.state is not StatementState.CANCELLING:
             return None
         shortest, longest = _POLL_SECONDS
         return min(max(runs.seconds_in_attempt(tx, run_id) / 10, shortest), longest)
 
-    def _make_step(self, tx: Tx, run: Run) -> _Step:
+    def _make_step(self, tx: Tx, run: JobRun) -> _Step:
         spec = _read_spec(tx, run)
         statement_id = runs.find_statement(tx, run)
         statement = None if statement_id is None else statements.get(tx, statement_id)
@@ -143,7 +141,7 @@ class RunSteps:
             self._begin_attempt(tx, run, spec)
         return _Step(0.0, submits=True)
 
-    def _begin_attempt(self, tx: Tx, run: Run, spec: BatchSpec) -> None:
+    def _begin_attempt(self, tx: Tx, run: JobRun, spec: BatchSpec) -> None:
         position, connection_id = run.position, run.connection_id
         connection = None if connection_id is None else connections.get(tx, connection_id)
         if connection is None or connection.ended_at is not None:
@@ -161,29 +159,30 @@ class RunSteps:
         assert begun is not None
         runs.insert_statement(tx, begun, position, new_id("st"))
 
-    def _follow(self, tx: Tx, run: Run, spec: BatchSpec, statement: Statement) -> _Step:
+    def _follow(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
         """Continue after the end of the statement of a run."""
         if statement.state is StatementState.SUCCESS or self._has_committed(tx, statement):
-            position = run.position + 1
-            if position == len(spec.statements):
-                return self._end(tx, run, RunState.SUCCEEDED)
-            runs.set_columns(tx, run.id, {"position": position})
-            moved = runs.get(tx, run.id)
-            assert moved is not None
-            if run.cancelled_by is not None:
-                return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
-            runs.insert_statement(tx, moved, position, new_id("st"))
-            return _Step(0.0, submits=True)
+            return self._go_on(tx, run, spec)
         if self._is_in_doubt(tx, statement):
             # Its write may become visible: only then is it known whether to write again.
             return _Step(_POLL_SECONDS[1])
+        is_cancelled = statement.state is StatementState.CANCELLED and not _is_late(tx, run, spec)
+        if run.cancelled_by is not None or is_cancelled:
+            by = run.cancelled_by
+            reason = f"by {by}" if by else f"statement {statement.id} was cancelled"
+            return self._end(tx, run, RunState.CANCELLED, reason=reason)
+        return self._fail(tx, run, spec, _describe_failure(tx, run, spec, statement))
+
+    def _go_on(self, tx: Tx, run: JobRun, spec: BatchSpec) -> _Step:
+        """Submit the next statement of a run, or end it after the last one."""
+        position = run.position + 1
+        if position == len(spec.statements):
+            return self._end(tx, run, RunState.SUCCEEDED)
         if run.cancelled_by is not None:
             return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
-        failure = statement.failure or Failure(
-            code=f"statement_{statement.state}",
-            message=f"Statement {statement.id} is {statement.state}.",
-        )
-        return self._fail(tx, run, spec, failure)
+        runs.set_columns(tx, run.id, {"position": position})
+        runs.insert_statement(tx, run, position, new_id("st"))
+        return _Step(0.0, submits=True)
 
     def _has_committed(self, tx: Tx, statement: Statement) -> bool:
         """Return whether the write of a statement that has failed is visible."""
@@ -193,7 +192,7 @@ class RunSteps:
         """Return whether the write of a statement that has ended may still become visible."""
         return transactions.live(tx, statement.id) is not None
 
-    def _fail(self, tx: Tx, run: Run, spec: BatchSpec, failure: Failure) -> _Step:
+    def _fail(self, tx: Tx, run: JobRun, spec: BatchSpec, failure: Failure) -> _Step:
         """Attempt a run again later, or end it."""
         retries = spec.retries
         policy = RetryPolicy(
@@ -213,7 +212,7 @@ class RunSteps:
     def _end(
         self,
         tx: Tx,
-        run: Run,
+        run: JobRun,
         target: RunState,
         *,
         reason: str = "",
@@ -225,7 +224,7 @@ class RunSteps:
         start_next(tx, run.job_id, actor=self._actor)
         return _Step(None)
 
-    def _cancel(self, run: Run, statement_id: str) -> None:
+    def _cancel(self, run: JobRun, statement_id: str) -> None:
         try:
             self._service.cancel(_act_as(run), statement_id)
         except (AlreadyEnded, StatementNotFound):
@@ -280,7 +279,26 @@ class RunSteps:
         return None
 
 
-def list_parameters(run: Run, version: JobVersion) -> list[Parameter]:
+def _is_late(tx: Tx, run: JobRun, spec: BatchSpec) -> bool:
+    """Return whether the attempt of a run has taken longer than its limit."""
+    limit = spec.time_limit
+    return limit is not None and runs.seconds_in_attempt(tx, run.id) > limit.total_seconds()
+
+
+def _describe_failure(tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> Failure:
+    if spec.time_limit is not None and _is_late(tx, run, spec):
+        limit = describe_duration(spec.time_limit.total_seconds())
+        return Failure(
+            code="time_limit",
+            message=f"The attempt has taken longer than {limit} (time-limit).",
+        )
+    return statement.failure or Failure(
+        code=f"statement_{statement.state}",
+        message=f"Statement {statement.id} is {statement.state}.",
+    )
+
+
+def list_parameters(run: JobRun, version: JobVersion) -> list[Parameter]:
     """Return the typed values that the statements of a run can name."""
     instants = {
         "run_time": run.times.logical_time,
@@ -315,13 +333,13 @@ def _is_permanent(failure: Failure) -> bool:
     return failure.code in _PERMANENT_CODES or sqlstate.startswith(_PERMANENT_STATES)
 
 
-def _read_spec(tx: Tx, run: Run) -> BatchSpec:
+def _read_spec(tx: Tx, run: JobRun) -> BatchSpec:
     version = jobs.get_version(tx, run.version_id)
     assert version is not None
     assert version.spec.batch is not None
     return version.spec.batch
 
 
-def _act_as(run: Run) -> Caller:
+def _act_as(run: JobRun) -> Caller:
     """Return the owner of a run as a caller: a schedule has no credentials of its own."""
     return Caller(owner=run.owner)
