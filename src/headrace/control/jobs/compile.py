@@ -100,19 +100,35 @@ def check_definition(text: str, command: DefinitionCommand) -> None:
         _check_stream(text)
 
 
-def compile_batch(manifest: JobManifest, needed: NeededDefinitions) -> BatchSpec | None:
+def compile_batch(
+    manifest: JobManifest, needed: NeededDefinitions, *, profile: str
+) -> BatchSpec | None:
     """Return what the runs of a manifest do; None for a stream.
+
+    Args:
+        profile: Name of the profile with which it is deployed.
 
     Raises:
         InvalidStatement: A statement is not possible in a batch job.
     """
     if manifest.schedule is None:
         return None
-    conf = {
-        key: value
-        for key, value in manifest.spark_properties.items()
-        if not is_application_property(key)
-    }
+    if not (manifest.schedule.is_manual or manifest.schedule.is_of_time):
+        raise InvalidStatement(
+            "Runs are not started by other jobs, tables or files yet.",
+            hint="Write `schedule` with `cron` or `every`, or `manual`.",
+        )
+    application = sorted(filter(is_application_property, manifest.spark_properties))
+    refused = [*application, *(["session"] if manifest.session is not None else [])]
+    refused += ["a profile"] if profile != SessionSpec().profile else []
+    if refused:
+        keys = " and ".join(refused)
+        raise InvalidStatement(
+            f"The runs of a batch job share the pool session of their owner, so that {keys} cannot"
+            " be set.",
+            hint="Delete it, or set it in the default profile.",
+        )
+    conf = dict(manifest.spark_properties)
     statements = [BatchStatement(text=text) for text in needed.setup]
     if manifest.script is not None:
         statements += [BatchStatement(text=part.text) for part in split_script(manifest.script)]

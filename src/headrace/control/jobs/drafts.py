@@ -161,7 +161,7 @@ def _compile(
     check_conf(manifest.spark_properties, settings.conf_policy)
     session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
     check_session_conf(session.spec, settings.conf_policy)
-    batch = compile_batch(manifest, needed)
+    batch = compile_batch(manifest, needed, profile=request.profile)
     queries = [] if batch is not None else compile_queries(manifest, needed)
     for query in queries:
         _check_secrets(query.spec)
