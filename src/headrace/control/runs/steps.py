@@ -19,6 +19,7 @@ from headrace.control.statements.service import Statements
 from headrace.errors import (
     AlreadyEnded,
     ConnectionNotFound,
+    DriverLost,
     HeadraceError,
     InvalidRequest,
     LeaseLost,
@@ -171,7 +172,11 @@ class RunSteps:
             by = run.cancelled_by
             reason = f"by {by}" if by else f"statement {statement.id} was cancelled"
             return self._end(tx, run, RunState.CANCELLED, reason=reason)
-        return self._fail(tx, run, spec, _describe_failure(tx, run, spec, statement))
+        failure = _describe_failure(tx, run, spec, statement)
+        if failure.code == DriverLost.code and statement.atomic is not True:
+            # It was lost after Spark had begun it: a second one could write twice.
+            return self._end(tx, run, RunState.FAILED, failure=failure)
+        return self._fail(tx, run, spec, failure)
 
     def _go_on(self, tx: Tx, run: JobRun, spec: BatchSpec) -> _Step:
         """Submit the next statement of a run, or end it after the last one."""
