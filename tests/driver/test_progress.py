@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -147,6 +148,28 @@ def test_a_report_waits_until_the_tasks_of_a_cancelled_statement_have_ended(
     # The other statement does not wait with it.
     assert driver.read_ids.count(IDS[0]) == 2
     assert driver.read_ids.count(IDS[1]) == 1
+
+
+def test_statements_that_spark_forgets_while_they_wait_leave_their_places_to_others(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_PAUSE_SECONDS", 0.0)
+    looks = Counter[str]()
+
+    def read(statement_id: str) -> StatementExecution | None:
+        looks[statement_id] += 1
+        if statement_id == "last":
+            return make_execution(tasks_active=2 - looks[statement_id])
+        return make_execution(tasks_active=1) if looks[statement_id] == 1 else None
+
+    driver.on_read = read
+    forgotten = [f"forgotten{number}" for number in range(MAX_EXECUTIONS)]
+    for statement_id in forgotten:
+        driver.reporter.add(statement_id)
+    wait_until(lambda: all(looks[each] == 2 for each in forgotten), what="all are forgotten")
+    driver.reporter.add("last")
+    wait_until(lambda: driver.reported == ["last"], what="the report")
+    assert looks["last"] == 2
 
 
 @pytest.mark.parametrize("end", ["its time is over", "the driver ends"])

@@ -65,7 +65,7 @@ _MINUTE_FIELDS = (
     *("watermark_gap_seconds", "backlog", "state_rows", "state_bytes"),
 )
 _MINUTE_COLUMNS = (
-    ListColumn(title="AT", text=lambda item: item["at"][:16] + "Z"),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["at"]), right=True),
     ListColumn(title="BATCHES", text=lambda item: item["batches"], right=True),
     ListColumn(title="ROWS", text=lambda item: item["input_rows"], right=True),
     ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),

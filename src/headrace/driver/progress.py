@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 
@@ -24,6 +24,8 @@ _PAUSE_SECONDS = 0.5
 """Time between two reports of executions, which share a transaction of the store."""
 _TASKS_SECONDS = 30.0
 """Time for which a report waits until no task of the statement runs any more."""
+_LONGEST_DELAY = 4.0
+"""Longest time between two looks at such a statement."""
 _MAX_WAITING = 500
 """Largest number of statements whose executions wait to be read. Spark keeps 1,000 jobs."""
 
@@ -89,8 +91,8 @@ class ExecutionReporter:
         self._reader = reader
         self._changed = threading.Condition()
         self._waiting = deque[str](maxlen=_MAX_WAITING)
-        self._until: dict[str, float] = {}
-        """Statements with tasks that are to end, and until when their reports wait for that."""
+        self._put_off: dict[str, _Delay] = {}
+        """Statements with tasks that are to end: their reports wait for that."""
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
@@ -122,25 +124,40 @@ class ExecutionReporter:
             except LinkRefused as error:
                 # A node one version older does not know the call.
                 _LOG.info("plans and stages were not accepted: %s", error)
+                self._forget_due()
             except (HeadraceError, Py4JError, OSError) as error:
                 # The lease renewal detects a lost lease and a dead JVM, and ends the driver.
                 _LOG.info("plans and stages were not reported: %s", error)
+                self._forget_due()
             except Exception:  # noqa: BLE001 - later statements have their reports
                 _LOG.exception("plans and stages were not reported")
+                self._forget_due()
             self._pause_until(began + _PAUSE_SECONDS)
 
     def _take(self) -> list[str]:
         """Wait for statements, and return the first of them; none when the thread must end."""
         with self._changed:
-            if not self._waiting:
-                self._changed.wait_for(lambda: self._waiting or self._is_closing)
-            return [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_EXECUTIONS))]
+            while not (taken := self._list_due()) and not self._is_closing:
+                again = [delay.again_at for delay in self._put_off.values()]
+                self._changed.wait(max(0.0, min(again) - time.monotonic()) if again else None)
+            return taken
+
+    def _list_due(self) -> list[str]:
+        """Return the statements to read now: those put off first, then those that have ended."""
+        now = time.monotonic()
+        due = [
+            statement_id
+            for statement_id, delay in self._put_off.items()
+            if delay.again_at <= now or self._is_closing
+        ][:MAX_EXECUTIONS]
+        count = min(len(self._waiting), MAX_EXECUTIONS - len(due))
+        return due + [self._waiting.popleft() for _ in range(count)]
 
     def _pause_until(self, end: float) -> None:
         """Let statements gather for the next report, unless there are enough or the driver ends."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._is_closing or len(self._waiting) - len(self._until) >= MAX_EXECUTIONS,
+                lambda: self._is_closing or len(self._waiting) >= MAX_EXECUTIONS,
                 max(0.0, end - time.monotonic()),
             )
 
@@ -149,7 +166,7 @@ class ExecutionReporter:
         size = 0
         for statement_id in statement_ids:
             execution = self._reader.read(statement_id)
-            if execution is None or self._has_to_wait(statement_id, execution):
+            if self._has_to_wait(statement_id, execution) or execution is None:
                 continue
             # The masks of secrets may make the message longer.
             length = 2 * len(execution.model_dump_json().encode())
@@ -161,17 +178,40 @@ class ExecutionReporter:
         if executions:
             self._link.report_executions(executions)
 
-    def _has_to_wait(self, statement_id: str, execution: StatementExecution) -> bool:
+    def _has_to_wait(self, statement_id: str, execution: StatementExecution | None) -> bool:
         """Put a statement off whose tasks a cancel has not ended yet: it has one report.
 
         Return whether it was put off.
         """
+        now = time.monotonic()
         with self._changed:
-            is_late = time.monotonic() > self._until.get(statement_id, math.inf)
-            is_full = len(self._until) >= MAX_EXECUTIONS and statement_id not in self._until
-            if execution.tasks_active and not (is_late or is_full or self._is_closing):
-                self._until.setdefault(statement_id, time.monotonic() + _TASKS_SECONDS)
-                self._waiting.append(statement_id)
-                return True
-        self._until.pop(statement_id, None)
-        return False
+            delay = self._put_off.pop(statement_id, None)
+            is_late = delay is not None and now - delay.began_at > _TASKS_SECONDS
+            is_full = len(self._put_off) >= MAX_EXECUTIONS
+            is_active = execution is not None and bool(execution.tasks_active)
+            if not is_active or is_late or is_full or self._is_closing:
+                return False
+            began_at = now if delay is None else delay.began_at
+            # To read a statement takes the JVM some time. Most tasks end at once.
+            pause = min(max(now - began_at, _PAUSE_SECONDS), _LONGEST_DELAY)
+            self._put_off[statement_id] = _Delay(began_at, now + pause)
+            return True
+
+    def _forget_due(self) -> None:
+        """Give up the reports of statements that could not be read."""
+        now = time.monotonic()
+        with self._changed:
+            self._put_off = {
+                statement_id: delay
+                for statement_id, delay in self._put_off.items()
+                if delay.again_at > now
+            }
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    """A report that waits for the end of tasks. Times are those of the monotonic clock."""
+
+    began_at: float
+    again_at: float
+    """When the statement is read again."""

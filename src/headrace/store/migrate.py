@@ -14,7 +14,14 @@ from sqlalchemy.schema import CreateIndex
 
 from headrace.errors import SchemaTooNew
 from headrace.store.clock import clock, read_clock
-from headrace.store.tables import event_generations, results, schema_support, statements
+from headrace.store.tables import (
+    event_generations,
+    results,
+    schema_support,
+    sessions,
+    statements,
+    stream_queries,
+)
 
 # An arbitrary key that no other program is likely to use for an advisory lock.
 _LOCK_KEY = 0x68656164
@@ -93,6 +100,8 @@ LATE = {
     "statements_live_by_owner": statements,
     "statements_live_by_connection": statements,
     "statements_unsuccessful": statements,
+    "stream_queries_failed": stream_queries,
+    "sessions_live_by_profile": sessions,
     "statements_waiting": statements,
     "statements_slow": statements,
     "statements_slow_by_text": statements,

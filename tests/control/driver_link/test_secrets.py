@@ -70,7 +70,8 @@ def start_secret_node(folder: Path, start_node: StartNode, **settings: Any) -> I
 def start_failed(node: InProcessNode, conf: dict[str, str]) -> dict[str, Any]:
     """Return the error of a session whose driver cannot be started with this configuration."""
     session_id = node.session(conf=conf)
-    node.submit(session=session_id)
+    # The session may have failed before.
+    node.http.post("/api/v1/statements", json={"statement": "SELECT 1", "session": session_id})
     wait_until(lambda: node.session_state(session_id) == "failed", what="the session fails")
     error: dict[str, Any] = node.http.get(f"/api/v1/sessions/{session_id}").json()["error"]
     return error

@@ -18,7 +18,7 @@ from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
 from headrace.store.database import Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
 
-_DEPLOYMENTS = 20
+_DEPLOYMENTS = 3
 """Last deployments among which a plan that waits is searched."""
 
 
@@ -98,9 +98,10 @@ def find_todays_plan(tx: Tx, job: Job) -> TodaysPlan | None:
 
 def _find_waiting(tx: Tx, job: Job) -> WaitingPlan | None:
     """Return the newest plan with the job that can still be applied and changes the job."""
-    for deployment in job_changes.list_deployments(tx, [job.owner], _DEPLOYMENTS):
-        if deployment.state is not DeploymentState.PLANNED:
-            continue
+    planned_deployments = job_changes.list_deployments(
+        tx, [job.owner], _DEPLOYMENTS, state=DeploymentState.PLANNED
+    )
+    for deployment in planned_deployments:
         for planned in deployment.plan.changes:
             if (planned.job_id, planned.generation) == (job.id, job.generation):
                 return WaitingPlan(

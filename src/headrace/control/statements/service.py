@@ -486,6 +486,16 @@ class Statements:
             former = former_runs.read_durations(tx, statement, RUNS)
         return compare_runs(seconds, former, execution)
 
+    def count_active_tasks(self, caller: Caller, statement_id: str) -> int | None:
+        """Return how many tasks of a statement ran in Spark when its driver reported after its end.
+
+        None: the driver has not reported. Raise StatementNotFound.
+        """
+        with self._database.read() as tx:
+            get_permitted(tx, caller, statement_id)
+            execution = executions.find(tx, statement_id)
+        return None if execution is None else execution.tasks_active
+
     def get_with_rows(
         self, caller: Caller, statement_id: str, *, max_bytes: int
     ) -> tuple[Statement, bytes | None]:

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.control.policy import Action, Caller, may
 from headrace.control.worker_pool import Reads
-from headrace.errors import FormatCannotHold, InvalidResult, NotFound
+from headrace.errors import FormatCannotHold, InvalidRequest, InvalidResult, NotFound
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.result_responses import stream_response
 from headrace.frontends.rest.schemas import MAX_INTEGER
@@ -26,6 +26,7 @@ from headrace.results.formats.csv import show_column
 from headrace.results.json_encoding import check_field_names
 from headrace.results.reader import RowRange, Rows, Selection
 from headrace.results.schema import Column, parse_schema
+from headrace.text.readable import describe_bytes
 
 ROWS = 200
 """Rows of a result on one page."""
@@ -163,6 +164,10 @@ async def render_cell(
     return Response(text, media_type="text/plain; charset=utf-8", headers=PAGE_HEADERS)
 
 
+_MOST_BYTES = 16 * 2**20
+"""Largest value that a page shows as text."""
+
+
 def _read_value(request: Request, caller: Caller, statement: Statement, start: GridStart) -> str:
     selection = RowRange(start.row, 1)
     rows = node_of(request).statements.open_result(caller, statement, selection=selection)
@@ -171,6 +176,11 @@ def _read_value(request: Request, caller: Caller, statement: Statement, start: G
         kind = columns[start.column].type
         for batch in rows.select(selection):
             part = batch.select([start.column])
+            if part.nbytes > _MOST_BYTES:
+                raise InvalidRequest(
+                    f"The value is larger than {describe_bytes(_MOST_BYTES)}.",
+                    hint="Download the rows: Parquet and Arrow have each value whole.",
+                )
             check_field_names(part, [kind], limit=_NAMES_CHARACTERS)
             for value in show_column(part.column(0), kind).to_pylist():
                 return "" if value is None else str(value)

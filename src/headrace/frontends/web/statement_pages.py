@@ -231,13 +231,14 @@ class StopStep:
 
 
 def list_stop_steps(
-    statement: Statement, events: Sequence[Event], execution: StatementExecution | None
+    statement: Statement, events: Sequence[Event], active: int | None, now: datetime
 ) -> list[StopStep]:
     """Return how far a requested stop has come, and what proves it; none without a request.
 
     Args:
         events: Those of the statement, oldest first.
-        execution: What its driver has reported after the end.
+        active: Tasks that ran in Spark when its driver reported after the end; None: it has not.
+        now: Time of the store.
     """
     if statement.cancel_requested_at is None:
         return []
@@ -256,18 +257,23 @@ def list_stop_steps(
         return [*steps, StopStep("the driver's process has ended, and every task with it", end.at)]
     said = "" if end.target == StatementState.CANCELLED else f": it had ended as {end.target}"
     steps.append(StopStep(f"the driver has confirmed the stop{said}", end.at))
-    active = None if execution is None else execution.tasks_active
+    is_late = (now - end.at).total_seconds() > _REPORT_SECONDS
+    return [*steps, _describe_tasks(statement, active, is_late=is_late)]
+
+
+def _describe_tasks(statement: Statement, active: int | None, *, is_late: bool) -> StopStep:
+    """Return what is known of the tasks of a stopped statement, whose driver may not report it."""
     if active == 0:
-        steps.append(StopStep("0 tasks of it run in Spark", None))
-    elif active is not None:
+        return StopStep("0 tasks of it run in Spark", None)
+    if active is not None:
         text = f"{describe_count(active, 'task')} of it did not end when Spark killed them"
-        steps.append(StopStep(text, None, is_done=False))
-    elif statement.progress is None:
-        steps.append(StopStep("Spark had begun no job of it", None))
-    else:
-        text = "the driver has not reported yet that no task of it runs"
-        steps.append(StopStep(text, None, is_done=False))
-    return steps
+        return StopStep(text, None, is_done=False)
+    if statement.progress is None:
+        return StopStep("Spark had begun no job of it", None)
+    text = "the driver has not reported yet that no task of it runs"
+    if is_late:
+        text = "the driver has not reported whether tasks of it still run"
+    return StopStep(text, None, is_done=False)
 
 
 @router.get("/statements/{statement_id}")
@@ -324,6 +330,9 @@ def _render_statement(
     comparison = None
     if statement.started_at is not None:
         comparison = node.statements.compare_with_former_runs(caller, statement, execution)
+    active = None
+    if statement.cancel_requested_at is not None:
+        active = node.statements.count_active_tasks(caller, statement.id)
     silent_since = _find_silence(node, caller, statement, now)
     try:
         grid = read_grid(request, caller, statement, start)
@@ -354,7 +363,7 @@ def _render_statement(
         phases=divide_time(statement, silent_since or now, execution),
         execution=None if execution is None else execution_body(execution),
         events=events,
-        stop_steps=list_stop_steps(statement, last_events.items[::-1], execution),
+        stop_steps=list_stop_steps(statement, last_events.items[::-1], active, now),
         grid=grid,
         columns=[]
         if statement.result is None or not statement.result.gone

@@ -64,9 +64,23 @@ def lock_deployment(tx: Tx, deployment_id: str) -> Deployment | None:
     return None if row is None else Deployment(**row)
 
 
-def list_deployments(tx: Tx, owners: Collection[str] | None, limit: int) -> list[Deployment]:
-    """Return the last deployments of these owners, newest first; None: of all owners."""
+def list_deployments(
+    tx: Tx,
+    owners: Collection[str] | None,
+    limit: int,
+    *,
+    state: DeploymentState | None = None,
+) -> list[Deployment]:
+    """Return the last deployments of these owners, newest first; None: of all owners.
+
+    Args:
+        state: Only deployments in this state; None: in any.
+    """
     query = _SELECT_DEPLOYMENT
+    if state is not None:
+        query = query.where(deployments.c.state == state)
+        if state in DEPLOYMENT.live:
+            query = query.where(deployments.c.ended_at.is_(None))
     if owners is not None:
         query = query.where(deployments.c.owner.in_(owners))
     rows = tx.execute(query.order_by(deployments.c.id.desc()).limit(limit)).mappings()

@@ -20,18 +20,8 @@ _PARTS = (
 )
 
 
-_FAILED = sa.text("state = 'failed'")
-
-
 def upgrade() -> None:
-    """Create the table of minutes, and the index of queries that have failed."""
-    op.create_index(
-        "stream_queries_failed",
-        "stream_queries",
-        ["ended_at"],
-        sqlite_where=_FAILED,
-        postgresql_where=_FAILED,
-    )
+    """Create the table of minutes."""
     op.create_table(
         "stream_minutes",
         sa.Column("query_id", _ID, nullable=False),
