@@ -183,7 +183,7 @@ _RUN_FIELDS = (
 _RUN_COLUMNS = (
     ListColumn(title="RUN", text=lambda item: item["id"]),
     ListColumn(title="JOB", text=lambda item: item["job"], flexible=True),
-    ListColumn(title="TIME", text=lambda item: item["logical_time"][:19] + "Z"),
+    ListColumn(title="LOGICAL TIME", text=lambda item: item["logical_time"][:19] + "Z"),
     ListColumn(title="STATE", text=lambda item: item["state"]),
     ListColumn(title="ATTEMPT", text=lambda item: item["attempt"] or None, right=True),
     ListColumn(title="WHY", text=lambda item: item["reason"], flexible=True),
