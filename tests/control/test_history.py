@@ -31,7 +31,7 @@ from headrace.model.stream_query import (
     QuerySpec,
 )
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import drafts, events, nodes, transactions
+from headrace.store import editor_drafts, events, nodes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens
@@ -39,7 +39,7 @@ from headrace.store.sessions import sessions
 from headrace.store.statements import executions, idempotency, results, statement_transitions
 from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
 from headrace.store.tables import definitions as definitions_table
-from headrace.store.tables import drafts as drafts_table
+from headrace.store.tables import editor_drafts as drafts_table
 from headrace.store.tables import events as events_table
 from headrace.store.tables import idempotency as idempotency_table
 from headrace.store.tables import jobs as jobs_table
@@ -78,7 +78,7 @@ def _age(store: Database, days: float) -> None:
 def test_drafts_that_were_not_saved_for_long_are_deleted(store: Database, tmp_path: Path) -> None:
     with store.write("test.drafts") as tx:
         for draft_id in ("dr_old", "dr_new"):
-            drafts.insert_draft(tx, draft_id, OWNER, title="", text="", connection_id=None)
+            editor_drafts.insert_draft(tx, draft_id, OWNER, title="", text="", connection_id=None)
         change = update(drafts_table).where(drafts_table.c.id == "dr_old")
         tx.execute(change.values(updated_at=clock(-31 * DAY)))
     _history(store, tmp_path).run()

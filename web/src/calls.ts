@@ -44,17 +44,20 @@ export class Calls {
   /** Send a form. Where the sign-in has ended, wait until the user has signed in again. */
   send(link: string, fields: Record<string, string>, options: CallOptions = {}): Promise<Response> {
     const attempt = () => {
-      const token = this.form.querySelector<HTMLInputElement>("[name=form_token]")?.value ?? "";
       const body = new URLSearchParams({
         ...fields,
         connection: this.connection,
-        form_token: token,
+        form_token: this.token,
       });
       const headers = { Accept: "application/json", ...options.headers };
       const keepalive = body.toString().length < KEPT;
       return fetch(link, { method: options.method ?? "POST", body, headers, keepalive });
     };
     return this.call(attempt, options.stop);
+  }
+
+  private get token(): string {
+    return this.form.querySelector<HTMLInputElement>("[name=form_token]")?.value ?? "";
   }
 
   /** Send a form, and return the body of the answer. */
@@ -81,10 +84,11 @@ export class Calls {
 
   private async call(attempt: () => Promise<Response>, stop?: AbortSignal): Promise<Response> {
     for (;;) {
+      const token = this.token;
       const response = await repeat(attempt);
       if (isSignIn(response)) {
         await this.waitForSignIn(stop);
-      } else if (response.status !== 403 || !(await this.renewToken())) {
+      } else if (response.status !== 403 || !(await this.renewToken()) || this.token === token) {
         return response;
       } else {
         // The token of the form was that of an earlier sign-in.

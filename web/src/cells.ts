@@ -110,6 +110,9 @@ class Cells {
       cell.removeAttribute("aria-selected");
     }
     this.page.getElementById("active-cell")?.removeAttribute("id");
+    for (const grid of this.page.querySelectorAll("[aria-activedescendant]")) {
+      grid.removeAttribute("aria-activedescendant");
+    }
     this.start = start;
     this.end = end;
     const area = this.findArea();

@@ -1,6 +1,6 @@
 // The draft of an editor: saved in the store after each pause in typing. The browser keeps no copy.
 import { setParameter } from "./address";
-import { type Calls, newKey } from "./calls";
+import { type Calls, newKey, Refusal } from "./calls";
 
 /** Milliseconds without a key after which the text is saved. */
 const PAUSE = 800;
@@ -21,6 +21,8 @@ export class Drafts {
   private text: string;
   private timer = 0;
   private isSaving = false;
+  /** Text of a save whose answer has not come. */
+  private unanswered: string | null = null;
   private readonly link: string;
   private readonly state = document.getElementById("draft-state") as HTMLElement;
 
@@ -98,16 +100,24 @@ export class Drafts {
       }
     } catch (error) {
       this.say(`Not saved: ${(error as Error).message}`);
-      this.begin(RETRY);
+      // The node refuses the same text again. The next change is another one.
+      if (!(error instanceof Refusal)) {
+        this.begin(RETRY);
+      }
     } finally {
       this.isSaving = false;
     }
   }
 
   private async send(text: string): Promise<void> {
+    if (this.unanswered !== null) {
+      await this.adopt(this.unanswered);
+    }
+    this.unanswered = text;
     const headers = { "If-Match": `"${this.revision}"` };
     const options = { method: "PUT", headers };
     const response = await this.calls.send(`${this.link}/${this.id}`, { text }, options);
+    this.unanswered = null;
     const { id, revision } = (await this.calls.read(response)) as Saved;
     const isCopy = id !== this.id;
     this.saved = text;
@@ -121,6 +131,19 @@ export class Drafts {
         ? "The draft was changed or deleted elsewhere. Both texts are kept: this one is a draft of its own now."
         : "Saved.",
     );
+  }
+
+  /** Take over the revision of a save whose answer was lost: it is no change by another tab. */
+  private async adopt(sent: string): Promise<void> {
+    const response = await this.calls.get(`${this.link}/${this.id}`);
+    if (response.ok) {
+      const found: Saved & { text: string } = await response.json();
+      if (found.text === sent) {
+        this.revision = found.revision;
+        this.saved = found.text;
+      }
+    }
+    this.unanswered = null;
   }
 
   private say(text: string): void {

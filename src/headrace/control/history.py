@@ -19,7 +19,7 @@ from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.model.audit import AuditAction
-from headrace.store import audit, drafts, history
+from headrace.store import audit, editor_drafts, history
 from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
 from headrace.store.sessions import connections
@@ -188,7 +188,7 @@ def _delete_connections(database: Database, seconds: float) -> dict[str, int]:
 
 def _delete_drafts(database: Database, seconds: float) -> dict[str, int]:
     with database.write("retention.drafts") as tx:
-        return drafts.delete_unused(tx, seconds, _BATCH)
+        return editor_drafts.delete_unused(tx, seconds, _BATCH)
 
 
 def _delete_audit(database: Database, seconds: float) -> int:

@@ -19,8 +19,8 @@ from headrace.control.catalog_claim import claim_catalog, identify_catalog
 from headrace.control.catalog_listing import CatalogListing
 from headrace.control.conf import check_profiles
 from headrace.control.context import NodeContext
-from headrace.control.drafts import EditorDrafts
 from headrace.control.driver_link.service import DriverLinkService
+from headrace.control.editor_drafts import EditorDrafts
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryPurge, HistoryRetention

@@ -142,6 +142,10 @@ def _explain_end(statement: Statement) -> Reason | None:
 def _explain_run(statement: Statement) -> Reason:
     progress = statement.progress
     if statement.state is StatementState.RUNNING and progress is not None and progress.tasks_total:
+        if progress.tasks_done >= progress.tasks_total and not progress.tasks_active:
+            all_done = f"All of {describe_count(progress.tasks_total, 'task')} done"
+            rest = "its driver is writing the result, or Spark plans further tasks."
+            return Reason(ReasonCode.TASKS, f"{all_done}: {rest}")
         done = f"{progress.tasks_done:,} of {describe_count(progress.tasks_total, 'task')} done"
         return Reason(ReasonCode.TASKS, f"{done}, {progress.tasks_active:,} running.")
     begin = "A driver has claimed it, and " if statement.state is StatementState.LAUNCHED else ""

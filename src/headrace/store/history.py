@@ -24,7 +24,7 @@ from headrace.store.tables import (
     cursors,
     definitions,
     deployments,
-    drafts,
+    editor_drafts,
     events,
     job_changes,
     job_versions,
@@ -80,7 +80,7 @@ def count_old(tx: Tx, seconds: float) -> dict[str, int]:
         "deployments": (deployments, _is_old(deployments, seconds)),
         "runs": (runs, _is_old(runs, seconds)),
         "tokens": (tokens, tokens.c.expires_at < clock(-seconds)),
-        "drafts": (drafts, drafts.c.updated_at < clock(-seconds)),
+        "drafts": (editor_drafts, editor_drafts.c.updated_at < clock(-seconds)),
     }
     return {
         kind: tx.execute(select(func.count()).select_from(table).where(condition)).scalar_one()

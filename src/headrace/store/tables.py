@@ -603,8 +603,8 @@ statements = Table(
     ),
 )
 
-drafts = Table(
-    "drafts",
+editor_drafts = Table(
+    "editor_drafts",
     metadata,
     Column("id", id_type(), primary_key=True),
     Column("owner", Text, nullable=False),
@@ -614,8 +614,8 @@ drafts = Table(
     Column("revision", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
-    Index("drafts_by_owner", "owner", "updated_at", "id"),
-    Index("drafts_by_use", "updated_at"),
+    Index("editor_drafts_by_owner", "owner", "updated_at", "id"),
+    Index("editor_drafts_by_use", "updated_at"),
 )
 
 transactions = Table(

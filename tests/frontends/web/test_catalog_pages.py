@@ -38,18 +38,18 @@ def test_tables_are_listed_by_a_statement_and_searched_by_name(
 ) -> None:
     with node.expect_no_changes():
         assert "List the tables" in browser.open("catalog").text
-    rows = [["spark_catalog", "default", f"t_{number}", "TABLE", None] for number in range(20_000)]
+    rows = [["spark_catalog", "default", f"t_{number}", "TABLE", None] for number in range(50_000)]
     rows.append(["spark_catalog", HOSTILE, "Flights", "VIEW", HOSTILE])
     rows.append(["spark_catalog", None, "temporary", "VIEW", None])
     page = open_listing(browser, lister, rows)
-    assert "20,002 tables. The page shows 50: refine the name." in page.text
+    assert "50,002 tables. The page shows 50: refine the name." in page.text
     page = browser.open(f"catalog?listing={lister.statement}&search=flIGHTS")
-    assert "1 table of 20,002." in page.text
+    assert "1 table of 50,002." in page.text
     assert "Flights" in page.text
     assert page.find_unwanted_tags() == []
     assert "temporary" in browser.open(f"catalog?listing={lister.statement}&search=TEMP").text
     page = browser.open(f"catalog?listing={lister.statement}&search=%25")
-    assert "the filter hides 20,002 tables" in page.text
+    assert "the filter hides 50,002 tables" in page.text
 
 
 def test_names_are_completed_from_a_list(

@@ -11,6 +11,11 @@ from tests.support.browsers import Browser
 from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
 
+from headrace.control.policy import Caller
+from headrace.errors import DraftNotFound
+from headrace.model.identity import group_owner
+from headrace.model.ids import new_id
+
 HOSTILE = "SELECT '</textarea><script>alert(1)</script>'"
 
 
@@ -51,6 +56,10 @@ def test_a_draft_is_kept_and_opened_by_its_link(browser: Browser) -> None:
     assert f"../editor/sql?draft={draft}" in page.links
     assert page.find_unwanted_tags() == []
     page = browser.submit(page, f"editor/drafts/{draft}/delete")
+    assert HOSTILE in page.text
+    assert page.find_unwanted_tags() == []
+    assert read(browser, draft)["revision"] == 2
+    page = browser.submit(page, f"editor/drafts/{draft}/delete")
     assert "You have no drafts." in page.text
     # A second tab shows the button still.
     assert browser.submit(page, f"editor/drafts/{draft}/delete").response.status_code == 200
@@ -69,7 +78,7 @@ def test_a_conflict_keeps_both_texts(browser: Browser) -> None:
     # The answer to the save was lost.
     answer = save(browser, "SELECT 2", f"/{draft}", '"1"')
     assert (answer.status_code, answer.json()["revision"]) == (200, 2)
-    browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete")
+    browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete", confirmed="1")
     assert save(browser, "SELECT 2", f"/{draft}", '"2"').status_code == 201
 
 
@@ -147,7 +156,23 @@ def test_drafts_of_others_are_not_found_by_any_role(start_node: StartNode) -> No
                 copy = save(browser, "SELECT 'of bob'", f"/{draft}", revision)
                 assert copy.status_code == 201
                 assert copy.json()["id"] != draft
-            browser.submit(browser.open("editor/drafts"), f"editor/drafts/{draft}/delete")
+            browser.submit(
+                browser.open("editor/drafts"), f"editor/drafts/{draft}/delete", confirmed="1"
+            )
     with Browser(node) as browser:
         browser.sign_in(tokens["ada"], "editor")
         assert read(browser, draft)["text"] == "SELECT 'of ada'"
+
+
+def test_members_who_act_for_one_group_do_not_share_drafts(node: InProcessNode) -> None:
+    ada, bob = (Caller(owner=group_owner("ldap", "team"), user=user) for user in ("ada", "bob"))
+    drafts, draft_id = node.node.drafts, new_id("dr")
+    drafts.save_draft(ada, draft_id, 0, title="", text="SELECT 'ada'", connection_id=None)
+    assert drafts.open_draft(ada, draft_id).text == "SELECT 'ada'"
+    assert drafts.list_drafts(bob) == []
+    with pytest.raises(DraftNotFound):
+        drafts.open_draft(bob, draft_id)
+    saved = drafts.save_draft(bob, draft_id, 1, title="", text="SELECT 'bob'", connection_id=None)
+    assert (saved.is_new, saved.id == draft_id) == (True, False)
+    drafts.delete_draft(bob, draft_id)
+    assert drafts.open_draft(ada, draft_id).text == "SELECT 'ada'"

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import BrowserContext, Page, expect
 from sqlalchemy import text
 from tests.support.chromium import watch
+from tests.support.executions import make_execution
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
@@ -17,6 +18,7 @@ from tests.support.prefix_proxy import PrefixProxy, running_proxy
 from tests.support.waiting import wait_until
 
 from headrace.frontends.web import cluster_pages
+from headrace.model.execution import MAX_OPERATORS, SparkOperator
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.store.tables import statements
@@ -169,6 +171,8 @@ def test_two_tabs_that_act_on_one_object_show_how_it_ended(
     tabs[1].get_by_role("button", name="Pause").click()
     for tab in tabs:
         tab.get_by_role("button", name="Close", exact=True).click()
+        if tab is tabs[0]:
+            tab.get_by_role("button", name="Close the session").click()
         expect(tab.locator(".summary")).to_contain_text("closing")
         expect(tab.locator("h1")).to_contain_text("Session")
 
@@ -197,6 +201,60 @@ def test_a_page_follows_a_store_with_many_statements_in_flat_memory(
     # The oldest pages answer, too.
     page.goto(f"{node.address}/ui/statements?before=st_{'0' * 29}040")
     expect(page.locator("tbody tr")).to_have_count(50)
+
+
+def test_pages_of_rows_keep_the_memory_of_the_browser_flat(
+    node: InProcessNode, context: BrowserContext
+) -> None:
+    session, driver = node.start_session()
+    statement = submit(node, session)
+    driver.claim()
+    columns = [(f"c{number}", "string") for number in range(120)]
+    rows = [[f"{number} {'x' * 8}"] * len(columns) for number in range(201)]
+    driver.succeed(statement, inline_result(columns, rows))
+    page = context.new_page()
+    page.goto(f"{node.address}/ui/statements/{statement}")
+    assert page.locator(".grid[data-rows] td").count() == 200 * 100
+    long = submit(node, session)
+    driver.claim()
+    values = [[number, f"{number} {'x' * 200}"] for number in range(51 * 200)]
+    driver.succeed(long, inline_result([("n", "long"), ("text", "string")], values))
+    page.goto(f"{node.address}/ui/statements/{long}")
+    devtools = context.new_cdp_session(page)
+    sizes: list[float] = []
+    for number in range(50):
+        page.get_by_role("link", name="Next rows").click()
+        expect(page.locator(".grid[data-rows] td").first).to_have_text(str(200 * (number + 1)))
+        if number % 12 == 1:
+            devtools.send("HeapProfiler.collectGarbage")
+            sizes.append(devtools.send("Runtime.getHeapUsage")["usedSize"])
+    assert max(sizes) <= 1.5 * sizes[0] + 2_000_000, sizes
+    assert page.evaluate("sessionStorage.length + localStorage.length") == 0
+
+
+def test_a_large_plan_is_in_the_page_and_can_be_searched(
+    node: InProcessNode, context: BrowserContext
+) -> None:
+    session, driver = node.start_session()
+    statement = submit(node, session)
+    driver.claim()
+    driver.succeed(statement, inline_result([("n", "long")], [[1]]))
+    operators = [
+        SparkOperator(depth=number % 60, name=f"Operator{number}", metrics={"rows": str(number)})
+        for number in range(MAX_OPERATORS)
+    ]
+    plan = "\n".join(f"{' ' * (number % 10)}+- Node{number}" for number in range(2000))
+    execution = make_execution(plan, operators=operators, operators_omitted=1500)
+    driver.report_executions({statement: execution})
+    page = context.new_page()
+    page.goto(f"{node.address}/ui/statements/{statement}")
+    page.get_by_text("Operators with their metrics").click()
+    expect(page.get_by_role("cell", name="Operator499", exact=False)).to_be_visible()
+    expect(page.locator("#live")).to_contain_text("1,500 further operators were not kept.")
+    page.get_by_text("Physical plan", exact=True).click()
+    assert page.evaluate("window.find('+- Node1999')")
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) <= 0
 
 
 def copy_statement(node: InProcessNode, statement: str) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import expect
+from sqlalchemy import update
 from tests.support.chromium import watch
+from tests.support.executions import make_execution, make_stage
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.made_results import inline_result
 from tests.support.running_query import ERROR, RunningQuery
@@ -17,6 +22,7 @@ from tests.support.views import ViewWriter
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, StreamState
+from headrace.store.tables import statements as statement_table
 
 pytestmark = pytest.mark.browser
 
@@ -71,6 +77,7 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "catalog": "catalog",
         "table": "catalog/table?schema=default&table=planes",
         "nodes": "nodes",
+        "drafts": "editor/drafts",
         "missing": "statements/st_unknown",
     }
 
@@ -89,9 +96,18 @@ PAGES = [
         "catalog",
         "table",
         "nodes",
+        "drafts",
         "missing",
     ),
 ]
+LISTS = ("statements", "sessions", "streams", "views", "nodes", "drafts")
+OUTSIDE = """row => [...row.cells].filter(cell => cell.childNodes.length).map(cell => {
+    const {left, right} = cell.getBoundingClientRect();
+    const label = getComputedStyle(cell, "::before").content;
+    const isShown = left >= 0 && right <= innerWidth && !["none", '""'].includes(label);
+    return isShown ? "" : `${label} ${left} ${right} ${cell.outerHTML}`;
+}).filter(Boolean)"""
+"""Returns the cells of a row that are not within the screen, or have no label."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -124,6 +140,110 @@ def test_every_page_can_be_read_by_all(
         # The browser writes the answer 404 of the missing page to its console.
         [missing] = reports
         assert "404" in missing
+
+
+def test_a_row_of_a_list_is_a_card_on_a_phone(chromium: Chromium, links: dict[str, str]) -> None:
+    with chromium.new_context(viewport={"width": 390, "height": 844}) as context:
+        page = context.new_page()
+        for name in LISTS:
+            page.goto(links[name])
+            expect(page.locator("table.cards thead").first).not_to_be_in_viewport()
+            rows = page.locator("table.cards tbody tr")
+            assert rows.count() >= 1, name
+            for row in rows.all():
+                assert row.evaluate("row => getComputedStyle(row).display") == "block", name
+                assert row.evaluate(OUTSIDE) == [], name
+                assert row.locator(".state").count() == 1, name
+                # A node has no page, and so nothing to do.
+                assert row.locator("a").count() >= 1 or name == "nodes", name
+            assert page.locator("table.cards tbody :is(time, [data-since])").count() or name in {
+                "streams",
+                "views",
+            }
+
+
+def test_states_are_told_by_word_and_shape_where_no_colour_is_seen(
+    chromium: Chromium, links: dict[str, str]
+) -> None:
+    with chromium.new_context(forced_colors="active") as context:
+        page = context.new_page()
+        told: dict[str, tuple[str, str]] = {}
+        for name in ("statements", "sessions", "streams", "views", "nodes"):
+            page.goto(links[name])
+            for state in page.locator("#live .state").all():
+                shape, _, word = state.inner_text().partition(" ")
+                told[str(state.get_attribute("class"))] = shape, word
+            # The user's own colours replace those of the states.
+            colours = page.evaluate(
+                "[...document.querySelectorAll('#live .state')].map(e => getComputedStyle(e).color)"
+            )
+            assert len(set(colours)) == 1, name
+        assert len(told) >= 6
+        assert all(len(shape) == 1 and word for shape, word in told.values())
+        assert len({word for _shape, word in told.values()}) == len(told)
+        page.goto(links["success"])
+        swatches = page.evaluate(
+            "[...document.querySelectorAll('.phase-list .swatch')]"
+            ".map(e => getComputedStyle(e).backgroundColor)"
+        )
+        assert len(swatches) == len(set(swatches)) >= 2
+
+
+def test_phases_are_apart_for_those_who_see_no_colours(
+    chromium: Chromium, start_node: StartNode
+) -> None:
+    node = start_node()
+    session, driver = node.start_session()
+    statement = node.submit("SELECT 1", session=session)["id"]
+    driver.claim()
+    driver.succeed(statement, inline_result([("n", "long")], [[1]]))
+    stage = make_stage()
+    assert stage.started_at is not None
+    assert stage.ended_at is not None
+    # Each of the five phases takes a while.
+    begin, end = stage.started_at, stage.ended_at
+    times = {
+        "created_at": begin - timedelta(seconds=9),
+        "launched_at": begin - timedelta(seconds=6),
+        "started_at": begin - timedelta(seconds=3),
+        "ended_at": end + timedelta(seconds=3),
+    }
+    with node.database.write("test") as tx:
+        tx.execute(update(statement_table).values(**times))
+    driver.report_executions({statement: make_execution(stages=[stage])})
+    with chromium.new_context() as context:
+        page = context.new_page()
+        devtools = context.new_cdp_session(page)
+        devtools.send("Emulation.setEmulatedVisionDeficiency", {"type": "achromatopsia"})
+        page.goto(f"{node.address}/ui/statements/{statement}")
+        expect(page.locator(".phase-list li")).to_have_text(
+            [
+                *("waiting: 3 s", "starting: 3 s", "analysis: 3 s", "Spark stages: 3 s"),
+                "commit and result: 3 s",
+            ]
+        )
+        picture = base64.b64encode(page.locator(".phases").screenshot()).decode()
+        canvas = context.new_page()
+        pixels = canvas.evaluate(READ_MIDDLE_ROW, picture)
+    greys = [(red + green + blue) // 3 for red, green, blue in pixels]
+    assert all(max(pixel) - min(pixel) <= 3 for pixel in pixels)
+    # Four gaps as light as the page divide the five parts.
+    is_gap = [grey > 235 for grey in greys[5:-5]]
+    begins = [now for before, now in pairwise(is_gap) if now and not before]
+    assert len(begins) == 4
+
+
+READ_MIDDLE_ROW = """async picture => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${picture}`;
+    await image.decode();
+    const canvas = new OffscreenCanvas(image.width, image.height);
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    const {data} = context.getImageData(0, image.height >> 1, image.width, 1);
+    return Array.from({length: image.width}, (_, x) => [...data.slice(4 * x, 4 * x + 3)]);
+}"""
+"""Returns the colours of the pixels in the middle row of a picture."""
 
 
 def test_the_keyboard_is_enough_to_sign_in_and_to_stop_a_statement(

@@ -64,6 +64,10 @@ def test_a_job_shows_its_versions_and_how_they_differ(job: DeployedJob, browser:
     assert "Another text" in shown.text
     assert '<span class="added">' in shown.response.text
     assert "The manifests are the same." in browser.open("jobs/job/diff?old=1.1&new=1.1").text
+    # Any two revisions can be chosen.
+    choices = [values.get("name") for tag, values in page.tags if tag == "select"]
+    assert choices == ["old", "new"]
+    assert [each for each in page.actions if each.endswith("/diff")]
     missing = browser.open("jobs/job/diff?old=1.1&new=7.1").text
     assert "The manifest of version 7.1 is not kept." in missing
     for wrong in ("old=1&new=1.1", "old=x&new=1.1", "old=1.1", f"old=1.1&new={10**30}.1"):
@@ -101,10 +105,14 @@ def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(
     job.deploy(sql="SELECT value + 1 AS value FROM numbers")
     page = open_job(browser, "running")
     assert "Roll back to 1" in page.text
-    browser.submit(page, "jobs/job/rollback", version="1")
+    page = browser.submit(page, "jobs/job/rollback", version="1")
+    assert "Roll the job job back to version 1? 1 streaming query of it will stop" in page.text
+    browser.submit(page, "jobs/job/rollback")
     page = open_job(browser, "running")
     same = browser.open("jobs/job/diff?old=1.1&new=3.3")
     assert "The manifests are the same." in same.text
+    page = browser.submit(page, "jobs/job/stop")
+    assert "1 streaming query of it will stop, with a savepoint." in page.text
     page = browser.submit(page, "jobs/job/stop")
     page = open_job(browser, "stopped")
     assert "Start from the latest state" in page.text
@@ -150,10 +158,16 @@ def test_wrong_actions_are_refused(job: DeployedJob, browser: Browser) -> None:
     for version in ("", "x", "0", "-1", "²", "9" * 30):
         refused = browser.submit(page, "jobs/job/rollback", version=version)
         assert refused.response.status_code == 400, version
-    assert browser.submit(page, "jobs/job/rollback", version="9").response.status_code in {404, 409}
+    again = browser.submit(page, "jobs/job/rollback", version="9", confirmed="1")
+    assert again.response.status_code in {404, 409}
     assert browser.submit(page, "jobs/job/delete").response.status_code == 400
     assert browser.submit(page, "jobs/nothing/stop").response.status_code == 404
-    assert browser.submit(page, "jobs/job/start").response.status_code == 409
+    refused = browser.submit(page, "jobs/job/start")
+    # The error stands on the page of the job, which follows the job from there.
+    assert refused.response.status_code == 409
+    assert len([1 for _tag, values in refused.tags if values.get("class") == "error"]) == 1
+    assert "Streaming queries" in refused.text
+    assert "Streaming queries" in browser.open("jobs/job/start").text
     open_job(browser, "running")
 
 

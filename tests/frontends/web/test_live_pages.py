@@ -168,6 +168,27 @@ def test_many_changes_cost_few_requests_and_none_while_the_page_is_hidden_or_pau
     assert len(refreshes) == seen
 
 
+def test_running_rows_cost_few_requests_in_a_minute(
+    node: InProcessNode, context: BrowserContext, session: tuple[str, ScriptedDriver]
+) -> None:
+    session_id, driver = session
+    statements = [submit(node, session_id) for _number in range(50)]
+    page = context.new_page()
+    page.clock.install()
+    page.goto(f"{node.address}/ui/statements")
+    page.mouse.move(0, 0)
+    expect(page.locator("[data-since]")).to_have_count(50)
+    refreshes = count_refreshes(page)
+    for second in range(60):
+        if second % 3 == 0:
+            driver.claim()
+            driver.succeed(statements[second // 3])
+        page.clock.run_for(1000)
+    assert 2 <= len(refreshes) <= 20
+    # The rows count their seconds themselves.
+    expect(page.locator(f"#{statements[-1]} [data-since]")).to_contain_text("min")
+
+
 def test_tabs_share_one_connection_for_events(
     node: InProcessNode, context: BrowserContext, session: tuple[str, ScriptedDriver]
 ) -> None:
@@ -178,7 +199,8 @@ def test_tabs_share_one_connection_for_events(
         "request",
         lambda request: connections.append(request.url) if "/ui/events" in request.url else None,
     )
-    pages = [show(context, node, f"statements/{statement}") for _number in range(8)]
+    # By HTTP/1.1, a browser has six connections to a host.
+    pages = [show(context, node, f"statements/{statement}") for _number in range(10)]
     driver.claim()
     driver.succeed(statement)
     for page in pages:
@@ -251,6 +273,58 @@ def test_the_end_of_a_sign_in_leads_to_the_form_and_back(
     page.get_by_label("Token").fill("secret")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/statements/{statement}")
+
+
+def test_every_page_that_follows_leads_to_the_sign_in_when_it_has_ended(
+    context: BrowserContext, start_node: StartNode
+) -> None:
+    node = start_node(token="secret")
+    node.http.headers["Authorization"] = "Bearer secret"
+    query = RunningQuery(node)
+    links = ["statements", "sessions", "streams?state=all", "jobs", "views", "nodes"]
+    links += [f"statements/{query.statement}", f"sessions/{query.session}", f"streams/{query.id}"]
+    page = show(context, node, "statements")
+
+    def sign_in(link: str) -> None:
+        page.get_by_label("Token").fill("secret")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{node.address}/ui/{link}")
+
+    sign_in("statements")
+    for link in links:
+        page.goto(f"{node.address}/ui/{link}")
+        page.locator("#live").wait_for()
+        page.mouse.move(0, 0)
+        context.clear_cookies()
+        page.evaluate("document.getElementById('live').dispatchEvent(new Event('refresh'))")
+        page.get_by_label("Token").wait_for()
+        assert page.locator("#live, header nav").count() == 0, link
+        sign_in(link)
+
+
+def test_a_page_that_follows_does_not_extend_the_sign_in(
+    context: BrowserContext, start_node: StartNode
+) -> None:
+    node = start_node(token="secret")
+    node.http.headers["Authorization"] = "Bearer secret"
+    page = show(context, node, "statements")
+    page.get_by_label("Token").fill("secret")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/statements")
+    cookies = context.cookies()
+
+    def read_ends() -> list[str]:
+        tokens = node.http.get("/api/v1/tokens").json()["items"]
+        return [each["expires_at"] for each in tokens if each["name"].startswith("browser:")]
+
+    ends = read_ends()
+    assert len(ends) == 1
+    page.wait_for_timeout(1100)  # the ends of sign-ins have seconds
+    with page.expect_response(lambda response: "hx-request" in response.request.headers) as answer:
+        node.submit("SELECT 1")
+    assert "set-cookie" not in answer.value.headers
+    assert context.cookies() == cookies
+    assert read_ends() == ends
 
 
 def test_rows_are_drawn_as_charts(

@@ -37,6 +37,14 @@ def test_a_session_is_closed_from_its_page(node: InProcessNode, browser: Browser
     page = browser.open(f"sessions/{session}")
     assert "Close, and cancel 1 statement" in page.text
     page = browser.submit(page, f"sessions/{session}/close")
+    assert f"Close the session {session}? 1 statement of it will be cancelled." in page.text
+    # Another one was submitted since the question: it is asked again.
+    node.submit("SELECT 2", session=session)
+    for wrong in ("", "x", "-2", "9" * 40, page.hidden["confirmed"]):
+        page = browser.submit(page, f"sessions/{session}/close", confirmed=wrong)
+        assert "2 statements of it will be cancelled." in page.text, wrong
+    assert node.statement(waiting)["state"] == "waiting"
+    page = browser.submit(page, f"sessions/{session}/close")
     assert page.response.url.path == f"/ui/sessions/{session}"
     assert "closing" in page.text
     assert "Close, and cancel" not in page.text

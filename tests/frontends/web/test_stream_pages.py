@@ -69,6 +69,9 @@ def test_a_stopped_stream_shows_the_reason_and_can_be_restarted(
 ) -> None:
     page = browser.open(f"streams/{query.id}")
     page = browser.submit(page, f"streams/{query.id}/stop")
+    assert f"Stop the stream adhoc.{query.name}?" in page.text
+    assert query.state == "running"
+    page = browser.submit(page, f"streams/{query.id}/stop")
     assert "Its driver stops it (stopped by a user). Then it is stopped." in page.text
     query.report(StreamState.STOPPED)
     page = browser.open(f"streams/{query.id}")

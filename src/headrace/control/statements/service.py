@@ -86,7 +86,7 @@ from headrace.model.execution import StatementExecution
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
 from headrace.model.result import Disposition, ResultInfo, has_certain_parts
-from headrace.model.session import NewSession, SessionKind, SessionSpec, Snapshot
+from headrace.model.session import NewSession, Session, SessionKind, SessionSpec, Snapshot
 from headrace.model.statement import (
     MAX_PARAMETERS,
     REFRESH_VIEW,
@@ -675,6 +675,16 @@ class Statements:
         with self._database.read() as tx:
             visible = self._select_visible(caller, listed)
             return sessions.find_names(tx, {statement.session_id for statement in visible})
+
+    def find_last(self, caller: Caller, listed: Sequence[Session]) -> dict[str, Statement]:
+        """Return the last statement of each listed session that has one, by id of the session.
+
+        Only those that the caller may read are in the result.
+        """
+        with self._database.read() as tx:
+            last = statements.find_last(tx, [session.id for session in listed])
+        visible = self._select_visible(caller, last)
+        return {statement.session_id: statement for statement in visible}
 
     def find_wait_reasons(
         self, caller: Caller, listed: Sequence[Statement]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
-from headrace.errors import HeadraceError, InvalidRequest
+from headrace.errors import DraftNotFound, HeadraceError, InvalidRequest
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.editor_pages import (
     DRAFT_PATTERN,
@@ -19,7 +20,14 @@ from headrace.frontends.web.editor_pages import (
     describe_error,
 )
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import make_router, redirect, render
+from headrace.frontends.web.rendering import (
+    Question,
+    ask,
+    is_confirmed,
+    make_router,
+    redirect,
+    render,
+)
 from headrace.frontends.web.statement_pages import show_begin
 
 _STATEMENTS = 20
@@ -104,7 +112,18 @@ def _read_revision(request: Request) -> int:
 async def delete_draft_from_page(
     request: Request, caller: Authenticated, draft: DraftPath
 ) -> Response:
-    """Delete a draft, and list the others."""
-    await read_form(request)
-    await run_in_threadpool(node_of(request).drafts.delete_draft, caller, draft)
+    """Ask, then delete a draft, and list the others."""
+    form = await read_form(request)
+    drafts = node_of(request).drafts
+    with suppress(DraftNotFound):
+        found = await run_in_threadpool(drafts.open_draft, caller, draft)
+        question = Question(
+            "Delete the draft?",
+            [found.title or "(empty)", "No copy of its text is kept."],
+            "Delete the draft",
+            "../../drafts",
+        )
+        if not is_confirmed(form, question):
+            return ask(request, caller, question)
+    await run_in_threadpool(drafts.delete_draft, caller, draft)
     return redirect("../../drafts")

@@ -10,17 +10,28 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from headrace.control.jobs.service import JobStatus
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
-from headrace.errors import InvalidRequest
+from headrace.errors import HeadraceError, InvalidRequest
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import job_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import copy_object, make_router, redirect, render, show_json
+from headrace.frontends.web.rendering import (
+    Question,
+    ask,
+    copy_object,
+    is_confirmed,
+    make_router,
+    redirect,
+    render,
+    show_json,
+)
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_urls
 from headrace.model.deployment import JobVersion
 from headrace.model.lifecycle import JobState
+from headrace.text.readable import describe_count
 
 _VERSIONS = 50
 _MAX_VERSION = 10**9
@@ -64,8 +75,18 @@ def render_jobs(request: Request, caller: Authenticated, owner: str = "mine") ->
 
 
 @router.get("/jobs/{job}")
+@router.get("/jobs/{job}/stop")
+@router.get("/jobs/{job}/start")
+@router.get("/jobs/{job}/savepoint")
+@router.get("/jobs/{job}/rollback")
 def render_job(request: Request, caller: Authenticated, job: JobPath) -> Response:
     """Show a job: its queries, its versions with decision and reason, and its savepoints."""
+    return _show_job(request, caller, job)
+
+
+def _show_job(
+    request: Request, caller: Caller, job: str, refusal: HeadraceError | None = None
+) -> Response:
     jobs = node_of(request).jobs
     status = jobs.get_job(caller, job)
     versions = jobs.list_versions(caller, status.job.id, _VERSIONS)
@@ -74,6 +95,7 @@ def render_job(request: Request, caller: Authenticated, job: JobPath) -> Respons
         request,
         "job.html",
         caller=caller,
+        refusal=refusal,
         status=status,
         job=status.job,
         versions=versions,
@@ -132,7 +154,10 @@ def _find_manifest(versions: Sequence[JobVersion], number: str) -> str | None:
 async def act_on_job_from_page(
     request: Request, caller: Authenticated, job: JobPath, action: JobPageAction
 ) -> Response:
-    """Begin an action on a job, and show the job, which follows it."""
+    """Begin an action on a job, and show the job, which follows it.
+
+    Ask before a stop and before a return to an earlier version.
+    """
     form = await read_form(request)
     version = None
     if action is JobPageAction.ROLLBACK:
@@ -140,14 +165,42 @@ async def act_on_job_from_page(
         if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MAX_VERSION:
             raise InvalidRequest("version: It is the number of a version.")
         version = int(text)
-    status = await run_in_threadpool(_act, node_of(request), caller, job, action, version)
-    return redirect(f"../{status}")
+    status = await run_in_threadpool(node_of(request).jobs.get_job, caller, job)
+    question = _ask_before(status, action, version)
+    if question is not None and not is_confirmed(form, question):
+        return ask(request, caller, question)
+    job_id = status.job.id
+    try:
+        await run_in_threadpool(_act, node_of(request), caller, job_id, action, version)
+    except HeadraceError as error:
+        return await run_in_threadpool(_show_job, request, caller, job_id, refusal=error)
+    return redirect(f"../{job_id}")
 
 
-def _act(node: Node, caller: Caller, name: str, action: JobPageAction, version: int | None) -> str:
-    """Begin an action, and return the id of the job."""
+def _ask_before(status: JobStatus, action: JobPageAction, version: int | None) -> Question | None:
+    """Return what the page asks before an action; None: it asks nothing."""
+    name, back = status.job.name, f"../{status.job.id}"
+    running = describe_count(len(status.queries), "streaming query", "streaming queries")
+    if action is JobPageAction.STOP:
+        losses = [f"{running} of it will stop, with a savepoint."]
+        return Question(f"Stop the job {name}?", losses, "Stop the job", back, len(status.queries))
+    if action is JobPageAction.ROLLBACK:
+        return Question(
+            f"Roll the job {name} back to version {version}?",
+            [f"{running} of it will stop, and that version takes their place."],
+            "Roll back",
+            back,
+            len(status.queries),
+            {"version": str(version)},
+        )
+    return None
+
+
+def _act(
+    node: Node, caller: Caller, job_id: str, action: JobPageAction, version: int | None
+) -> None:
+    """Begin an action."""
     jobs = node.jobs
-    job_id = jobs.get_job(caller, name).job.id
     match action:
         case JobPageAction.SAVEPOINT:
             jobs.savepoint(caller, job_id)
@@ -157,4 +210,3 @@ def _act(node: Node, caller: Caller, name: str, action: JobPageAction, version: 
             jobs.start(caller, job_id, clean=False)
         case JobPageAction.ROLLBACK:
             jobs.roll_back(caller, job_id, version)
-    return job_id

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,10 +22,11 @@ from pydantic import BaseModel
 
 from headrace import __version__
 from headrace.control.policy import Caller
-from headrace.errors import NotFound, Unauthorized
+from headrace.errors import HeadraceError, NotFound, Unauthorized
 from headrace.frontends.http.api_route import NamedRoute
 from headrace.frontends.http.auth import WEB_PREFIX, WEB_SIGN_IN_PATH, node_of, read_cookie
 from headrace.frontends.http.errors import RequestError, find_sent_path
+from headrace.frontends.http.refusals import record_refusal
 from headrace.frontends.rest.event_feed import event_feed_of
 from headrace.frontends.web.forms import make_form_token
 from headrace.text.readable import describe_bytes, describe_count, describe_duration, format_utc
@@ -63,6 +65,7 @@ _REGION = '<div id="live"'
 _COUNTED = re.compile(r"(<span data-(?:since|until)=[^>]*>)[^<]*")
 _SHOWN_DIGITS = 32
 _LONGEST_AGE = 365 * 24 * 3600
+_COUNT_DIGITS = 10
 
 
 class PageRoute(NamedRoute):
@@ -124,6 +127,7 @@ def render(
     http_status: int = 200,
     now: datetime | None = None,
     link: str | None = None,
+    refusal: HeadraceError | None = None,
     **values: Any,
 ) -> Response:
     """Return a page.
@@ -132,8 +136,15 @@ def render(
         caller: The user who opens the page; None: no user has signed in.
         now: Time of the store, from which the page counts on; None: nothing on it passes.
         link: From where the live part of the page is fetched again; None: from its address.
+        refusal: Why an action of this page was refused; the error stays until the next action. The
+            page has the address of the action, which can be opened, too.
         values: What the template shows.
     """
+    if refusal is not None:
+        if refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise refusal  # the page may be as broken as its action
+        record_refusal(request, refusal)
+        http_status = refusal.status
     cookie = find_cookie(request)
     html = (
         _environment()
@@ -154,6 +165,7 @@ def render(
                 _build(),
                 round(event_feed_of(request).streams * _PAUSE_PER_STREAM, 1),
             ),
+            refusal=refusal,
             **values,
         )
     )
@@ -207,6 +219,35 @@ def show_json(body: BaseModel | Mapping[str, str | None]) -> Response:
     else:
         content = json.dumps(body, ensure_ascii=False, indent=2)
     return Response(content, media_type="application/json", headers=PAGE_HEADERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a page asks before it destroys something."""
+
+    text: str
+    losses: Sequence[str]
+    """What is lost, a sentence each."""
+    answer: str
+    """Text of the button that does it."""
+    back: str
+    """Link to the page that keeps everything."""
+    count: int = 1
+    """How many objects end. A confirmation does not count if there are more by then."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Further fields of the form."""
+
+
+def is_confirmed(form: Mapping[str, str], question: Question) -> bool:
+    """Return whether the user has confirmed an act on as many objects as there are now."""
+    confirmed = form.get("confirmed", "")
+    is_number = confirmed.isascii() and confirmed.isdigit() and len(confirmed) < _COUNT_DIGITS
+    return is_number and int(confirmed) >= question.count
+
+
+def ask(request: Request, caller: Caller, question: Question) -> Response:
+    """Return the page that asks before an act: its form sends the same request, confirmed."""
+    return render(request, "confirm.html", caller=caller, question=question)
 
 
 def redirect(target: str) -> Response:

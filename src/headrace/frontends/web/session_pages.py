@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from headrace.control.policy import Action, may, visible_owners
-from headrace.errors import SessionEnded
+from headrace.control.policy import Action, Caller, may, visible_owners
+from headrace.errors import HeadraceError, SessionEnded
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import session_body
 from headrace.frontends.web.forms import read_form
-from headrace.frontends.web.rendering import copy_object, make_router, redirect, render, show_json
-from headrace.frontends.web.statement_pages import ALL, ITEMS, EventCursor, read_events
+from headrace.frontends.web.rendering import (
+    Question,
+    ask,
+    copy_object,
+    is_confirmed,
+    make_router,
+    redirect,
+    render,
+    show_json,
+)
+from headrace.frontends.web.statement_pages import ALL, ITEMS, EventCursor, read_events, show_begin
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import Session
+from headrace.text.readable import describe_count
 
 router = make_router()
 
@@ -41,19 +51,20 @@ def render_sessions(
         ALL: None,
     }
     state = state if state in chosen else "live"
-    sessions = node_of(request).sessions.page(
-        caller,
-        states=chosen[state],
-        before=before,
-        id_prefix=None,
-        limit=ITEMS + 1,
-        all_owners=owner == ALL,
+    read_page = partial(
+        node_of(request).sessions.page, caller, id_prefix=None, all_owners=owner == ALL
     )
+    sessions = read_page(states=chosen[state], before=before, limit=ITEMS + 1)
+    hidden = 0 if sessions else len(read_page(states=None, before=None, limit=ITEMS))
+    last = node_of(request).statements.find_last(caller, sessions[:ITEMS])
     return render(
         request,
         "sessions.html",
         caller=caller,
         sessions=sessions[:ITEMS],
+        hidden=hidden,
+        most=ITEMS,
+        last={name: (each, show_begin(each.spec.text)) for name, each in last.items()},
         ends={each.id: find_end(each) for each in sessions[:ITEMS]},
         states=["live", *SessionState],
         state=state,
@@ -66,10 +77,21 @@ def render_sessions(
 
 
 @router.get("/sessions/{session}")
+@router.get("/sessions/{session}/close")
 def render_session(
     request: Request, caller: Authenticated, session: SessionPath, events: EventCursor = None
 ) -> Response:
     """Show a session: its driver, how long it stays, its configuration, what happened to it."""
+    return _show_session(request, caller, session, events)
+
+
+def _show_session(
+    request: Request,
+    caller: Caller,
+    session: str,
+    events: str | None = None,
+    refusal: HeadraceError | None = None,
+) -> Response:
     node = node_of(request)
     found = node.sessions.get(caller, session)
     now = node.read_clock()
@@ -77,6 +99,7 @@ def render_session(
         request,
         "session.html",
         caller=caller,
+        refusal=refusal,
         now=now,
         session=found,
         body=session_body(found),
@@ -119,14 +142,37 @@ def find_end(session: Session) -> SessionEnd | None:
 async def close_from_page(
     request: Request, caller: Authenticated, session: SessionPath
 ) -> Response:
-    """Close a session, and show it again."""
-    await read_form(request)
+    """Ask, then close a session, and show it again."""
+    form = await read_form(request)
     sessions = node_of(request).sessions
     found = await run_in_threadpool(sessions.get, caller, session)
-    # It may have ended before: the page shows how.
-    with suppress(SessionEnded):
+    question = _ask_to_close(found)
+    is_open = found.state in SESSION.live and found.state is not SessionState.CLOSING
+    if is_open and not is_confirmed(form, question):
+        return ask(request, caller, question)
+    try:
         await run_in_threadpool(sessions.close, caller, found.id)
+    except SessionEnded:
+        pass  # It has ended before: the page shows how.
+    except HeadraceError as error:
+        return await run_in_threadpool(_show_session, request, caller, found.id, refusal=error)
     return redirect(f"../{found.id}")
+
+
+def _ask_to_close(session: Session) -> Question:
+    losses = ["Its temporary views, variables and settings are lost."]
+    if session.streams:
+        count = describe_count(session.streams, "streaming query", "streaming queries")
+        losses.insert(0, f"{count} of it will stop.")
+    if session.active:
+        losses.insert(0, f"{describe_count(session.active, 'statement')} of it will be cancelled.")
+    return Question(
+        f"Close the session {session.name or session.id}?",
+        losses,
+        "Close the session",
+        f"../{session.id}",
+        count=1 + session.active + session.streams,
+    )
 
 
 @router.get("/sessions/{session}/json")

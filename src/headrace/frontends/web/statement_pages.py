@@ -70,7 +70,8 @@ _SQL_CHARACTERS, _MASKED_CHARACTERS = 200, 4000
 _TEXT_CHARACTERS = 64 * 1024
 """What the page of a statement shows of its text, which may have 10 MiB."""
 _NEWER = 100
-"""Newer statements that an open list counts."""
+"""Newer statements that an open list counts, and those that a filter hides."""
+_OLDEST = f"st_{0:032x}"
 ALL = "all"
 EVENTS = 100
 """Events of an object on one page."""
@@ -82,6 +83,26 @@ router = make_router()
 
 
 @dataclass(frozen=True, slots=True)
+class _ListHeads:
+    """Heads of the columns that depend on the state that a list shows."""
+
+    reason: str = "Why, or cause"
+    time: str = "Time"
+    has_rows: bool = True
+
+
+_HEADS: dict[StatementState | None, _ListHeads] = {
+    StatementState.WAITING: _ListHeads("Blocked by", "Waiting for", has_rows=False),
+    StatementState.LAUNCHED: _ListHeads("Progress", "Launched for", has_rows=False),
+    StatementState.RUNNING: _ListHeads("Progress", "Running for", has_rows=False),
+    StatementState.CANCELLING: _ListHeads("Why it still runs", "Running for", has_rows=False),
+    StatementState.FAILED: _ListHeads("Cause", "Failed after", has_rows=False),
+    StatementState.TIMEOUT: _ListHeads("Cause", "Ended after", has_rows=False),
+    StatementState.CANCELLED: _ListHeads("Cause", "Ended after", has_rows=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class StatementRow:
     """A statement in the list."""
 
@@ -90,8 +111,10 @@ class StatementRow:
     """The begin of its SQL, in one line."""
     session_name: str | None
     reason: Reason | None
+    since: datetime
+    """Begin of the time that the list shows, see `_find_begin`."""
     seconds: float
-    """Time since its submit, or until its end."""
+    """Time since then, or until its end."""
 
 
 @router.get("/statements")
@@ -119,7 +142,11 @@ def render_statements(
         id_prefix=None,
         limit=ITEMS,
     )
-    newer = 0
+    hidden = newer = 0
+    if not page.items and (states or session):
+        hidden = statements.count_newer(
+            caller, _OLDEST, session=None, states=None, all_owners=owner == ALL, limit=_NEWER
+        )
     if first:
         newer = statements.count_newer(
             caller,
@@ -139,7 +166,8 @@ def render_statements(
             show_begin(each.spec.text),
             names.get(each.session_id),
             explain_statement(each, reasons.get(each.id, (None, None))[1]),
-            ((each.ended_at or now) - each.created_at).total_seconds(),
+            since := _find_begin(each, is_alone=len(states) == 1),
+            ((each.ended_at or now) - since).total_seconds(),
         )
         for each in page.items
     ]
@@ -152,6 +180,9 @@ def render_statements(
         now=now,
         link=link,
         newer=newer,
+        hidden=hidden,
+        most=_NEWER,
+        heads=_HEADS.get(states[0] if states else None, _ListHeads()),
         filter=chosen,
         rows=rows,
         states=list(StatementState),
@@ -162,6 +193,22 @@ def render_statements(
         before=before,
         next=page.items[-1].id if page.more else None,
     )
+
+
+def _find_begin(statement: Statement, *, is_alone: bool) -> datetime:
+    """Return from when on a list counts the time of a statement.
+
+    Args:
+        is_alone: Whether the list has statements of its state alone.
+    """
+    begin = None
+    if is_alone and statement.state is StatementState.LAUNCHED:
+        begin = statement.launched_at
+    elif is_alone and statement.state in STATEMENT.in_flight:
+        begin = statement.started_at or statement.launched_at
+    elif is_alone and statement.state is StatementState.WAITING:
+        begin = statement.waiting_since
+    return begin or statement.created_at
 
 
 def _follow(statement_id: str) -> str:

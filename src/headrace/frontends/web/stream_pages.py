@@ -10,15 +10,18 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from headrace.control.policy import Action, may, visible_owners
+from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.streams.service import QueryStatus, StreamStanding
-from headrace.errors import StreamStateConflict
+from headrace.errors import HeadraceError, StreamStateConflict
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.routes.streams import history_body, stream_body
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import (
     Copy,
+    Question,
+    ask,
     copy_object,
+    is_confirmed,
     make_router,
     redirect,
     render,
@@ -111,6 +114,11 @@ class Bar:
 
 
 @router.get("/streams/{stream}")
+@router.get("/streams/{stream}/stop")
+@router.get("/streams/{stream}/restart")
+@router.get("/streams/{stream}/retry")
+@router.get("/streams/{stream}/pause")
+@router.get("/streams/{stream}/resume")
 def render_stream(
     request: Request,
     caller: Authenticated,
@@ -122,6 +130,16 @@ def render_stream(
     Args:
         batch: Number of a batch whose measurements the page shows, while it is kept.
     """
+    return _show_stream(request, caller, stream, batch)
+
+
+def _show_stream(
+    request: Request,
+    caller: Caller,
+    stream: str,
+    batch: int | None = None,
+    refusal: HeadraceError | None = None,
+) -> Response:
     streams = node_of(request).streams
     status = streams.get(caller, stream)
     query, batches = status.query, status.progress[-_BATCHES:]
@@ -131,6 +149,7 @@ def render_stream(
         request,
         "stream.html",
         caller=caller,
+        refusal=refusal,
         status=status,
         query=query,
         now=now,
@@ -197,12 +216,24 @@ def show_stream_as_json(request: Request, caller: Authenticated, stream: StreamP
 async def act_from_page(
     request: Request, caller: Authenticated, stream: StreamPath, action: StreamAction
 ) -> Response:
-    """Act on a streaming query, and show it, or the next attempt."""
-    await read_form(request)
-    act = node_of(request).streams.act
+    """Act on a streaming query, and show it, or the next attempt. Ask before a stop."""
+    form = await read_form(request)
+    streams = node_of(request).streams
+    status = await run_in_threadpool(streams.get, caller, stream)
+    question = Question(
+        f"Stop the stream {status.query.qualified_name}?",
+        ["Its query ends, and nothing starts it again but a restart, from its last checkpoint."],
+        "Stop the stream",
+        f"../{status.query.id}",
+    )
+    is_stop = action is StreamAction.STOP and answer_action(status.query, action) is Answer.ACTS
+    if is_stop and not is_confirmed(form, question):
+        return ask(request, caller, question)
     try:
-        status = await run_in_threadpool(act, caller, stream, action)
+        status = await run_in_threadpool(streams.act, caller, stream, action)
     except StreamStateConflict:
         # Another tab has acted before: the page shows the state.
-        status = await run_in_threadpool(node_of(request).streams.get, caller, stream)
+        status = await run_in_threadpool(streams.get, caller, stream)
+    except HeadraceError as error:
+        return await run_in_threadpool(_show_stream, request, caller, stream, refusal=error)
     return redirect(f"../{status.query.id}")

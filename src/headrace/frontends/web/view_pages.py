@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
 from headrace.control.views.status import describe_view
-from headrace.errors import MaterializedViewBusy
+from headrace.errors import HeadraceError, MaterializedViewBusy
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.web.forms import read_form
 from headrace.frontends.web.rendering import Copy, make_router, redirect, render, show_json
@@ -45,8 +45,15 @@ def render_views(request: Request, caller: Authenticated, owner: str = "mine") -
 
 
 @router.get("/views/{view}")
+@router.get("/views/{view}/refresh")
 def render_view(request: Request, caller: Authenticated, view: ViewPath) -> Response:
     """Show a materialized view."""
+    return _show_view(request, caller, view)
+
+
+def _show_view(
+    request: Request, caller: Caller, view: str, refusal: HeadraceError | None = None
+) -> Response:
     status = node_of(request).views.get_view(caller, view)
     now, describe = node_of(request).read_clock(), _write_describe(status.view)
     fresh_as_of = parse_instant(status.fresh_as_of)
@@ -54,6 +61,7 @@ def render_view(request: Request, caller: Authenticated, view: ViewPath) -> Resp
         request,
         "view.html",
         caller=caller,
+        refusal=refusal,
         now=now,
         age=None if fresh_as_of is None else (now - fresh_as_of).total_seconds(),
         fresh_as_of=fresh_as_of,
@@ -88,6 +96,8 @@ async def refresh_from_page(request: Request, caller: Authenticated, view: ViewP
     except MaterializedViewBusy:
         # A second click, or another tab: the page shows the refresh that runs.
         return redirect(f"../{view}")
+    except HeadraceError as error:
+        return await run_in_threadpool(_show_view, request, caller, view, refusal=error)
     return redirect(f"../../statements/{statement.id}")
 
 

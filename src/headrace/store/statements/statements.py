@@ -302,6 +302,16 @@ def count_newer(
     return count
 
 
+def find_last(tx: Tx, session_ids: Sequence[str]) -> list[Statement]:
+    """Return the last statement of each of these sessions, its text cut to `SHORT_TEXT`."""
+    others = statements.alias()
+    newest = select(func.max(others.c.ordinal)).where(others.c.session_id == sessions.c.id)
+    query = select(statements.c.id).join(sessions, sessions.c.id == statements.c.session_id)
+    last = statements.c.ordinal == newest.correlate(sessions).scalar_subquery()
+    ids = tx.execute(query.where(sessions.c.id.in_(session_ids), last)).scalars().all()
+    return list(get_all(tx, ids, cut_text=True).values())
+
+
 def id_of_ordinal(tx: Tx, session_id: str, ordinal: int) -> str | None:
     """Return the id of a statement by its position in its session, or None if there is none."""
     of_session = statements.c.session_id == session_id

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from headrace.model.draft import EditorDraft
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.tables import drafts as table
+from headrace.store.tables import editor_drafts as table
 
 _SELECT = select(*(column for column in table.c if column.name != "created_at"))
 _SUMMARY = select(

@@ -16,7 +16,7 @@ _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def upgrade() -> None:
     """Create the table of drafts, and the column of digests."""
     op.create_table(
-        "drafts",
+        "editor_drafts",
         sa.Column("id", _ID, nullable=False),
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("title", sa.Text, nullable=False),
@@ -25,8 +25,8 @@ def upgrade() -> None:
         sa.Column("revision", sa.Integer, nullable=False),
         sa.Column("created_at", _INSTANT, nullable=False),
         sa.Column("updated_at", _INSTANT, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="drafts_key"),
+        sa.PrimaryKeyConstraint("id", name="editor_drafts_key"),
     )
-    op.create_index("drafts_by_owner", "drafts", ["owner", "updated_at", "id"])
-    op.create_index("drafts_by_use", "drafts", ["updated_at"])
+    op.create_index("editor_drafts_by_owner", "editor_drafts", ["owner", "updated_at", "id"])
+    op.create_index("editor_drafts_by_use", "editor_drafts", ["updated_at"])
     op.add_column("statements", sa.Column("text_digest", sa.Text))

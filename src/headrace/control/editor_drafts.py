@@ -1,4 +1,7 @@
-"""The service for drafts of editors. A user reads and changes only drafts of its own."""
+"""The service for drafts of editors. A user reads and changes only drafts of its own.
+
+A draft belongs to the person, also if the person acts for a group.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from headrace.control.policy import Caller, require_creator
 from headrace.errors import BodyTooLarge, DraftNotFound, InvalidRequest
 from headrace.model.draft import MAX_DRAFT, MAX_TITLE, EditorDraft
 from headrace.model.ids import new_id
-from headrace.store import drafts
+from headrace.store import editor_drafts
 from headrace.text.readable import describe_bytes
 
 
@@ -34,7 +37,7 @@ class EditorDrafts:
     def open_draft(self, caller: Caller, draft_id: str) -> EditorDraft:
         """Return a draft of the caller. Raise DraftNotFound."""
         with self._database.read() as tx:
-            draft = drafts.find(tx, caller.owner, draft_id)
+            draft = editor_drafts.find(tx, caller.actor, draft_id)
         if draft is None:
             raise DraftNotFound(f"You have no draft {draft_id[:100]!r}.")
         return draft
@@ -42,7 +45,7 @@ class EditorDrafts:
     def list_drafts(self, caller: Caller) -> list[EditorDraft]:
         """Return the drafts of the caller without their texts, the last saved first."""
         with self._database.read() as tx:
-            return drafts.list_of(tx, caller.owner, self._most)
+            return editor_drafts.list_of(tx, caller.actor, self._most)
 
     def save_draft(
         self,
@@ -73,28 +76,30 @@ class EditorDrafts:
         title = title[:MAX_TITLE]
         with self._database.write("draft.save") as tx:
             insert = partial(
-                drafts.insert_draft, tx, title=title, text=text, connection_id=connection_id
+                editor_drafts.insert_draft, tx, title=title, text=text, connection_id=connection_id
             )
-            old = drafts.find(tx, caller.owner, draft_id)
+            old = editor_drafts.find(tx, caller.actor, draft_id)
             if old is not None and old.revision == revision:
-                saved = drafts.replace(tx, old, title=title, text=text, connection_id=connection_id)
+                saved = editor_drafts.replace(
+                    tx, old, title=title, text=text, connection_id=connection_id
+                )
                 if saved is not None:
                     return SavedDraft(old.id, saved, is_new=False)
             elif old is not None and old.text == text:
                 return SavedDraft(old.id, old.revision, is_new=False)
             is_first = old is None and revision == 0
             # A stranger may have the id.
-            if not is_first or not insert(draft_id, caller.owner):
+            if not is_first or not insert(draft_id, caller.actor):
                 draft_id = new_id("dr")
-                insert(draft_id, caller.owner)
-            drafts.delete_beyond(tx, caller.owner, self._most)
+                insert(draft_id, caller.actor)
+            editor_drafts.delete_beyond(tx, caller.actor, self._most)
         return SavedDraft(draft_id, 1, is_new=True)
 
     def delete_draft(self, caller: Caller, draft_id: str) -> None:
         """Delete a draft of the caller, if there is one."""
         require_creator(caller, "drafts")
         with self._database.write("draft.delete") as tx:
-            drafts.delete_draft(tx, caller.owner, draft_id)
+            editor_drafts.delete_draft(tx, caller.actor, draft_id)
 
 
 def _check_text(text: str) -> None:
