@@ -11,6 +11,7 @@ from sqlalchemy import Table, func, insert, select, update
 from tests.support.executions import make_execution
 from tests.support.in_process_node import make_settings
 from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
+from tests.support.stream_minutes import add_minutes
 
 from headrace.config.settings import load
 from headrace.control import history as history_module
@@ -37,7 +38,13 @@ from headrace.store.database import Database
 from headrace.store.identity import tokens
 from headrace.store.sessions import sessions
 from headrace.store.statements import executions, idempotency, results, statement_transitions
-from headrace.store.streams import definitions, stream_progress, stream_queries, stream_transitions
+from headrace.store.streams import (
+    definitions,
+    stream_minutes,
+    stream_progress,
+    stream_queries,
+    stream_transitions,
+)
 from headrace.store.tables import definitions as definitions_table
 from headrace.store.tables import editor_drafts as drafts_table
 from headrace.store.tables import events as events_table
@@ -83,6 +90,35 @@ def test_drafts_that_were_not_saved_for_long_are_deleted(store: Database, tmp_pa
         tx.execute(change.values(updated_at=clock(-31 * DAY)))
     _history(store, tmp_path).run()
     assert _ids(store, drafts_table) == {"dr_new"}
+
+
+def test_minutes_of_ended_streams_are_deleted_long_before_the_streams(
+    store: Database, tmp_path: Path
+) -> None:
+    lease = running_session(store)
+    new = NewStreamQuery(
+        id=new_id("sq"),
+        owner=OWNER,
+        scope="adhoc",
+        name="q",
+        spec=QuerySpec(text="SAVE STREAM t TO noop IDENTIFIED BY q", sink="noop"),
+        checkpoint_place=None,
+        session_id=lease.session_id,
+        statement_id=None,
+    )
+    with store.write("test") as tx:
+        stream_queries.insert_query(tx, new, actor=OWNER)
+        stream_transitions.end_all(tx, lease.session_id, actor=OWNER)
+    add_minutes(store, new.id, *range(350))
+    history = _history(store, tmp_path, retention=None)
+    history.run()
+    with store.read() as tx:
+        assert len(stream_minutes.read(tx, [new.id])) == 350
+    _age(store, 0.3)
+    history.run()
+    with store.read() as tx:
+        assert stream_minutes.read(tx, [new.id]) == []
+    assert _ids(store, stream_queries_table) == {new.id}
 
 
 def _ids(store: Database, table: Table) -> set[str]:

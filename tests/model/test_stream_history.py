@@ -94,8 +94,16 @@ def test_parts_that_no_batch_has_are_refused(parts: Any) -> None:
         ("", None),
         (None, None),
         ("2026-13-01T00:00:00Z", None),
+        ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("1969-12-31T23:59:59Z", None),
+        ("2200-01-01T00:00:00Z", None),
+        ("0001-01-01T00:00:00+14:00", None),
+        ("9999-12-31T23:59:59-14:00", None),
     ],
-    ids=["Spark's", "another zone", "no zone", "empty", "none", "no month"],
+    ids=[
+        *("Spark's", "another zone", "no zone", "empty", "none", "no month"),
+        *("first", "before 1970", "after 2199", "before the calendar", "after the calendar"),
+    ],
 )
 def test_an_instant_of_a_driver_is_read_if_it_is_one(
     text: str | None, instant: datetime | None

@@ -161,8 +161,31 @@ export class Drafts {
     drawer?.addEventListener("submit", (event) => {
       const form = event.target as HTMLFormElement;
       event.preventDefault();
-      void this.calls.send(form.action, {}).then(() => this.showDrafts());
+      void this.act(form);
     });
+  }
+
+  /** Send a form of the drawer, and show the question of the node, or the drafts that are left. */
+  private async act(form: HTMLFormElement): Promise<void> {
+    const fields: Record<string, string> = {};
+    new FormData(form).forEach((value, name) => {
+      fields[name] = String(value);
+    });
+    const response = await this.calls.send(form.action, fields);
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const question = page.getElementById("question");
+    if (!question) {
+      await this.showDrafts();
+      return;
+    }
+    question.querySelector("form")?.setAttribute("action", form.action);
+    const keep = question.querySelector("a");
+    keep?.addEventListener("click", (event) => {
+      event.preventDefault();
+      void this.showDrafts();
+    });
+    document.getElementById("drawer-content")?.replaceChildren(document.adoptNode(question));
+    keep?.focus();
   }
 
   private async showDrafts(): Promise<void> {

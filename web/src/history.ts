@@ -1,6 +1,7 @@
 // The last hours of a streaming query as plots on one time axis. Where it did not run, a line breaks
 // and a band says why.
 import uPlot from "uplot";
+import { moveWithArrows } from "./strip";
 
 /** A minute with batches, as the API shows it. */
 interface Minute {
@@ -20,7 +21,7 @@ interface Minute {
 /** `GET /streams/{stream}/history`, as far as the plots need it. */
 interface History {
   began_at: string;
-  now: string;
+  read_at: string;
   minutes: Minute[];
   interruptions: {
     kind: string;
@@ -57,12 +58,26 @@ interface Line {
   isStacked?: boolean;
 }
 
+/** A plot with the values of its lines. */
+interface Chart {
+  title: string;
+  lines: Line[];
+  chart: uPlot;
+  own: Values[];
+}
+
 const MINUTE = 60;
 const HEIGHT = 190;
-/** Milliseconds between two requests, and after a change of the query. */
+/** Shortest milliseconds between two requests, and between two of which a change caused the second. */
 const PAUSE = 30_000;
 const SHORT_PAUSE = 5_000;
+/** Largest part by which a pause is longer, so that many pages ask at different times. */
+const SPREAD = 0.25;
 const LOOK = 1_000;
+/** Least pixels of a band with a label. */
+const LABEL = 60;
+/** Characters of a cause in a legend. */
+const CAUSE_CHARACTERS = 80;
 
 /** Pixels of an axis, which is free space where a plot has none, so that the plots align. */
 const SIDE = 64;
@@ -156,16 +171,20 @@ const PLOTS: { title: string; lines: Line[] }[] = [
 
 /** The plots in an element, whose `data-history` is the link to the history. */
 class Plots {
-  private readonly charts: { lines: Line[]; chart: uPlot; own: Values[] }[] = [];
+  private readonly charts: Chart[] = [];
   private history: History | null = null;
   private fetchedAt = 0;
-  private isChanged = true;
+  private dueAt = 0;
   private isFetching = false;
 
   constructor(private readonly place: HTMLElement) {
     document.addEventListener("headrace:change", (event) => {
       const id = (event as CustomEvent<string | null>).detail;
-      this.isChanged ||= id === null || id === this.place.dataset.stream;
+      if (id === null || id === this.place.dataset.stream) {
+        const pause = this.lengthen(SHORT_PAUSE);
+        const dueAt = Math.max(Date.now() + Math.random() * pause, this.fetchedAt + pause);
+        this.dueAt = Math.min(this.dueAt, dueAt);
+      }
     });
     window.setInterval(() => this.look(), LOOK);
     new ResizeObserver(() => this.fit()).observe(place);
@@ -173,18 +192,25 @@ class Plots {
   }
 
   private look(): void {
-    const age = Date.now() - this.fetchedAt;
-    if (!document.hidden && !this.isFetching && age > (this.isChanged ? SHORT_PAUSE : PAUSE)) {
+    if (!document.hidden && !this.isFetching && Date.now() >= this.dueAt) {
       void this.update();
     }
   }
 
+  /** Return a pause that is as long as that of the page, which grows with the number of open pages. */
+  private lengthen(pause: number): number {
+    const { liveSeconds } = document.getElementById("live")?.dataset ?? {};
+    return Math.max(pause, 1000 * Number(liveSeconds ?? "0"));
+  }
+
   private async update(): Promise<void> {
     this.isFetching = true;
-    this.isChanged = false;
     this.fetchedAt = Date.now();
+    this.dueAt = this.fetchedAt + this.lengthen(PAUSE) * (1 + SPREAD * Math.random());
     try {
-      const response = await fetch(this.place.dataset.history ?? "");
+      // The header lets the request wait for its turn, as the refreshes of pages do.
+      const headers = { "HX-Request": "true" };
+      const response = await fetch(this.place.dataset.history ?? "", { headers });
       // A redirect leads to the sign-in, to which the page goes by itself.
       if (response.ok && !response.redirected) {
         this.show((await response.json()) as History);
@@ -208,16 +234,17 @@ class Plots {
     for (const each of this.charts) {
       each.own = each.lines.map((line) => readLine(axis, line));
       each.chart.setData([axis.times, ...stack(each.lines, each.own)] as uPlot.AlignedData);
+      each.chart.ctx.canvas.setAttribute("aria-label", summarize(each, history));
     }
   }
 
-  private draw(title: string, lines: Line[]): { lines: Line[]; chart: uPlot; own: Values[] } {
+  private draw(title: string, lines: Line[]): Chart {
     const figure = document.createElement("figure");
     const caption = document.createElement("figcaption");
     caption.textContent = title;
     figure.append(caption);
     this.place.append(figure);
-    const drawn = { lines, own: [] as Values[] };
+    const drawn = { title, lines, own: [] as Values[] };
     const style = getComputedStyle(document.documentElement);
     const color = (name: string) => style.getPropertyValue(name).trim();
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 } };
@@ -250,7 +277,13 @@ class Plots {
           ...(last.isRight ? [axisOf(last, 1)] : []),
         ],
         series: [
-          { label: "UTC", value: (_, instant) => (instant ? clock(instant) : "–") },
+          {
+            label: "UTC",
+            value: (_, instant) =>
+              instant
+                ? [clock(instant), this.explain(instant).slice(0, CAUSE_CHARACTERS)].join(" ")
+                : "–",
+          },
           ...lines.map((line, index) => ({
             label: line.label,
             scale: scaleOf(line),
@@ -264,12 +297,32 @@ class Plots {
             },
           })),
         ],
-        hooks: { draw: [(chart) => this.annotate(chart)] },
+        hooks: {
+          draw: [(chart) => this.annotate(chart)],
+          // A band can be narrower than its label, and the pointer is over the plot, not the band.
+          setCursor: [
+            ({ over, cursor, data }) => {
+              over.title = this.explain(data[0][cursor.idx ?? -1]);
+            },
+          ],
+        },
       },
       [[]],
       figure,
     );
+    chart.ctx.canvas.setAttribute("role", "img");
     return Object.assign(drawn, { chart });
+  }
+
+  /** Return why the query did not run in a part of a minute, with the cause; empty if it ran. */
+  private explain(instant: number | undefined): string {
+    const found = (this.history?.interruptions ?? []).findLast(
+      ({ began_at, ended_at }) =>
+        instant !== undefined &&
+        Date.parse(began_at) / 1000 < instant + MINUTE &&
+        !(ended_at && Date.parse(ended_at) / 1000 <= instant),
+    );
+    return found ? found.kind.replace("_", " ") + (found.cause ? `: ${found.cause}` : "") : "";
   }
 
   /** Place the bands of interruptions, and the marks, over a chart. */
@@ -297,7 +350,7 @@ class Plots {
     for (const { kind, began_at, ended_at } of this.history.interruptions) {
       const left = x(at(began_at));
       const width = x(ended_at ? at(ended_at) : to) - left;
-      add("band", width > 60 ? kind.replace("_", " ") : "", left, Math.max(1, width));
+      add("band", width > LABEL ? kind.replace("_", " ") : "", left, Math.max(1, width));
     }
     for (const { kind, at: instant, text } of this.history.marks) {
       add(`mark ${kind}`, text, x(at(instant)), 0);
@@ -305,8 +358,8 @@ class Plots {
   }
 
   private range(): [number, number] {
-    const { began_at, now } = this.history ?? { began_at: "", now: "" };
-    return [Date.parse(began_at) / 1000 || 0, Date.parse(now) / 1000 || 1];
+    const { began_at, read_at } = this.history ?? { began_at: "", read_at: "" };
+    return [Date.parse(began_at) / 1000 || 0, Date.parse(read_at) / 1000 || 1];
   }
 
   private fit(): void {
@@ -316,6 +369,22 @@ class Plots {
       }
     }
   }
+}
+
+/** Return a plot in words, for readers who do not see it. */
+function summarize({ title, lines, own }: Chart, history: History): string {
+  const [from, to] = [history.began_at, history.read_at].map((text) =>
+    clock(Date.parse(text) / 1000),
+  );
+  const texts = lines.map((line, index) => {
+    const values = (own[index] ?? []).filter((value) => typeof value === "number");
+    const last = values.at(-1);
+    return last === undefined
+      ? `${line.label}: none`
+      : `${line.label}: last ${line.format(last)}, most ${line.format(Math.max(...values))}`;
+  });
+  const count = history.interruptions.length;
+  return `${title}, ${from} to ${to} UTC. ${texts.join("; ")}. Times without a run: ${count}.`;
 }
 
 function fromZero(_chart: uPlot, _least: number, largest: number): [number, number] {
@@ -328,7 +397,7 @@ function clock(instant: number): string {
 
 function readAxis(history: History): Axis {
   const from = Date.parse(history.began_at) / 1000;
-  const to = Date.parse(history.now) / 1000;
+  const to = Date.parse(history.read_at) / 1000;
   const times: number[] = [];
   for (let time = from; time <= to; time += MINUTE) {
     times.push(time);
@@ -380,3 +449,4 @@ const place = document.querySelector<HTMLElement>("[data-history]");
 if (place) {
   new Plots(place);
 }
+moveWithArrows();

@@ -182,8 +182,9 @@ def history(
 ) -> None:
     """Show the last hours of a query, minute by minute.
 
-    The command prints the minutes with batches, then the times in which the query did not run. JSON
-    also has its attempts, and the begins of runs and versions.
+    The command prints the minutes with batches. On a terminal and without --format, it also prints
+    the times in which the query did not run. JSON has both, the attempts, and the begins of runs
+    and versions.
     """
     terminal = context.terminal
     found = context.connect().stream_history(name, minutes)

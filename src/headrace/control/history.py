@@ -24,6 +24,7 @@ from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
 from headrace.store.sessions import connections
 from headrace.store.statements import idempotency, results
+from headrace.store.streams import stream_minutes
 from headrace.text.durations import seconds_of
 
 _LOG = logging.getLogger("headrace.history")
@@ -161,6 +162,11 @@ def _delete_tokens(database: Database, seconds: float) -> dict[str, int]:
         return history.delete_tokens(tx, seconds, _BATCH)
 
 
+def _delete_minutes(database: Database) -> int:
+    with database.write("retention.stream_minutes") as tx:
+        return stream_minutes.delete_ended(tx, _BATCH)
+
+
 def _delete_keys(database: Database) -> int:
     with database.write("retention.idempotency") as tx:
         return idempotency.delete_expired(tx, _BATCH)
@@ -206,6 +212,7 @@ _EXPIRIES: tuple[Callable[[Database], int], ...] = (
     _delete_keys,
     _delete_failures,
     _forget_connections,
+    _delete_minutes,
 )
 """Deletions of what has a time of its own, whatever the settings say."""
 _Deletion = Callable[[Database, float], dict[str, int]]

@@ -116,6 +116,16 @@ class JobVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionDecision:
+    """A version of a job without its manifest: what was decided, and when."""
+
+    version: int
+    revision: int
+    decision: JobDecision
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOrigin:
     """Where the state of a version comes from."""
 

@@ -20,7 +20,7 @@ from headrace.model.lifecycle import (
     StreamState,
 )
 from headrace.model.statement import CancelReason, Statement, WaitingFor
-from headrace.model.stream_query import StreamQuery, describe_end
+from headrace.model.stream_query import QueryAttempt, StreamQuery, describe_end
 from headrace.text.readable import describe_count, describe_duration, format_utc
 
 
@@ -161,7 +161,7 @@ def _explain_failure(failure: Failure | None, code: ReasonCode) -> Reason:
 
 
 def explain_stream(
-    query: StreamQuery, now: datetime | None = None, *, retries: int | None = None
+    query: QueryAttempt, now: datetime | None = None, *, retries: int | None = None
 ) -> Reason | None:
     """Return why a streaming query does not run; None while it runs.
 

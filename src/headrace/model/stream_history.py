@@ -17,6 +17,10 @@ MAX_SUM = 2**53 - 1
 """Largest number in a minute: JSON has it exactly. A larger sum is cut."""
 
 
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+"""Range of the instants that a driver can have measured."""
+
+
 class BatchPart(StrEnum):
     """A part of the time of a batch, by Spark's name for it in snake case."""
 
@@ -202,9 +206,14 @@ def find_watermark_gap(batch: QueryProgress) -> int | None:
 
 
 def parse_instant(text: str | None) -> datetime | None:
-    """Return the instant that a driver has written; None if it is none."""
+    """Return the instant that a driver has written; None if it is none.
+
+    An instant before 1970 or after 2199 counts as none: those at the ends of the calendar have no
+    equivalent in other time zones.
+    """
     try:
         instant = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+    instant = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+    return instant if _EARLIEST <= instant < _LATEST else None

@@ -258,11 +258,43 @@ class NewStreamQuery:
     """Last committed batch of that attempt."""
 
 
+WORST_FIRST = (
+    StreamState.FAILED,
+    StreamState.BACKING_OFF,
+    StreamState.STARTING,
+    StreamState.STOPPING,
+    StreamState.RUNNING,
+    StreamState.PAUSED,
+    StreamState.STOPPED,
+)
+"""Order of states in lists of the worst queries."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamQuery:
-    """A streaming query as the store holds it: one attempt, with any number of runs."""
+class QueryAttempt:
+    """What is known about an attempt of a streaming query without its statement."""
 
     id: str
+    state: StreamState
+    wanted: Wanted
+    attempt: int
+    failures: int
+    """Successive failures."""
+    retry_at: datetime | None
+    """Time of the next start, while the query backs off."""
+    last_error: Failure | None
+    created_at: datetime
+    started_at: datetime | None
+    """Start of the first run."""
+    ended_at: datetime | None
+    end_reason: EndReason | None
+    """Why the query is `stopped`, or will be when its driver has stopped it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamQuery(QueryAttempt):
+    """A streaming query as the store holds it: one attempt, with any number of runs."""
+
     owner: str
     scope: str
     name: str
@@ -270,35 +302,21 @@ class StreamQuery:
     spec: QuerySpec
     checkpoint_place: str | None
     """See `NewStreamQuery`."""
-    state: StreamState
-    wanted: Wanted
     generation: int
     """Raised by every change of the desired state."""
     session_id: str
     statement_id: str | None
-    attempt: int
     previous_id: str | None
-    failures: int
-    """Successive failures."""
-    retry_at: datetime | None
-    """Time of the next start, while the query backs off."""
     run_id: str | None
     """Id of Spark's last run of the query."""
     last_batch: int | None
     """Number of the last committed batch."""
-    last_error: Failure | None
-    created_at: datetime
-    started_at: datetime | None
-    """Start of the first run."""
     healthy_since: datetime | None
     """Start of the current run."""
-    ended_at: datetime | None
     report_epoch: int | None
     """Epoch of the driver whose report was applied last."""
     report_sequence: int | None
     """Number of that report."""
-    end_reason: EndReason | None
-    """Why the query is `stopped`, or will be when its driver has stopped it."""
 
     @property
     def qualified_name(self) -> str:

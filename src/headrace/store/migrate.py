@@ -18,7 +18,6 @@ from headrace.store.tables import (
     event_generations,
     results,
     schema_support,
-    sessions,
     statements,
     stream_queries,
 )
@@ -101,7 +100,6 @@ LATE = {
     "statements_live_by_connection": statements,
     "statements_unsuccessful": statements,
     "stream_queries_failed": stream_queries,
-    "sessions_live_by_profile": sessions,
     "statements_waiting": statements,
     "statements_slow": statements,
     "statements_slow_by_text": statements,

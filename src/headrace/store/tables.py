@@ -375,15 +375,6 @@ sessions = Table(
     Column("failure", Document(Failure)),
     ended_check(SESSION),
     Index("sessions_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
-    # The launches before one of the same profile.
-    Index(
-        "sessions_live_by_profile",
-        "profile",
-        "state",
-        "id",
-        sqlite_where=LIVE,
-        postgresql_where=LIVE,
-    ),
     Index(
         "sessions_live_name",
         "owner",

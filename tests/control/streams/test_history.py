@@ -56,7 +56,7 @@ def test_batches_are_rates_of_their_minute(query: RunningQuery) -> None:
     query.report(StreamState.RUNNING, last_batch=1, progress=[make_batch(1)])
     found = read(query)
     first, second, last = found["minutes"]
-    assert first["at"] < second["at"] < last["at"] <= found["now"]
+    assert first["at"] < second["at"] < last["at"] <= found["read_at"]
     assert (first["input_rate"], first["process_rate"]) == (50.0, 2000.0)
     assert first["parts"] == {
         **dict.fromkeys(
@@ -134,6 +134,39 @@ def test_a_query_that_is_restarted_all_the_time_has_a_bounded_history(
     assert list_kinds(found) == [("backing_off", True)] * 3
     assert [mark["kind"] for mark in found["marks"]] == ["run"] * 3
     assert found["marks"][-1]["at"] == found["interruptions"][-1]["ended_at"]
+
+
+def test_a_history_reads_no_minutes_and_events_of_attempts_that_ended_long_before(
+    query: RunningQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = [query.id]
+    for age in (1000, 600, 400):
+        query.report(StreamState.FAILED, failures=1, error=ERROR)
+        make_older(query.node.database, query.id, age)
+        query.id = query.node.act_on_stream(query.id, "restart")["id"]
+        attempts.insert(0, query.id)
+    asked: dict[str, list[str]] = {}
+    for module, name in ((history.stream_minutes, "read"), (history.events, "read_newest")):
+        read_rows = getattr(module, name)
+
+        def note(
+            tx: Any,
+            ids: list[str],
+            *rest: Any,
+            name: str = name,
+            read_rows: Any = read_rows,
+            **more: Any,
+        ) -> Any:
+            asked[name] = list(ids)
+            return read_rows(tx, ids, *rest, **more)
+
+        monkeypatch.setattr(module, name, note)
+    found = read(query)
+    # The attempt before them says why the query did not run at the begin.
+    assert asked == {"read": attempts[:1], "read_newest": attempts[:2]}
+    assert list_kinds(found) == [("failed", True), ("starting", False)]
+    assert found["interruptions"][0]["began_at"] == found["began_at"]
+    assert [each["id"] for each in found["attempts"]] == attempts
 
 
 @pytest.mark.parametrize("minutes", ["0", "361", "-1", "1.5", "all", ""])

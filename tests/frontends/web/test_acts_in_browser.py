@@ -15,6 +15,8 @@ from tests.support.simulated_jobs import SimulatedJobs
 
 pytestmark = pytest.mark.browser
 
+AXE = Path(".tools/axe/node_modules/axe-core/axe.min.js")
+
 
 @pytest.fixture
 def context(chromium: Chromium) -> Iterator[BrowserContext]:
@@ -65,6 +67,9 @@ def test_an_update_between_press_and_click_closes_nothing(
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Close the session {session_id}?")
     expect(page.locator("main")).to_contain_text("2 statements of it will be cancelled.")
     assert page.evaluate("document.activeElement.textContent") == "No, keep it"
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [each["id"] for each in found["violations"]] == []
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/ui/sessions/{session_id}")
     assert node.statement(second)["state"] == "waiting"

@@ -55,7 +55,12 @@ def test_a_draft_outlives_a_reload_and_opens_in_another_browser(
         second.locator("#drawer a", has_text="SELECT 'kept'").click()
         expect(second.locator(".cm-content")).to_have_text("SELECT 'kept' AS late")
         second.locator("#drawer summary").click()
-        second.get_by_role("button", name="Delete the draft SELECT 'kept'").click()
+        delete = second.get_by_role("button", name="Delete the draft SELECT 'kept'")
+        delete.click()
+        second.get_by_role("link", name="No, keep it").click()
+        delete.click()
+        expect(second.locator("#drawer")).to_contain_text("SELECT 'kept' AS late")
+        second.get_by_role("button", name="Delete the draft", exact=True).click()
         expect(second.locator("#drawer")).to_contain_text("You have no drafts.")
         expect(second.locator(".cm-content")).to_have_text("SELECT 'kept' AS late")
     assert page.evaluate("sessionStorage.length + localStorage.length") == 0

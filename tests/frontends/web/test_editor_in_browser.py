@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
@@ -209,6 +209,42 @@ def test_names_of_tables_are_completed_when_the_user_has_loaded_them(
     expect(page.locator(".cm-completionLabel", has_text="default.flights")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator(".cm-content")).to_have_text("SELECT * FROM default.flights")
+
+
+def test_many_names_are_searched_by_the_node_and_an_old_search_is_given_up(
+    page: Page, driver: Driver, node: InProcessNode
+) -> None:
+    type_sql(page, "")
+    page.get_by_role("button", name="Load names of tables").click()
+    columns = [(name, "string") for name in ("catalog", "schema", "name", "type", "comment")]
+    wait_until(
+        lambda: node.http.get("/api/v1/statements").json()["items"], what="the list is submitted"
+    )
+    driver.claim()
+    rows = [
+        ["spark_catalog", "default", f"t_{number:05}", "TABLE", None] for number in range(20_000)
+    ]
+    driver.succeed(inline_result(columns, rows))
+    expect(page.get_by_role("button", name="Load names again")).to_be_visible()
+    page.locator(".cm-content").click()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/catalog/names?*prefix=t_1", hold)
+    with page.expect_request(lambda request: request.url.endswith("prefix=t_1")):
+        page.keyboard.type("SELECT * FROM t_1")
+        page.keyboard.press("Control+Space")
+    with page.expect_event("requestfailed") as failed:
+        page.keyboard.type("23")
+    assert "prefix=t_1" in failed.value.url
+    assert held
+    page.unroute_all(behavior="ignoreErrors")
+    page.keyboard.press("Control+Space")
+    options = page.locator(".cm-completionLabel", has_text="default.t_123")
+    expect(options.first).to_be_visible()
+    assert 1 <= page.locator(".cm-completionLabel").count() <= 50
 
 
 def test_the_editor_can_be_read_and_left_with_the_keyboard(page: Page) -> None:

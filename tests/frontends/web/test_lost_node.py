@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,5 +42,21 @@ def test_a_page_follows_its_statement_when_its_node_is_killed(
             expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
         # The browser reports connections that the death of the node has cut, and nothing else.
         assert [each for each in reports if "Failed to load resource" not in each] == []
-        killed.start()
-        killed.http.headers.update(HEADER)
+        # The list of nodes says since when the killed node is silent.
+        page.get_by_role("link", name="Nodes", exact=True).click()
+        row = page.locator("tbody tr", has_text=killed.address)
+        expect(row).to_contain_text(re.compile("silent since|ended"), timeout=60_000)
+        page.goto(f"{nodes.url}/ui/statements/{statement}")
+        shown = page.locator("#live").inner_text()
+        for node in nodes.nodes:
+            if node is not killed:
+                node.kill()
+        for node in nodes.nodes:
+            node.start()
+            node.http.headers.update(HEADER)
+        # No node knows more than the store: the page is the same. Each node has a new port.
+        page.goto(f"{nodes.first.address}/ui/statements/{statement}")
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/ui/statements/{statement}")
+        assert page.locator("#live").inner_text() == shown

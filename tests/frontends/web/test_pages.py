@@ -85,7 +85,8 @@ def test_the_list_shows_state_sql_reason_and_rows(node: InProcessNode, browser: 
     only_failed = browser.open("statements?state=failed")
     assert "SELECT nothing" in only_failed.text
     assert "DROP TABLE" not in only_failed.text
-    assert "No statement matches the filter." in browser.open("statements?state=cancelled").text
+    hidden = "No statement matches the filter, which hides 4 statements."
+    assert hidden in browser.open("statements?state=cancelled").text
 
 
 def test_the_list_has_pages_without_a_gap(node: InProcessNode, browser: Browser) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 from tests.support.chromium import watch
 from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import RunningQuery, make_batch
 from tests.support.stream_minutes import add_minutes, make_older
 
+from headrace.frontends.web import rendering
 from headrace.model.lifecycle import StreamState
 from headrace.store.streams import stream_transitions
 
@@ -39,6 +40,8 @@ plot => {
   return [...drawn].sort((a, b) => a - b).map(each => each / box[2]);
 }
 """
+
+CHANGE = "document.dispatchEvent(new CustomEvent('headrace:change', {detail: null}))"
 
 
 @pytest.fixture
@@ -151,3 +154,108 @@ def test_a_picked_batch_stays_picked_while_the_page_is_refreshed(
     expect(page.locator(".bars a.picked")).to_have_attribute(
         "aria-label", re.compile("Batch 7.*slow")
     )
+
+
+@pytest.fixture
+def asked(page: Page) -> list[str | None]:
+    """Return the headers by which requests for the history have taken a turn."""
+    headers: list[str | None] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/history"):
+            headers.append(request.headers.get("hx-request"))
+
+    page.on("request", note)
+    page.clock.install()
+    page.add_init_script("Math.random = () => 0.8")
+    return headers
+
+
+def open_until_followed(page: Page, query: RunningQuery) -> None:
+    """Open a page, and let it ask again as it does when it begins to follow the events."""
+    page.add_init_script(
+        "document.addEventListener('headrace:change',"
+        " () => document.documentElement.setAttribute('data-followed', ''))"
+    )
+    open_page(page, query)
+    expect(page.locator("html[data-followed]")).to_have_count(1)
+    page.clock.run_for(20_000)
+
+
+def test_plots_ask_in_turn_with_refreshes_and_not_all_at_the_same_time(
+    page: Page, query: RunningQuery, asked: list[str | None]
+) -> None:
+    open_until_followed(page, query)
+    page.evaluate(CHANGE)
+    with page.expect_request("**/history"):
+        page.clock.run_for(7_000)
+    before = len(asked)
+    page.clock.run_for(31_000)
+    assert len(asked) == before
+    with page.expect_request("**/history"):
+        page.clock.run_for(12_000)
+    assert set(asked) == {"true"}
+
+
+def test_plots_ask_less_often_while_many_pages_are_open(
+    page: Page, query: RunningQuery, asked: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "_PAUSE_PER_STREAM", 100)
+    open_until_followed(page, query)
+    # A refresh of the page has brought the pause, which acts from the next request on.
+    expect(page.locator("#live")).to_have_attribute("data-live-seconds", re.compile("00"))
+    with page.expect_request("**/history"):
+        page.clock.run_for(30_000)
+    before = len(asked)
+    page.evaluate(CHANGE)
+    page.clock.run_for(75_000)
+    assert len(asked) == before
+    with page.expect_request("**/history"):
+        page.clock.run_for(30_000)
+
+
+def test_each_plot_has_its_numbers_as_text(page: Page, query: RunningQuery) -> None:
+    open_page(page, query)
+    plots = page.locator(".history canvas")
+    expect(plots).to_have_count(4)
+    for plot in plots.all():
+        expect(plot).to_have_role("img")
+    label = re.compile(
+        r"^Rows per second, \d\d:\d\d to \d\d:\d\d UTC\. arrived: last [\d.]+/s, most 50/s; "
+        r"while a batch ran: last 2,000/s, most 2,000/s\. Times without a run: 2\.$"
+    )
+    expect(plots.first).to_have_attribute("aria-label", label)
+
+
+def test_the_cause_of_a_gap_is_shown_at_the_pointer(page: Page, query: RunningQuery) -> None:
+    open_page(page, query)
+    over = page.locator(".history .u-over").first
+    box = over.bounding_box()
+    assert box is not None
+    # The outage lasts from 160 to 260 of 360 minutes.
+    over.hover(position={"x": box["width"] * 210 / 360, "y": 20})
+    expect(over).to_have_attribute("title", "driver down: driver_lost")
+    expect(page.locator(".history .u-legend").first).to_contain_text("driver down: driver_lost")
+    over.hover(position={"x": box["width"] * 300 / 360, "y": 20})
+    expect(over).to_have_attribute("title", "")
+
+
+def test_the_strip_of_batches_is_one_stop_of_the_tab_key(page: Page, query: RunningQuery) -> None:
+    batches = [make_batch(number, milliseconds=100) for number in range(5)]
+    query.report(StreamState.RUNNING, last_batch=4, progress=batches)
+    open_page(page, query)
+    strip = page.get_by_role("group", name="Duration of the last 5 batches")
+    expect(strip.locator("a[tabindex='0']")).to_have_count(1)
+    strip.locator("a[tabindex='0']").focus()
+    focused = page.locator(".bars a:focus")
+    expect(focused).to_have_attribute("id", "bar-4")
+    for key, batch in (("ArrowRight", 4), ("ArrowLeft", 3), ("Home", 0), ("End", 4)):
+        page.keyboard.press(key)
+        expect(focused).to_have_attribute("id", f"bar-{batch}")
+        expect(strip.locator("a[tabindex='0']")).to_have_attribute("id", f"bar-{batch}")
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    expect(page.locator(".bars :focus")).to_have_count(0)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#picked")).to_contain_text("Batch 0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import ERROR, RunningQuery, make_batch
 from tests.support.stream_minutes import add_minutes, make_older
 
+from headrace.control.streams import history, service
 from headrace.frontends.web import stream_pages
 from headrace.frontends.web.stream_pages import draw_bars, draw_durations, draw_spark
+from headrace.grammar.parse import find_sink_options
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
 
@@ -118,9 +121,43 @@ def test_a_list_of_many_streams_says_that_it_is_cut(
     for _number in range(3):
         RunningQuery(node)
     page = browser.open("streams")
-    assert "These are the 2 worst." in page.text
+    assert "These are the 2 worst by state and failures." in page.text
     assert "streams?state=all&owner=mine" in page.links[-1]
     assert sum(tag == "tr" and "id" in values for tag, values in page.tags) == 2
+
+
+def test_many_failures_leave_room_for_live_streams(node: InProcessNode) -> None:
+    live = [RunningQuery(node).id for _number in range(8)]
+    failed = [RunningQuery(node) for _number in range(10)]
+    for query in failed:
+        query.report(StreamState.FAILED, failures=1, error=ERROR)
+    caller, streams = node.node.authenticator.local_caller, node.node.streams
+    listed = [each.status.query.id for each in streams.list_worst(caller, limit=10)]
+    # The last failures have three tenths of the list.
+    assert set(listed[:3]) == {query.id for query in failed[-3:]}
+    assert set(listed[3:]) == set(live[-7:])
+    # They have the places that live queries do not need.
+    listed = [each.status.query.id for each in streams.list_worst(caller, limit=16)]
+    assert len(listed) == 16
+    assert set(live) < set(listed)
+
+
+def test_the_sql_of_a_failing_stream_is_parsed_once_however_often_it_is_shown(
+    node: InProcessNode, query: RunningQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[tuple[str, ...]] = []
+
+    def note(texts: tuple[str, ...]) -> Any:
+        parsed.append(texts)
+        return find_sink_options(texts)
+
+    monkeypatch.setattr(service, "find_sink_options", note)
+    query.report(
+        StreamState.BACKING_OFF, failures=2, delay_seconds=60.0, retry_seconds=60.0, error=ERROR
+    )
+    for _number in range(3):
+        assert "Retry 2 of ∞" in str(node.stream(query.id))
+    assert len(parsed) == 1
 
 
 @given(st.lists(st.none() | st.integers(0, 10**15), max_size=60))
@@ -185,7 +222,8 @@ def test_a_batch_is_picked_by_its_number_without_scripts(
 ) -> None:
     query.report(StreamState.RUNNING, last_batch=2, progress=[make_batch(2)])
     page = browser.open(f"streams/{query.id}")
-    assert "?batch=2#batches" in page.links
+    # The strip and the table have it.
+    assert page.links.count("?batch=2#batches") == 2
     assert "Show none" not in page.text
     page = browser.open(f"streams/{query.id}?batch=2")
     assert [values["class"] for tag, values in page.tags if values.get("aria-current") == "true"]
@@ -196,7 +234,7 @@ def test_a_batch_is_picked_by_its_number_without_scripts(
 
 
 def test_a_stream_shows_its_minutes_and_attempts_without_scripts(
-    query: RunningQuery, browser: Browser
+    query: RunningQuery, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = browser.open(f"streams/{query.id}")
     assert "No batch was reported in this time." in page.text
@@ -207,9 +245,12 @@ def test_a_stream_shows_its_minutes_and_attempts_without_scripts(
     assert "4242" in page.text
     assert "Failed: division by zero" in page.text
     assert "When it did not run" in page.text
-    # A refresh leaves the numbers out.
+    # A refresh leaves the numbers out, and reads none.
+    for unused in (history.stream_minutes, history.jobs):
+        monkeypatch.setattr(unused, "read" if unused is history.stream_minutes else "find", None)
     page = browser.open(f"streams/{query.name}", headers={"HX-Request": "true"})
     assert "4242" not in page.text
+    assert "When it did not run" in page.text
 
 
 def test_a_stream_and_its_history_are_shown_as_the_api_does(
@@ -222,4 +263,6 @@ def test_a_stream_and_its_history_are_shown_as_the_api_does(
         shown = browser.open(f"streams/{query.id}/{link}").response
         assert shown.headers["Content-Type"] == "application/json"
         answer = query.node.http.get(f"/api/v1/streams/{query.id}{path}").json()
-        assert {**shown.json(), "now": None} == {**answer, "now": None}
+        assert {**shown.json(), "read_at": None} == {**answer, "read_at": None}
+    # The plots read the history again and again.
+    assert "\n" not in shown.text

@@ -18,11 +18,11 @@ HOSTILE = "<script>alert('x')</script>"
 _numbers = count()
 
 
-def report_batch(view: ViewWriter, lag: dict[str, Any]) -> None:
+def report_batch(view: ViewWriter, lag: dict[str, Any], **facts: Any) -> None:
     """Let the driver of a view report another batch of the query that refreshes it."""
     name = str(view.describe()["query"])
     query = view.node.stream(name)
-    batch = make_batch(next(_numbers), milliseconds=500).model_copy(update={"lag": lag})
+    batch = make_batch(next(_numbers), milliseconds=500).model_copy(update={"lag": lag, **facts})
     report = QueryReport(
         id=query["id"],
         generation=1,
@@ -89,6 +89,11 @@ def test_a_view_shows_what_its_refresh_costs_and_what_its_sources_have(
         assert "stale: 7 records not read yet" in page.text
         assert page.find_unwanted_tags() == []
     assert browser.open(link).text.count("all read at the last batch") == 1
+    # No driver measures at such a time.
+    for at in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):
+        report_batch(view, lag={}, at=at)
+        for link_ in (link, "views"):
+            assert browser.open(link_).response.status_code == 200
 
 
 def test_a_view_that_statements_refresh_says_what_is_not_known(

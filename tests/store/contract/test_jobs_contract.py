@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from sqlalchemy import update
 
 from headrace.errors import JobNameTaken
-from headrace.model.deployment import ChangeRecord, DeploymentPlan, Job, JobAction
+from headrace.model.deployment import (
+    ChangeRecord,
+    DeploymentPlan,
+    Job,
+    JobAction,
+    JobSession,
+    VersionSpec,
+)
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobDecision, SavepointContent
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
+from headrace.model.session import SessionSpec
 from headrace.store import history, operations
+from headrace.store.clock import clock, read_clock
 from headrace.store.database import Database, Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.tables import job_versions
 
 RECORD = ChangeRecord(
     action=JobAction.DEPLOY, decision=JobDecision.START_CLEAN, reason="The job is new."
@@ -226,6 +239,41 @@ def test_a_run_without_a_kept_savepoint_keeps_none(store: Database) -> None:
     assert [each.id for each in old] == ids[:2]
 
 
+def test_the_decisions_of_a_job_are_read_from_a_time_on_without_their_manifests(
+    store: Database,
+) -> None:
+    with store.write("test") as tx:
+        job = insert_job(tx)
+        spec = VersionSpec(
+            written={},
+            manifest={},
+            description="",
+            query_fingerprint="q",
+            configuration_fingerprint="c",
+            session=JobSession(name="s", spec=SessionSpec()),
+            queries=[],
+        )
+        for version in (1, 2, 3):
+            jobs.insert_version(
+                tx,
+                job,
+                spec,
+                version=version,
+                query_id="u",
+                decision=JobDecision.START_CLEAN,
+                reason="new",
+                deployment_id="dp_1",
+            )
+        is_first = job_versions.c.version == 1
+        tx.execute(update(job_versions).where(is_first).values(created_at=clock(-7200)))
+    with store.read() as tx:
+        since = read_clock(tx.connection) - timedelta(hours=1)
+        found = jobs.list_decisions(tx, job.id, since, 10)
+        assert [(each.version, each.revision) for each in found] == [(3, 3), (2, 2)]
+        assert [each.version for each in jobs.list_decisions(tx, job.id, since, 1)] == [3]
+    assert not hasattr(found[0], "spec")
+
+
 def test_plans_expire(store: Database) -> None:
     plan = DeploymentPlan(state_location="/state")
     with store.write("test") as tx:
@@ -247,7 +295,7 @@ def test_history_deletes_ended_deployments_and_keeps_live_ones(store: Database) 
         ended_id, (change_id,) = deploy(tx, "a")
         live_id, _changes = deploy(tx, "b")
         walk(tx, change_id, ChangeStep.STOPPED, ChangeStep.VERIFIED, ChangeStep.APPLIED)
-        nothing = {"deployments": 0, "operations": 0, "jobs": 0}
+        nothing = {"deployments": 0, "operations": 0, "runs": 0, "jobs": 0}
         assert history.delete_jobs(tx, 60.0, 10) == nothing
         assert history.delete_jobs(tx, -1.0, 10) == nothing | {"deployments": 1}
         assert job_changes.get_deployment(tx, ended_id) is None

@@ -34,7 +34,7 @@ from headrace.store.statements import (
     wait_view,
 )
 from headrace.store.statements.limits import Counted, Limit
-from headrace.store.streams import stream_progress, stream_queries
+from headrace.store.streams import stream_minutes, stream_progress, stream_queries
 
 _ENDED = 3000
 
@@ -295,6 +295,7 @@ def _list_attempts(tx: Any, _session: str) -> None:
         lambda tx, session: stream_queries.list_worst(tx, ["ada"], seconds=60, limit=10),
         lambda tx, session: stream_queries.list_worst(tx, None, seconds=60, limit=10),
         _list_attempts,
+        lambda tx, session: stream_minutes.delete_ended(tx, 10),
     ],
     ids=[
         "desired",
@@ -312,6 +313,7 @@ def _list_attempts(tx: Any, _session: str) -> None:
         "worst of an owner",
         "worst of all",
         "attempts",
+        "minutes of ended queries",
     ],
 )
 def test_no_query_scans_all_ended_streaming_queries(store: Database, act: Any) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, event, func, select
+from sqlalchemy import delete, event, func, select, update
 from tests.support.store import running_session
 from tests.support.stream_minutes import add_minutes
 
 from headrace.model.ids import new_id
+from headrace.model.lifecycle import StreamState
 from headrace.model.stream_history import HISTORY_MINUTES, MAX_SUM, QueryMinute
 from headrace.model.stream_query import NewStreamQuery, QueryProgress, QuerySpec
 from headrace.model.text import MAX_BIGINT
+from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.streams import stream_minutes, stream_progress, stream_queries
 from headrace.store.tables import stream_minutes as table
@@ -146,6 +148,28 @@ def test_a_report_takes_two_statements_of_the_store(store: Database, query: str)
         event.listen(tx.connection, "before_cursor_execute", note)
         stream_progress.save(tx, query, [make(1), make(2)])
     assert len(statements) == 2
+
+
+def test_minutes_of_a_query_that_ended_before_those_that_are_shown_are_deleted_in_batches(
+    store: Database, query: str
+) -> None:
+    add_minutes(store, query, 1, 2, 3, 400)
+
+    def delete_ended(limit: int) -> int:
+        with store.write("test") as tx:
+            return stream_minutes.delete_ended(tx, limit)
+
+    def end(minutes: float) -> None:
+        with store.write("test") as tx:
+            change = update(queries).where(queries.c.id == query)
+            tx.execute(change.values(state=StreamState.STOPPED, ended_at=clock(-60 * minutes)))
+
+    assert delete_ended(10) == 0
+    end(HISTORY_MINUTES - 1)
+    assert delete_ended(10) == 0
+    end(HISTORY_MINUTES + 1)
+    assert [delete_ended(3) for _batch in range(3)] == [3, 1, 0]
+    assert read(store, query) == []
 
 
 def test_minutes_are_deleted_with_their_query(store: Database, query: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.model.deployment import JobVersion
+from headrace.model.deployment import VersionDecision
 from headrace.model.event import Event
 from headrace.model.lifecycle import StreamState
 from headrace.model.reasons import explain_stream
@@ -21,7 +21,7 @@ from headrace.model.stream_history import (
     minute_of,
     minute_start,
 )
-from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.model.stream_query import ADHOC_SCOPE, QueryAttempt, StreamQuery
 from headrace.model.text import cut_text
 from headrace.store import events
 from headrace.store.clock import read_clock
@@ -43,7 +43,7 @@ _CAUSE_CHARACTERS = 300
 class StreamAttempt:
     """An attempt of a query, in its history."""
 
-    query: StreamQuery
+    query: QueryAttempt
     cause: str | None
     """Why it does not run; None while it runs."""
 
@@ -58,27 +58,39 @@ class StreamHistory:
     now: datetime
     """Time of the store."""
     minutes: Sequence[QueryMinute]
-    """Minutes in which a batch was reported, oldest first."""
+    """Minutes in which a batch was reported, oldest first. Empty if they were not read."""
     interruptions: Sequence[Interruption]
     """Times in which the query did not run, oldest first."""
     attempts: Sequence[StreamAttempt]
     """The newest attempts, newest first, also those that ended before."""
     marks: Sequence[HistoryMark]
-    """Begins of attempts, runs and versions, oldest first."""
+    """Begins of attempts, runs and versions, oldest first. Empty if they were not read."""
 
 
 def read_stream_history(
-    tx: Tx, query: StreamQuery, minutes: int = HISTORY_MINUTES
+    tx: Tx, query: StreamQuery, minutes: int = HISTORY_MINUTES, *, has_numbers: bool = True
 ) -> StreamHistory:
-    """Return the last minutes of a query and of the other attempts with its name."""
+    """Return the last minutes of a query and of the other attempts with its name.
+
+    Args:
+        has_numbers: Whether to read the minutes and the marks; both are empty otherwise.
+    """
     now = read_clock(tx.connection)
     began_at = minute_start(minute_of(now) - minutes + 1)
     attempts = stream_queries.list_attempts(tx, query, _ATTEMPTS)
-    ids = [attempt.id for attempt in attempts]
-    rows = stream_minutes.read(tx, ids, minutes)
+    recent = [
+        attempt.id
+        for attempt in attempts
+        if attempt.ended_at is None or attempt.ended_at >= began_at
+    ]
+    # The attempt before them says why the query did not run at the begin.
+    ids = [attempt.id for attempt in attempts[: len(recent) + 1]]
     changes = events.read_newest(tx, ids, limit=_EVENTS)[::-1]
-    versions = _list_versions(tx, query, began_at)
-    marks = [*_mark_changes(changes, attempts), *map(_mark_version, versions)]
+    rows, marks = [], []
+    if has_numbers:
+        rows = stream_minutes.read(tx, recent, minutes)
+        versions = _list_versions(tx, query, began_at)
+        marks = [*_mark_changes(changes, attempts), *map(_mark_version, versions)]
     return StreamHistory(
         query=query,
         began_at=began_at,
@@ -150,7 +162,7 @@ def _cut(interruption: Interruption, began_at: datetime, ended_at: datetime | No
     )
 
 
-def _describe_cause(attempt: StreamQuery) -> str | None:
+def _describe_cause(attempt: QueryAttempt) -> str | None:
     reason = explain_stream(attempt)
     return None if reason is None else reason.text
 
@@ -164,7 +176,7 @@ def _find_cause(change: Event) -> str | None:
 
 
 def _mark_changes(
-    changes: Iterable[Event], attempts: Iterable[StreamQuery]
+    changes: Iterable[Event], attempts: Iterable[QueryAttempt]
 ) -> Iterator[HistoryMark]:
     """Yield a mark for the begin of each attempt after the first, and of each later run."""
     numbers = {attempt.id: attempt.attempt for attempt in attempts}
@@ -181,13 +193,12 @@ def _mark_changes(
                 yield HistoryMark(kind=MarkKind.RUN, at=change.at, text="restart")
 
 
-def _mark_version(version: JobVersion) -> HistoryMark:
+def _mark_version(version: VersionDecision) -> HistoryMark:
     text = f"version {version.version}.{version.revision}: {version.decision}"
     return HistoryMark(kind=MarkKind.VERSION, at=version.created_at, text=text)
 
 
-def _list_versions(tx: Tx, query: StreamQuery, began_at: datetime) -> list[JobVersion]:
+def _list_versions(tx: Tx, query: StreamQuery, began_at: datetime) -> list[VersionDecision]:
     """Return the versions of the query's job that are not older than `began_at`."""
     job = None if query.scope == ADHOC_SCOPE else jobs.find(tx, query.owner, query.scope)
-    versions = [] if job is None else jobs.history(tx, job.id, _VERSIONS)
-    return [version for version in versions if version.created_at >= began_at]
+    return [] if job is None else jobs.list_decisions(tx, job.id, began_at, _VERSIONS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 
 from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
@@ -26,6 +26,7 @@ from headrace.control.policy import (
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.history import StreamHistory, read_stream_history
 from headrace.errors import HeadraceError, SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.grammar.clauses import Options
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.parse import find_sink_options
 from headrace.model.headrace_options import RETRY_MAX_ATTEMPTS
@@ -48,6 +49,7 @@ from headrace.model.stream_history import (
 )
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
+    WORST_FIRST,
     Answer,
     EndReason,
     QueryProgress,
@@ -75,15 +77,10 @@ STANDING_MINUTES = 60
 """Minutes of the rates in a list of the worst queries."""
 _FAILED_SECONDS = 24 * 3600.0
 """Time for which such a list has a query that has failed."""
-_WORST_FIRST = (
-    StreamState.FAILED,
-    StreamState.BACKING_OFF,
-    StreamState.STARTING,
-    StreamState.STOPPING,
-    StreamState.RUNNING,
-    StreamState.PAUSED,
-    StreamState.STOPPED,
-)
+_FAILED_PART = 0.3
+"""Part of such a list that queries have which failed, if live ones fill the rest."""
+_PARSED = 512
+"""Largest number of queries whose parsed options a node keeps in memory."""
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
@@ -296,13 +293,26 @@ def _find_retries(
     if query.state is not StreamState.BACKING_OFF:
         return None
     of_profile = settings.profiles[profile].conf if profile in settings.profiles else {}
+    options = _find_options((*query.spec.definitions, query.spec.text))
+    if options is None:
+        return None
     try:
-        options = find_sink_options([*query.spec.definitions, query.spec.text])
         policy = read_retry_policy(dict(options), {**of_profile, **conf, **query.spec.conf})
     except HeadraceError:
-        # A newer node may have stored options that this one does not know.
         return None
     return None if policy.max_attempts == RETRY_MAX_ATTEMPTS.default else policy.max_attempts
+
+
+@lru_cache(_PARSED)
+def _find_options(texts: tuple[str, ...]) -> Options | None:
+    """Return the options of the sink of a query; None if a newer node has stored unknown ones.
+
+    Every list of jobs and streams needs the options of all queries that back off.
+    """
+    try:
+        return find_sink_options(texts)
+    except HeadraceError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +332,7 @@ def _rank_standing(standing: StreamStanding) -> tuple[int, int, float]:
     """Return the key of a list of the worst first. Queries in one state differ by their lag."""
     query = standing.status.query
     # A newer node may know further states.
-    rank = _WORST_FIRST.index(query.state) if query.state in _WORST_FIRST else 0
+    rank = WORST_FIRST.index(query.state) if query.state in WORST_FIRST else 0
     return rank, -(standing.backlog or 0), -(standing.watermark_gap or 0.0)
 
 
@@ -344,11 +354,21 @@ class Streams:
             return _status(caller, query, stream_progress.read(tx, query.id), reason)
 
     def read_history(
-        self, caller: Caller, name: str, minutes: int = HISTORY_MINUTES
+        self,
+        caller: Caller,
+        name: str,
+        minutes: int = HISTORY_MINUTES,
+        *,
+        has_numbers: bool = True,
     ) -> StreamHistory:
-        """Return the last minutes of a query of the caller. Raise StreamNotFound."""
+        """Return the last minutes of a query of the caller. Raise StreamNotFound.
+
+        Args:
+            has_numbers: As of `read_stream_history`.
+        """
         with self._database.read() as tx:
-            return read_stream_history(tx, find_query(tx, caller, name), minutes)
+            query = find_query(tx, caller, name)
+            return read_stream_history(tx, query, minutes, has_numbers=has_numbers)
 
     def page(
         self,
@@ -385,12 +405,18 @@ class Streams:
     def list_worst(
         self, caller: Caller, *, limit: int, all_owners: bool = False
     ) -> list[StreamStanding]:
-        """Return at most `limit` queries, worst first: those that failed lately, and live ones."""
+        """Return at most `limit` queries, worst first: those that failed lately, and live ones.
+
+        States and failures decide which queries are in the list. The lag only orders them, because
+        the store does not sort by it.
+        """
         owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
-            queries = stream_queries.list_worst(tx, owners, seconds=_FAILED_SECONDS, limit=limit)[
-                :limit
-            ]
+            failed, live = stream_queries.list_worst(
+                tx, owners, seconds=_FAILED_SECONDS, limit=limit
+            )
+            share = max(int(_FAILED_PART * limit), limit - len(live))
+            queries = [*failed[:share], *live][:limit]
             ids = [query.id for query in queries]
             last = stream_progress.read_last(tx, ids)
             minutes = stream_minutes.read(tx, ids, STANDING_MINUTES)

@@ -212,12 +212,16 @@ def copy_object(path: str, command: str) -> list[Copy]:
     ]
 
 
-def show_json(body: BaseModel | Mapping[str, str | None]) -> Response:
-    """Return the body of an object in the API, or its properties, for a reader."""
+def show_json(body: BaseModel | Mapping[str, str | None], *, indent: int | None = 2) -> Response:
+    """Return the body of an object in the API, or its properties, for a reader.
+
+    Args:
+        indent: Spaces before each level; None: without line breaks, for a script.
+    """
     if isinstance(body, BaseModel):
-        content = body.model_dump_json(by_alias=True, indent=2)
+        content = body.model_dump_json(by_alias=True, indent=indent)
     else:
-        content = json.dumps(body, ensure_ascii=False, indent=2)
+        content = json.dumps(body, ensure_ascii=False, indent=indent)
     return Response(content, media_type="application/json", headers=PAGE_HEADERS)
 
 

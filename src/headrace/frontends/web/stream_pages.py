@@ -145,6 +145,8 @@ def _show_stream(
     query, batches = status.query, status.progress[-_BATCHES:]
     acts = [each for each in StreamAction if answer_action(query, each) is Answer.ACTS]
     now = node_of(request).read_clock()
+    # The numbers of the minutes stand outside the part that a refresh replaces.
+    has_numbers = "hx-request" not in request.headers
     return render(
         request,
         "stream.html",
@@ -160,11 +162,10 @@ def _show_stream(
         bar_height=_BAR_HEIGHT,
         picked=batch,
         picked_batch=next((each for each in status.progress if each.batch == batch), None),
-        history=streams.read_history(caller, query.id),
+        history=streams.read_history(caller, query.id, has_numbers=has_numbers),
         history_seconds=60 * HISTORY_MINUTES,
         interruptions=_INTERRUPTIONS,
-        # The numbers of the minutes stand outside the part that a refresh replaces.
-        has_numbers="hx-request" not in request.headers,
+        has_numbers=has_numbers,
         copies=[
             *copy_object(f"streams/{query.id}", f"headrace stream show {query.id}"),
             Copy("Python", f'headrace.connect().cursor().execute("SHOW STREAM `{query.id}`")'),
@@ -203,7 +204,8 @@ def draw_durations(batches: Sequence[QueryProgress]) -> list[Bar]:
 @router.get("/streams/{stream}/history")
 def show_history_as_json(request: Request, caller: Authenticated, stream: StreamPath) -> Response:
     """Show the last hours of a streaming query as the API does. The plots read it."""
-    return show_json(history_body(node_of(request).streams.read_history(caller, stream)))
+    history = node_of(request).streams.read_history(caller, stream)
+    return show_json(history_body(history), indent=None)
 
 
 @router.get("/streams/{stream}/json")

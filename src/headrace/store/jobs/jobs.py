@@ -6,14 +6,21 @@ A transaction that also locks queries locks them, and their sessions, before the
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import RowMapping, Select, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import JobNameTaken
-from headrace.model.deployment import Job, JobVersion, VersionOrigin, VersionSpec
+from headrace.model.deployment import (
+    Job,
+    JobVersion,
+    VersionDecision,
+    VersionOrigin,
+    VersionSpec,
+)
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
@@ -189,6 +196,17 @@ def history(tx: Tx, job_id: str, limit: int) -> list[JobVersion]:
     query = _SELECT_VERSION.where(job_versions.c.job_id == job_id)
     rows = tx.execute(query.order_by(job_versions.c.revision.desc()).limit(limit)).mappings()
     return [JobVersion(**row) for row in rows]
+
+
+def list_decisions(tx: Tx, job_id: str, since: datetime, limit: int) -> list[VersionDecision]:
+    """Return the last versions of a job that are not older than `since`, newest first."""
+    query = (
+        select(*(job_versions.c[field.name] for field in fields(VersionDecision)))
+        .where(job_versions.c.job_id == job_id, job_versions.c.created_at >= since)
+        .order_by(job_versions.c.revision.desc())
+        .limit(limit)
+    )
+    return [VersionDecision(**row) for row in tx.execute(query).mappings()]
 
 
 def list_origins(tx: Tx, job_id: str) -> list[VersionOrigin]:

@@ -7,9 +7,10 @@ decides nothing. The other measurements of a minute are in `stream_progress.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, or_, select
+from sqlalchemy import ColumnElement, and_, case, delete, or_, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.stream_history import (
@@ -22,9 +23,10 @@ from headrace.model.stream_history import (
     summarize_batches,
 )
 from headrace.model.stream_query import QueryProgress
-from headrace.store.clock import current_minute
+from headrace.store.clock import current_minute, read_clock
 from headrace.store.database import Tx
 from headrace.store.tables import stream_minutes as table
+from headrace.store.tables import stream_queries
 
 _VALUES = (*SUMS, *LARGEST, *LATEST)
 
@@ -89,3 +91,28 @@ def read(
         values = dict(row)
         found.append((values.pop("query_id"), QueryMinute(**values)))
     return found
+
+
+def delete_ended(tx: Tx, limit: int) -> int:
+    """Delete at most `limit` minutes of queries that ended before the minutes that are shown.
+
+    Return their number.
+    """
+    # PostgreSQL searches no index with the clock, whose value changes within a query.
+    end = read_clock(tx.connection) - timedelta(minutes=HISTORY_MINUTES)
+    key = tuple_(table.c.query_id, table.c.slot)
+    query = (
+        select(table.c.query_id, table.c.slot)
+        .join(stream_queries, stream_queries.c.id == table.c.query_id)
+        .where(
+            stream_queries.c.ended_at.is_not(None),
+            stream_queries.c.ended_at < end,
+        )
+        # Several nodes delete different rows.
+        .with_for_update(skip_locked=True, of=table)
+        .limit(limit)
+    )
+    keys = [tuple(row) for row in tx.execute(query)]
+    if keys:
+        tx.execute(delete(table).where(key.in_(keys)))
+    return len(keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -14,9 +15,11 @@ from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.materialized_view import NameScope
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
+    WORST_FIRST,
     DesiredQueries,
     DesiredQuery,
     NewStreamQuery,
+    QueryAttempt,
     StreamQuery,
     Wanted,
 )
@@ -37,13 +40,8 @@ _RECORD = [
     stream_queries.c.checkpoint.label("checkpoint_place"),
 ]
 _SELECT = select(*_RECORD)
-_RANKS = {
-    StreamState.BACKING_OFF: 0,
-    StreamState.STARTING: 1,
-    StreamState.STOPPING: 2,
-    StreamState.RUNNING: 3,
-}
-"""Order of live states, the worst first. A query that a user has paused comes last."""
+_RANKS = {state: rank for rank, state in enumerate(WORST_FIRST)}
+_ATTEMPT = [stream_queries.c[field.name] for field in fields(QueryAttempt)]
 _OF_STATEMENT = exists().where(
     statements.c.id == stream_queries.c.statement_id, statements.c.ended_at.is_(None)
 )
@@ -179,15 +177,18 @@ def list_named(tx: Tx, owners: Collection[str] | None, scope: str, name: str) ->
 
 def list_worst(
     tx: Tx, owners: Collection[str] | None, *, seconds: float, limit: int
-) -> list[StreamQuery]:
-    """Return at most `limit` queries that failed lately, and as many live ones, worst states first.
+) -> tuple[list[StreamQuery], list[StreamQuery]]:
+    """Return at most `limit` queries that failed lately, the last first, and as many live ones.
+
+    Of the live queries, those in the worst states come first.
 
     Args:
         owners: Owners of the queries; None: all.
         seconds: Time for which a query that has failed counts, unless there is a later attempt.
     """
     worst_live = _SELECT.where(IS_LIVE).order_by(
-        case(_RANKS, value=stream_queries.c.state, else_=len(_RANKS)),
+        # A newer node may know further states.
+        case(_RANKS, value=stream_queries.c.state, else_=0),
         stream_queries.c.failures.desc(),
         stream_queries.c.id.desc(),
     )
@@ -206,17 +207,18 @@ def list_worst(
         worst_live, failed = (
             query.where(stream_queries.c.owner.in_(owners)) for query in (worst_live, failed)
         )
-    return [query for each in (failed, worst_live) for query in fetch(tx, each.limit(limit))]
+    return fetch(tx, failed.limit(limit)), fetch(tx, worst_live.limit(limit))
 
 
-def list_attempts(tx: Tx, query: StreamQuery, limit: int) -> list[StreamQuery]:
+def list_attempts(tx: Tx, query: StreamQuery, limit: int) -> list[QueryAttempt]:
     """Return at most `limit` attempts with the name of a query, newest first."""
-    attempts = _SELECT.where(
+    attempts = select(*_ATTEMPT).where(
         stream_queries.c.owner == query.owner,
         stream_queries.c.scope == query.scope,
         stream_queries.c.name_key == query.name.casefold(),
     )
-    return fetch(tx, attempts.order_by(stream_queries.c.id.desc()).limit(limit))
+    attempts = attempts.order_by(stream_queries.c.id.desc()).limit(limit)
+    return [QueryAttempt(**row) for row in tx.execute(attempts).mappings()]
 
 
 def find_newest(

@@ -287,7 +287,7 @@ def backfill_job(
     "/backfills/{backfill}/cancel",
     status_code=202,
     response_model=RunPage,
-    responses=problems(404),
+    responses=problems(404, 409),
 )
 def cancel_backfill(request: Request, caller: Authenticated, backfill: BackfillRef) -> Response:
     """Ask for the end of all runs of a backfill. None of them starts afterwards."""

@@ -226,7 +226,7 @@ _HISTORY: Json = {
     "name": "clicks",
     "scope": "adhoc",
     "began_at": AT,
-    "now": LATER,
+    "read_at": LATER,
     "minutes": [
         {
             "at": AT,
@@ -352,7 +352,7 @@ class StreamHistoryBody(ResponseModel):
     """`adhoc`, or the name of the job."""
     began_at: Instant
     """Begin of the first minute."""
-    now: Instant
+    read_at: Instant
     """Time of the store."""
     minutes: list[MinuteBody]
     """Minutes in which a batch was reported, oldest first."""
@@ -371,7 +371,7 @@ def history_body(history: StreamHistory) -> StreamHistoryBody:
         name=history.query.name,
         scope=history.query.scope,
         began_at=history.began_at,
-        now=history.now,
+        read_at=history.now,
         minutes=[_minute_body(minute, history.now) for minute in history.minutes],
         interruptions=[fill(InterruptionBody, each) for each in history.interruptions],
         attempts=[fill(AttemptBody, each.query, cause=each.cause) for each in history.attempts],
