@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from sqlalchemy import insert, update
+from tests.support.batch_jobs import insert_batch_job
 from tests.support.executions import make_execution
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
@@ -34,6 +35,8 @@ from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import JobState, StreamAction
 from headrace.model.materialized_view import NameScope, RowStorage, ViewRows
+from headrace.model.run import FiringRules, RunTimes, RunTrigger
+from headrace.model.schedule import Schedule
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
@@ -43,10 +46,10 @@ from headrace.model.stream_query import (
     QuerySpec,
 )
 from headrace.store import events, nodes
-from headrace.store.clock import clock
+from headrace.store.clock import clock, read_clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens, users
-from headrace.store.jobs import job_changes, jobs
+from headrace.store.jobs import job_changes, jobs, runs
 from headrace.store.jobs.jobs import Deployed
 from headrace.store.sessions import connections
 from headrace.store.streams import definitions, stream_queries, views
@@ -199,6 +202,9 @@ BODIES: dict[str, Callable[[Server], Json]] = {
     "plan_jobs": lambda _: {"manifests": []},
     "start_job": lambda _: {},
     "roll_back_job": lambda _: {"version": 1},
+    "run_job": lambda _: {},
+    "backfill_job": lambda _: {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"},
+    "repair_run": lambda _: {},
     "confirm_node_gone": lambda _: {"confirmed": True},
     "purge_history": lambda _: {"older_than": "3650d"},
     "create_token": lambda _: {"name": new_id("tk").replace("tk_", "t-"), "expires": "1d"},
@@ -334,6 +340,36 @@ def _make_user(store: Database, _owner: str) -> str:
         return users.sign_in(tx, SOURCE, new_id("us"), name="guest", groups=()).id
 
 
+def _make_run(store: Database, owner: str) -> str:
+    with store.read() as tx:
+        now = read_clock(tx.connection)
+    rules = FiringRules(schedule=Schedule(cron="@yearly"))
+    job_id = insert_batch_job(store, rules, cursor=now, name=new_id("jb"), owner=owner)
+    times = RunTimes(logical_time=now, interval_start=now, interval_end=now)
+    with store.write("test") as tx:
+        return runs.insert_run(
+            tx,
+            job_id,
+            owner=owner,
+            name=new_id("jb"),
+            version_id=new_id("jv"),
+            trigger=RunTrigger.BACKFILL,
+            times=times,
+            due_at=now,
+            actor=owner,
+            backfill_id=new_id("bf"),
+        )
+
+
+def _make_backfill(store: Database, owner: str) -> str:
+    run_id = _make_run(store, owner)
+    with store.read() as tx:
+        run = runs.get(tx, run_id)
+    assert run is not None
+    assert run.backfill_id is not None
+    return run.backfill_id
+
+
 def _make_connection(store: Database, owner: str) -> str:
     with store.write("test") as tx:
         return connections.insert_connection(tx, owner, "rest", ConnectionSpec()).id
@@ -361,6 +397,8 @@ MAKERS: dict[str, Callable[[Database, str], str]] = {
     "stream": _make_stream,
     "deployment": _make_deployment,
     "name": _make_job,
+    "run": _make_run,
+    "backfill": _make_backfill,
     "transaction": _make_transaction,
     "token": _make_token,
     "connection": _make_connection,
@@ -480,6 +518,7 @@ def test_a_refusal_because_of_a_role_is_in_the_audit(server: Server, operation: 
 
 
 LISTS = {
+    "list_runs": "run",
     "list_sessions": "session",
     "list_connections": "connection",
     "list_statements": "statement_id",

@@ -176,6 +176,148 @@ def delete(
         )
 
 
+_RUN_FIELDS = (
+    *("id", "job", "state", "logical_time", "attempt", "trigger", "reason"),
+    *("started_at", "ended_at"),
+)
+_RUN_COLUMNS = (
+    ListColumn(title="RUN", text=lambda item: item["id"]),
+    ListColumn(title="JOB", text=lambda item: item["job"], flexible=True),
+    ListColumn(title="LOGICAL TIME", text=lambda item: item["logical_time"][:19] + "Z"),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="ATTEMPT", text=lambda item: item["attempt"] or None, right=True),
+    ListColumn(title="WHY", text=lambda item: item["reason"], flexible=True),
+)
+_INTERVAL_FIELDS = ("start", "end", "state", "refusal")
+_INTERVAL_COLUMNS = (
+    ListColumn(title="FROM", text=lambda item: item["start"]),
+    ListColumn(title="TO", text=lambda item: item["end"]),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="LEFT OUT", text=lambda item: item["refusal"], flexible=True),
+)
+_run_argument = click.argument("run_id", metavar="RUN")
+
+
+@job.command("runs")
+@click.argument("name", metavar="[JOB]", required=False)
+@click.option("--state", metavar="STATE", help="List only runs in this state.")
+@options.all_owners
+@options.before
+@options.limit
+@options.output
+@with_context
+def list_runs(
+    context: CommandContext,
+    *,
+    name: str | None,
+    state: str | None,
+    all_owners: bool,
+    before: str | None,
+    limit: int,
+    output_format: OutputFormat | None,
+) -> None:
+    """List runs of batch jobs, newest first."""
+    page = context.connect().runs(
+        job=name, state=state, before=before, limit=limit, all_owners=all_owners
+    )
+    if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
+        page["items"] = [_summarize_run(item) for item in page["items"]]
+    write_page(context.terminal, page, _RUN_FIELDS, output_format, _RUN_COLUMNS)
+
+
+def _summarize_run(item: Json) -> Json:
+    failure = item["failure"]
+    error = None if failure is None else failure["message"].partition("\n")[0]
+    return {**item, "reason": item["reason"] or error}
+
+
+@job.command("run")
+@_name_argument
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="Logical time, with its offset. Default: the last one of the schedule.",
+)
+@options.output
+@with_context
+def run_job(
+    context: CommandContext, *, name: str, at: str | None, output_format: OutputFormat | None
+) -> None:
+    """Run a batch job for a logical time."""
+    write_object(context.terminal, context.connect().run_job(name, at=at), output_format)
+
+
+@job.command("show-run")
+@_run_argument
+@options.output
+@with_context
+def show_run(context: CommandContext, *, run_id: str, output_format: OutputFormat | None) -> None:
+    """Show a run with its statements."""
+    write_object(context.terminal, context.connect().run(run_id), output_format)
+
+
+@job.command()
+@_name_argument
+@click.option("--from", "start", required=True, metavar="TIME", help="Begin, with its offset.")
+@click.option("--to", "end", required=True, metavar="TIME", help="End, with its offset.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 100),
+    default=1,
+    metavar="N",
+    show_default=True,
+    help="Largest number of runs at the same time.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list the intervals.")
+@options.output
+@with_context
+def backfill(
+    context: CommandContext,
+    *,
+    name: str,
+    start: str,
+    end: str,
+    parallel: int,
+    dry_run: bool,
+    output_format: OutputFormat | None,
+) -> None:
+    """Run a batch job for all intervals of a time."""
+    found = context.connect().backfill_job(name, start, end, parallel=parallel, dry_run=dry_run)
+    write_items(
+        context.terminal, found["intervals"], _INTERVAL_FIELDS, output_format, _INTERVAL_COLUMNS
+    )
+    if found["id"] is not None:
+        context.terminal.notice(f"Backfill {found['id']} has begun.")
+
+
+@job.command()
+@_run_argument
+@click.option("--latest", is_flag=True, help="Run the deployed version, not that of the run.")
+@options.output
+@with_context
+def repair(
+    context: CommandContext, *, run_id: str, latest: bool, output_format: OutputFormat | None
+) -> None:
+    """Run what has failed in a run again."""
+    new = context.connect().act_on_run(run_id, "repair", {"latest": latest})
+    write_object(context.terminal, new, output_format)
+
+
+@job.command()
+@click.argument("run_id", metavar="RUN|BACKFILL")
+@options.output
+@with_context
+def cancel(context: CommandContext, *, run_id: str, output_format: OutputFormat | None) -> None:
+    """Cancel a run, or all runs of a backfill."""
+    client = context.connect()
+    if run_id.startswith("bf_"):
+        page = client.cancel_backfill(run_id)
+        page["items"] = [_summarize_run(item) for item in page["items"]]
+        write_page(context.terminal, page, _RUN_FIELDS, output_format, _RUN_COLUMNS)
+        return
+    write_object(context.terminal, client.act_on_run(run_id, "cancel"), output_format)
+
+
 def _act(
     context: CommandContext, name: str, action: str, action_options: dict[str, Any] | None
 ) -> None:

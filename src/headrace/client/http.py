@@ -478,6 +478,52 @@ class Client:
         path = f"/api/v1/jobs/{quote_name(name)}"
         return self._call("DELETE", path, query={"savepoint": savepoint}, idempotent=False)
 
+    # Runs of batch jobs.
+
+    def runs(
+        self,
+        *,
+        job: str | None = None,
+        state: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        all_owners: bool = False,
+    ) -> Json:
+        """Return a page of runs, newest first: `{items, next}`."""
+        return self.page(
+            "runs",
+            job=job,
+            state=state,
+            before=before,
+            limit=limit,
+            all_owners=_flag(all_owners),
+        )
+
+    def run(self, run_id: str) -> Json:
+        """Return a run with its statements."""
+        return self.get("runs", run_id)
+
+    def run_job(self, name: str, *, at: str | None = None) -> Json:
+        """Run a batch job for a logical time. Return the run."""
+        return self.act("jobs", name, "runs", body={"at": at})
+
+    def backfill_job(
+        self, name: str, start: str, end: str, *, parallel: int = 1, dry_run: bool = False
+    ) -> Json:
+        """Run a batch job for all intervals of a time. Return them: `{id, intervals}`."""
+        body = {"from": start, "to": end, "parallel": parallel, "dry_run": dry_run}
+        return self.act("jobs", name, "backfills", body=body)
+
+    def act_on_run(
+        self, run_id: str, action: str, options: Mapping[str, Any] | None = None
+    ) -> Json:
+        """Cancel or repair a run. Return the run."""
+        return self.act("runs", run_id, action, body=options)
+
+    def cancel_backfill(self, backfill_id: str) -> Json:
+        """Cancel all runs of a backfill. Return them as a page."""
+        return self.act("backfills", backfill_id, "cancel")
+
     # Table transactions.
 
     def transactions(

@@ -29,7 +29,8 @@ from headrace.control.host.process_identity import this_host
 from headrace.control.identity.accounts import Accounts
 from headrace.control.identity.api_tokens import ApiTokens
 from headrace.control.identity.authenticator import Authenticator
-from headrace.control.jobs import change_steps, job_changer, planning
+from headrace.control.jobs import change_steps, firing, job_changer, planning
+from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
 from headrace.control.jobs.service import Jobs
@@ -49,6 +50,8 @@ from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
+from headrace.control.runs.service import JobRuns
+from headrace.control.runs.steps import RunSteps
 from headrace.control.sessions.connections import ClientConnections
 from headrace.control.sessions.early_launch import EarlyLaunch, LocalParts
 from headrace.control.sessions.ending import Closings
@@ -169,6 +172,7 @@ class Node:
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
                 change_steps.KIND: change_steps.Pruner(self.context).advance,
+                firing.RUN_KIND: RunSteps(self.context, self.statements).advance,
             },
         )
         self.events = EventLog(self.context)
@@ -239,6 +243,11 @@ class Node:
     def views(self) -> MaterializedViews:
         """Service for materialized views."""
         return MaterializedViews(self.context)
+
+    @property
+    def job_runs(self) -> JobRuns:
+        """Service for runs of batch jobs."""
+        return JobRuns(self.context)
 
     @property
     def batches(self) -> Batches:
@@ -375,6 +384,7 @@ class Node:
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("free places", FreePlaces(self.context).run),
             PeriodicTask("launches", self._launches.start_pending),
+            PeriodicTask("schedules", Schedules(self.context).run),
             PeriodicTask("audit", self.context.audit.flush),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),

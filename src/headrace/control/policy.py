@@ -19,7 +19,7 @@ from headrace.model.identity import GROUP_PREFIX, Scope
 
 @dataclass(frozen=True)
 class Caller:
-    """An authenticated caller. Only the authenticator creates callers."""
+    """An authenticated caller. Only the authenticator creates callers, and a run of a job."""
 
     owner: str
     """User who calls, or the group for which its token acts."""

@@ -57,7 +57,7 @@ def mask_written(written: Mapping[str, WrittenValue]) -> dict[str, WrittenValue]
     masked: dict[str, WrittenValue] = {}
     for key, value in written.items():
         if isinstance(value, dict):
-            masked[key] = {name: _mask_property(name, text) for name, text in value.items()}
+            masked[key] = {name: _mask_property(name, item) for name, item in value.items()}
         elif isinstance(value, str):
             masked[key] = mask_sql(value) if key in _SQL_KEYS else mask_value(key, value)
         else:
@@ -81,7 +81,9 @@ def _name_keys(key: str, before: Any, after: Any) -> list[str]:
     return ["definitions" if name == "setup" else name]
 
 
-def _mask_property(name: str, text: str) -> str:
+def _mask_property(name: str, text: WrittenValue) -> WrittenValue:
+    if not isinstance(text, str):
+        return text
     # A reference tells which secret it is, without the secret.
     if is_secret_key(name) and find_variables(text):
         return text

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.deploy.definitions import NeededDefinitions
-from headrace.deploy.manifest import JobKind, JobManifest
+from headrace.deploy.manifest import BATCH_KEYS, JobKind, JobManifest
 from headrace.deploy.script_statements import DefinitionCommand, JobStatement, read_statements
 from headrace.grammar.clauses import Options
 from headrace.grammar.lexer import code_tokens
@@ -58,6 +58,7 @@ def describe_configuration(manifest: JobManifest, needed: NeededDefinitions) -> 
         "description": manifest.description,
         "spark-properties": manifest.spark_properties,
         "trigger": None if trigger is None else trigger.to_sql(),
+        **_describe_batch(manifest),
         "session": manifest.session,
         "metadata-columns": manifest.metadata_columns,
         "script": _describe_script_tuning(manifest),
@@ -66,6 +67,14 @@ def describe_configuration(manifest: JobManifest, needed: NeededDefinitions) -> 
         ),
         "setup": [_list_tokens(text) for text in needed.setup if _is_configuration(text)],
     }
+
+
+def _describe_batch(manifest: JobManifest) -> dict[str, Any]:
+    """Return the keys of a batch job; none for a stream, whose fingerprint stays as it was."""
+    if manifest.schedule is None:
+        return {}
+    values = manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {key: values[key] for key in ("schedule", *BATCH_KEYS) if key in values}
 
 
 def _hash(value: dict[str, Any]) -> str:
@@ -77,7 +86,7 @@ def _describe_text(manifest: JobManifest) -> Any:
     text = manifest.query_text
     if manifest.kind is JobKind.CODE:
         return _describe_code(text)
-    if manifest.kind is JobKind.SCRIPT:
+    if manifest.kind is JobKind.SCRIPT and manifest.schedule is None:
         return [_describe_script_statement(statement) for statement in _read_script(text)]
     return _list_tokens(text)
 
@@ -113,7 +122,7 @@ def _describe_statement(command: DefinitionCommand | SaveStream) -> Any:
 
 
 def _describe_script_tuning(manifest: JobManifest) -> Any:
-    if manifest.kind is not JobKind.SCRIPT:
+    if manifest.kind is not JobKind.SCRIPT or manifest.schedule is not None:
         return None
     commands = [statement.command for statement in _read_script(manifest.query_text)]
     return [_describe_tuning(command) for command in commands if command is not None]

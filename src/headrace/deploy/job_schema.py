@@ -16,6 +16,7 @@ from headrace.deploy.manifest import (
     ManifestMeta,
 )
 from headrace.model.job import JOB_NAME_PATTERN, OnQueryChange
+from headrace.model.run import CatchUp, Overlap, ResumeAt
 
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 _OUTPUT_MODE = (
@@ -45,7 +46,7 @@ def build_job_schema() -> dict[str, Any]:
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": "Manifest of a Headrace job",
-        "description": "One streaming job: its query, its target, and how it runs. ${NAME} in a"
+        "description": "One job: its query, its target, and how it runs. ${NAME} in a"
         " value stands for a variable.",
         "type": "object",
         "properties": properties,
@@ -79,6 +80,11 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
     "spark-properties": {"type": ["object", "null"], "additionalProperties": _SCALAR},
     "output-mode": {"pattern": f"{_OUTPUT_MODE}|{_REFERENCE}"},
     "metadata-columns": {"type": ["boolean", "string", "null"], "pattern": _REFERENCE},
+    "schedule": {"type": ["object", "string", "null"]},
+    "retries": {"type": ["object", "null"]},
+    "overlap": {"pattern": f"^({'|'.join(Overlap)})$|{_REFERENCE}"},
+    "catch-up": {"pattern": f"^({'|'.join(CatchUp)})$|{_REFERENCE}"},
+    "resume-at": {"pattern": f"^({'|'.join(ResumeAt)})$|{_REFERENCE}"},
     "on-query-change": {
         "type": ["string", "null"],
         "pattern": f"^({'|'.join(OnQueryChange)})$|{_REFERENCE}",

@@ -300,10 +300,17 @@ def _list_written(mapping: YamlMapping) -> dict[str, WrittenValue]:
     written: dict[str, WrittenValue] = {}
     for key, entry in mapping.entries.items():
         value = entry.value
-        if isinstance(value, YamlMapping) and key != META_KEY:
+        if key == "spark-properties" and isinstance(value, YamlMapping):
             scalars = {k: e.value for k, e in value.entries.items()}
             written[key] = {k: s.written for k, s in scalars.items() if isinstance(s, YamlScalar)}
-        elif isinstance(value, YamlScalar):
-            is_boolean = value.kind is ScalarKind.BOOLEAN
-            written[key] = value.written.lower() == "true" if is_boolean else value.written
+        elif key != META_KEY:
+            written[key] = _to_written(value)
     return written
+
+
+def _to_written(value: YamlValue) -> WrittenValue:
+    if isinstance(value, YamlMapping):
+        return {key: _to_written(entry.value) for key, entry in value.entries.items()}
+    if isinstance(value, YamlList):
+        return [_to_written(item) for item in value.items]
+    return value.written.lower() == "true" if value.kind is ScalarKind.BOOLEAN else value.written

@@ -6,21 +6,45 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    model_validator,
+)
 
-from headrace.deploy.script_statements import TextProblem, check_query, check_script
+from headrace.deploy.batch_writes import parse_write
+from headrace.deploy.schedule import check_schedule
+from headrace.deploy.script_statements import (
+    TextProblem,
+    check_batch_script,
+    check_query,
+    check_script,
+)
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import parse_qualified_name
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_trigger
 from headrace.model.job import JobName, OnQueryChange
+from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries
+from headrace.model.schedule import MANUAL, Schedule
 from headrace.model.session import is_session_name
 from headrace.model.stream_query import ADHOC_SCOPE
+from headrace.text.durations import Duration
 
 DEDICATED = "dedicated"
 """The `session` of a job that has a session of its own."""
 _MAX_NAME_PARTS = 3
 SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
 """Keys whose values are clauses of SAVE STREAM in a script."""
+_MANUAL = "manual"
+STREAM_KEYS = ("trigger", "output-mode")
+"""Keys that only go with a stream."""
+BATCH_KEYS = ("write", "overlap", "catch-up", "delay", "time-limit", "retries", "resume-at")
+"""Keys that only go with a `schedule`."""
 
 
 class JobKind(StrEnum):
@@ -85,9 +109,39 @@ def _check_code(text: str) -> str:
     return text
 
 
-def _check_script(text: str) -> str:
-    for problem in check_script(text):
+def _check_script(text: str, info: ValidationInfo) -> str:
+    is_batch = info.data.get("schedule") is not None
+    for problem in check_batch_script(text) if is_batch else check_script(text):
         raise problem
+    return text
+
+
+def _read_schedule(value: Any) -> Any:
+    if value == _MANUAL:
+        return MANUAL
+    if isinstance(value, str):
+        raise TextProblem(
+            "invalid_schedule",
+            f"`schedule` is {value[:100]!r}, and must be a mapping or `{_MANUAL}`.",
+            hint="For example `schedule: {cron: 30 2 * * *}`.",
+        )
+    return value
+
+
+def _check_schedule(schedule: Schedule | None) -> Schedule | None:
+    if schedule is not None and not schedule.is_manual:
+        check_schedule(schedule)
+    return schedule
+
+
+def _write_schedule(schedule: Schedule | None) -> Any:
+    if schedule is None or schedule.is_manual:
+        return None if schedule is None else _MANUAL
+    return schedule.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _check_write(text: str) -> str:
+    _convert_error(parse_write, text)
     return text
 
 
@@ -123,12 +177,20 @@ class JobManifest(BaseModel):
     """What the job is for. Every row carries it, in the column `__query_description`."""
     target_table: Annotated[str, AfterValidator(_check_target)] | None = None
     """Table or sink that receives the rows, in one to three parts. Not for `script`."""
+    schedule: Annotated[
+        Schedule | None,
+        BeforeValidator(_read_schedule),
+        AfterValidator(_check_schedule),
+        PlainSerializer(_write_schedule),
+    ] = None
+    """When the runs of a batch job start: a mapping with `cron` and `timezone`, `every`, `after`,
+    `on-change`, `on-files`, `all` or `any`; or `manual`. Without it, the job is a stream."""
     sql: Annotated[str, AfterValidator(_check_sql)] | None = None
     """A query of Spark SQL."""
     code: Annotated[str, AfterValidator(_check_code)] | None = None
     """Python that binds `execution_output` to a DataFrame, with `spark` in scope."""
     script: Annotated[str, AfterValidator(_check_script)] | None = None
-    """Statements on streams, with at least one SAVE STREAM."""
+    """Statements on streams, with at least one SAVE STREAM; of a batch job: statements of SQL."""
     spark_properties: dict[str, str] = {}
     """Spark's configuration for this job."""
     trigger: Annotated[str, AfterValidator(_check_trigger)] | None = None
@@ -146,6 +208,26 @@ class JobManifest(BaseModel):
     on_query_change: OnQueryChange = OnQueryChange.RESET
     """What happens to the state if the query changes: `reset` starts without state,
     `keep-compatible` keeps the state where Spark can continue from it, `refuse` fails."""
+
+    write: Annotated[str, AfterValidator(_check_write)] | None = None
+    """How a run of `sql` changes the target table: `append`, `overwrite-partitions` or
+    `merge on (column, …)`; default: append. Only with `schedule`."""
+    overlap: Overlap | None = None
+    """What happens to a run that is due while an earlier one runs: `skip`, `queue` or
+    `cancel-previous`; default: skip. Only with `schedule`."""
+    catch_up: CatchUp | None = None
+    """Which missed runs are made up for: `all`, `last` or `none`; default: all if the SQL names
+    `:interval_start` or `:interval_end`, otherwise last. Only with `schedule`."""
+    delay: Duration | None = None
+    """Time between the logical time and the start of a run, for late data. Only with `schedule`."""
+    time_limit: Duration | None = None
+    """Longest time of an attempt of a run. Only with `schedule`."""
+    retries: RunRetries | None = None
+    """A mapping with `max-attempts` (default 3), `min-backoff` (10s), `max-backoff` (1h) and
+    `random-factor` (0.1) of failed runs. Only with `schedule`."""
+    resume_at: ResumeAt | None = None
+    """Where the next attempt of a script begins: at the `failed-statement` (default), or at the
+    `start`. Only with `schedule`."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -215,7 +297,31 @@ def find_key_problems(keys: set[str]) -> list[KeyProblem]:
     elif "target-table" not in keys:
         hint = "Name the table or sink that receives the rows."
         problems.append(_missing("target-table", hint))
-    return problems
+    return [*problems, *_find_schedule_problems(keys)]
+
+
+def _find_schedule_problems(keys: set[str]) -> list[KeyProblem]:
+    if "schedule" in keys:
+        return [
+            KeyProblem(
+                "conflicting_keys",
+                f"A job with `schedule` cannot have `{key}`.",
+                key=key,
+                hint="Delete the key, or delete `schedule` to run the job as a stream.",
+            )
+            for key in STREAM_KEYS
+            if key in keys
+        ]
+    return [
+        KeyProblem(
+            "conflicting_keys",
+            f"`{key}` only goes with `schedule`.",
+            key=key,
+            hint="Add `schedule`, for example `schedule: manual`, or delete the key.",
+        )
+        for key in BATCH_KEYS
+        if key in keys
+    ]
 
 
 def _missing(key: str, hint: str) -> KeyProblem:

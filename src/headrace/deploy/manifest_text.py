@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from pydantic import JsonValue
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import (
     DoubleQuotedScalarString,
@@ -22,7 +23,7 @@ _DOUBLE_QUOTED: type[str] = DoubleQuotedScalarString
 _LITERAL_BLOCK: type[str] = LiteralScalarString
 _SINGLE_QUOTED: type[str] = SingleQuotedScalarString
 
-WrittenValue: TypeAlias = "str | bool | dict[str, str]"
+WrittenValue: TypeAlias = JsonValue
 """A value of a manifest as it was written: with references to variables."""
 
 _LITERAL = re.compile(r"[^\n\s][^\n]*(?:\n[^\n]*)*\n+|[^\n\s][^\n]*(?:\n[^\n]*)*[^\n]")
@@ -55,16 +56,23 @@ def list_written(manifest: JobManifest) -> dict[str, WrittenValue]:
     values = manifest.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     written: dict[str, WrittenValue] = {}
     for key, value in values.items():
-        if isinstance(value, dict):
-            written[key] = {name: escape_variables(text) for name, text in value.items()}
-        else:
-            written[key] = value if isinstance(value, bool) else escape_variables(value)
+        written[key] = _escape(value)
     return written
+
+
+def _escape(value: Any) -> WrittenValue:
+    if isinstance(value, dict):
+        return {name: _escape(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_escape(item) for item in value]
+    return value if isinstance(value, bool) else escape_variables(str(value))
 
 
 def _style(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_style(key): _style(item) for key, item in sorted(value.items())}
+    if isinstance(value, list):
+        return [_style(item) for item in value]
     return _style_text(value) if isinstance(value, str) else value
 
 

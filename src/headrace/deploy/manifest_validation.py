@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from headrace.deploy.manifest import META_KEY, JobManifest, ManifestMeta, find_key_problems
 from headrace.deploy.problems import Findings, Place
-from headrace.deploy.script_statements import TextProblem, check_script
+from headrace.deploy.script_statements import TextProblem, check_batch_script, check_script
 from headrace.deploy.variables import replace_variables
 from headrace.deploy.yaml_values import (
     ScalarKind,
@@ -201,8 +201,14 @@ class _Reporter:
         self._findings.add_problem(place, "invalid_value", *_describe(key, details, value))
 
     def _report_text(self, key: str, value: YamlValue | None, error: TextProblem) -> None:
-        assert isinstance(value, YamlScalar)
-        problems = list(check_script(value.text)) if key == "script" else [error]
+        if not isinstance(value, YamlScalar):
+            place = self._mapping.place if value is None else value.place
+            self._findings.add_problem(place, error.code, error.message, error.hint)
+            return
+        problems = [error]
+        if key == "script":
+            is_batch = self._mapping.find("schedule") is not None
+            problems = list((check_batch_script if is_batch else check_script)(value.text))
         for problem in problems:
             self._findings.add_problem(
                 self._locate(value, problem.position), problem.code, problem.message, problem.hint

@@ -93,6 +93,32 @@ def check_script(text: str) -> Iterator[TextProblem]:
         )
 
 
+def check_batch_script(text: str) -> Iterator[TextProblem]:
+    """Yield the problems of the script of a batch job."""
+    try:
+        check_text(text)
+    except HeadraceError as error:
+        yield describe_error(error, Position(1, 1))
+        return
+    parts = split_script(text)
+    for part in parts:
+        start = Position(part.line, part.column)
+        try:
+            parsed = parse(part.text)
+        except HeadraceError as error:
+            yield describe_error(error, start)
+            continue
+        if isinstance(parsed.command, SaveStream | DefinitionCommand):
+            yield TextProblem(
+                "statement_not_allowed",
+                f"The script of a batch job cannot contain {parsed.keyword}.",
+                position=_shift(start, parsed.position),
+                hint="Delete `schedule` to run the job as a stream.",
+            )
+    if not parts:
+        yield TextProblem("empty_statement", "The script is empty.", hint="Add a statement.")
+
+
 def check_query(text: str) -> None:
     """Raise TextProblem unless a text is one statement of Spark's own."""
     try:

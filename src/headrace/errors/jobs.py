@@ -24,6 +24,18 @@ class VersionNotFound(NotFound):
     code = "version_not_found"
 
 
+class RunNotFound(NotFound):
+    """The run does not exist."""
+
+    code = "run_not_found"
+
+
+class RunStateConflict(Conflict):
+    """The state of the run does not allow the action."""
+
+    code = "run_state_conflict"
+
+
 class InvalidManifests(InvalidRequest):
     """The manifests have errors."""
 

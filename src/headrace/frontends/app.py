@@ -53,6 +53,7 @@ from headrace.frontends.rest.routes import (
     nodes,
     quota,
     results,
+    runs,
     sessions,
     sign_in,
     statements,
@@ -127,6 +128,7 @@ _RESOURCES = {
     ),
     "streams": ("Streaming queries, and their control.", [streams.router]),
     "jobs": ("Deploy manifests of jobs, and control the jobs.", [jobs.router]),
+    "runs": ("The runs of batch jobs, one for each logical time.", [runs.router]),
     "transactions": (
         "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",
         [transactions.router, transactions.recovery_router],

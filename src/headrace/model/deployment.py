@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, OnQueryChange, PlanSummary, SavepointContent
@@ -17,6 +17,7 @@ from headrace.model.lifecycle import (
     JobState,
     SavepointState,
 )
+from headrace.model.run import BatchSpec
 from headrace.model.session import SessionSpec
 from headrace.model.stream_query import QuerySpec
 
@@ -72,7 +73,7 @@ class VersionSpec(BaseModel):
     text: str = ""
     """The manifest as YAML for display: without secrets and without values of variables. Empty in a
     draft."""
-    written: dict[str, str | bool | dict[str, str]]
+    written: dict[str, JsonValue]
     """The manifest with the defaults of the template and references to variables, by key."""
     manifest: dict[str, Any]
     """The manifest with the values of variables, by key."""
@@ -82,6 +83,8 @@ class VersionSpec(BaseModel):
     configuration_fingerprint: str
     session: JobSession
     queries: list[JobQuery]
+    batch: BatchSpec | None = None
+    """What each run does; None: the job is a stream."""
     summaries: dict[str, PlanSummary] = {}
     """Plans by name of the query, as a driver has analysed them."""
 

@@ -33,6 +33,7 @@ class JobDecision(StrEnum):
     RESTART_FROM_SAVEPOINT = "restart-from-savepoint"
     RESTART_CLEAN = "restart-clean"
     RESUME_LATEST = "resume-latest"
+    UPDATE = "update"
     STOP = "stop"
     ERROR = "error"
 

@@ -29,6 +29,7 @@ class EntityKind(StrEnum):
     JOB_CHANGE = "job_change"
     DEPLOYMENT = "deployment"
     SAVEPOINT = "savepoint"
+    RUN = "run"
     OPERATION = "operation"
     NODE = "node"
     USER = "user"
@@ -166,6 +167,17 @@ class JobState(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     DELETED = "deleted"
+
+
+class RunState(StrEnum):
+    """States of a run of a batch job."""
+
+    DUE = "due"  # its logical time has come; it waits for its turn
+    RUNNING = "running"  # its statements run, or it waits for the next attempt
+    SUCCEEDED = "succeeded"  # all its statements have succeeded
+    FAILED = "failed"
+    SKIPPED = "skipped"  # no statement was submitted; the reason says why
+    CANCELLED = "cancelled"
 
 
 class ChangeStep(StrEnum):
@@ -481,6 +493,30 @@ JOB: Lifecycle[JobState] = Lifecycle(
             _JO.STOPPING: "a user deletes it",
         },
         _JO.DELETED: {},
+    },
+)
+
+_RU = RunState
+
+RUN: Lifecycle[RunState] = Lifecycle(
+    EntityKind.RUN,
+    _RU.DUE,
+    "its schedule has fired, or a user has asked for it",
+    {
+        _RU.DUE: {
+            _RU.RUNNING: "a node has begun its first attempt",
+            _RU.SKIPPED: "its job was stopped or deleted before its turn",
+            _RU.CANCELLED: "cancelled before its turn",
+        },
+        _RU.RUNNING: {
+            _RU.SUCCEEDED: "all its statements have succeeded",
+            _RU.FAILED: "a statement has failed for good, or the time limit has passed",
+            _RU.CANCELLED: "cancelled by a user, or by the next run",
+        },
+        _RU.SUCCEEDED: {},
+        _RU.FAILED: {},
+        _RU.SKIPPED: {},
+        _RU.CANCELLED: {},
     },
 )
 

@@ -46,6 +46,7 @@ from headrace.store.tables import (
     jobs,
     metadata,
     operations,
+    runs,
     savepoints,
     statements,
     stream_queries,
@@ -136,10 +137,13 @@ _OWNERS: dict[str, ColumnElement[str]] = {
     .join(savepoints, savepoints.c.job_id == jobs.c.id)
     .where(savepoints.c.id == _ENTITY_ID)
     .scalar_subquery(),
-    EntityKind.OPERATION: select(func.coalesce(deployments.c.owner, job_changes.c.owner))
+    EntityKind.OPERATION: select(
+        func.coalesce(deployments.c.owner, job_changes.c.owner, runs.c.owner)
+    )
     .select_from(operations)
     .outerjoin(deployments, deployments.c.id == operations.c.ref)
     .outerjoin(job_changes, job_changes.c.id == operations.c.ref)
+    .outerjoin(runs, runs.c.id == operations.c.ref)
     .where(operations.c.id == _ENTITY_ID)
     .scalar_subquery(),
 }

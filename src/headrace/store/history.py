@@ -34,6 +34,7 @@ from headrace.store.tables import (
     operations,
     pending_hook_calls,
     results,
+    runs,
     savepoints,
     sessions,
     snapshots,
@@ -77,6 +78,7 @@ def count_old(tx: Tx, seconds: float) -> dict[str, int]:
         "streams": (stream_queries, _is_old_query(seconds)),
         "jobs": (jobs, _is_old(jobs, seconds)),
         "deployments": (deployments, _is_old(deployments, seconds)),
+        "runs": (runs, _is_old(runs, seconds)),
         "tokens": (tokens, tokens.c.expires_at < clock(-seconds)),
         "drafts": (editor_drafts, editor_drafts.c.updated_at < clock(-seconds)),
     }
@@ -246,6 +248,10 @@ def delete_jobs(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     operation_ids = _choose(tx, operations, _is_old(operations, seconds), limit)
     if operation_ids:
         _delete(tx, operations, operation_ids)
+    # The cursor of a schedule stays, so that a deleted run does not fire again.
+    run_ids = _choose(tx, runs, _is_old(runs, seconds), limit)
+    if run_ids:
+        _delete(tx, runs, run_ids)
     job_ids = _choose(tx, jobs, _is_old(jobs, seconds), limit)
     if job_ids:
         savepoint_ids = _fetch(tx, select(savepoints.c.id).where(savepoints.c.job_id.in_(job_ids)))
@@ -255,6 +261,7 @@ def delete_jobs(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     return {
         "deployments": len(deployment_ids),
         "operations": len(operation_ids),
+        "runs": len(run_ids),
         "jobs": len(job_ids),
     }
 

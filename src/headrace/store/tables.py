@@ -52,6 +52,7 @@ from headrace.model.lifecycle import (
     JOB,
     NODE,
     OPERATION,
+    RUN,
     SAVEPOINT,
     SESSION,
     STATEMENT,
@@ -65,6 +66,7 @@ from headrace.model.lifecycle import (
     Lifecycle,
     NodeState,
     OperationState,
+    RunState,
     SavepointState,
     SessionState,
     StatementState,
@@ -80,6 +82,7 @@ from headrace.model.request_fields import (
     describe_fields,
 )
 from headrace.model.result import Disposition, ResultRequest
+from headrace.model.run import FiringRules, RunTrigger
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
 from headrace.model.stream_history import BatchPart
@@ -200,6 +203,8 @@ SLOW = {
     "postgresql": text("ended_at - started_at >= '00:00:01'::interval"),
 }
 """Condition on statements that have ended and ran for at least a second, for each database."""
+_BACKFILLS = text("backfill_id IS NOT NULL")
+_FIRES = text("next_at IS NOT NULL")
 _PUBLISHING = text("state = 'committing' AND NOT shares_target")
 
 metadata = MetaData(
@@ -1051,6 +1056,77 @@ savepoints = Table(
     Column("ended_at", Instant),
     ended_check(SAVEPOINT),
     Index("savepoints_by_job", "job_id", "id"),
+)
+
+# How far the schedule of each deployed batch job has come.
+job_schedules = Table(
+    "job_schedules",
+    metadata,
+    Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("version_id", id_type(), nullable=False),
+    Column("rules", Document(FiringRules, FiringRules), nullable=False),
+    Column("cursor", Instant, nullable=False),
+    Column("next_at", Instant),
+    Index("job_schedules_due", "next_at", sqlite_where=_FIRES, postgresql_where=_FIRES),
+)
+
+# One row for each logical time, skipped ones included, and one for each repetition.
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("job_id", id_type(), nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version_id", id_type(), nullable=False),
+    Column("state", enum_type(RunState, check="known_state"), nullable=False),
+    Column("trigger", enum_type(RunTrigger), nullable=False),
+    Column("backfill_id", id_type()),
+    Column("logical_time", Instant, nullable=False),
+    Column("repetition", Integer, nullable=False),
+    Column("interval_start", Instant, nullable=False),
+    Column("interval_end", Instant, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("utc_offset", Integer, nullable=False),
+    Column("is_shifted", Boolean, nullable=False),
+    Column("tzdata", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("awaits_attempt", Boolean, nullable=False),
+    Column("has_turn", Boolean, nullable=False),
+    Column("parallelism", Integer, nullable=False),
+    Column("due_at", Instant, nullable=False),
+    Column("connection_id", id_type()),
+    Column("reason", Text, nullable=False),
+    Column("failure", Document(Failure)),
+    Column("cancelled_by", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("ended_at", Instant),
+    ended_check(RUN),
+    # A firing is neither lost nor doubled, whatever is deployed, purged or upgraded meanwhile.
+    Index("runs_by_time", "job_id", "logical_time", "repetition", unique=True),
+    Index("runs_by_owner", "owner", "id"),
+    Index(
+        "runs_by_backfill",
+        "backfill_id",
+        "logical_time",
+        sqlite_where=_BACKFILLS,
+        postgresql_where=_BACKFILLS,
+    ),
+    Index("runs_live", "job_id", "logical_time", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("runs_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+)
+
+run_statements = Table(
+    "run_statements",
+    metadata,
+    Column("run_id", id_type(), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    # The intent to submit it: the statement may not exist yet, and may be deleted before the run.
+    Column("statement_id", id_type(), nullable=False),
+    Index("run_statements_by_statement", "statement_id"),
 )
 
 # Long work of a node. A node claims an operation; another one adopts it when the lease has expired.

@@ -316,6 +316,15 @@ def live(tx: Tx, statement_id: str) -> Transaction | None:
     return _get_one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
 
 
+def has_committed(tx: Tx, statement_id: str) -> bool:
+    """Return whether a statement has changed a table, whatever became of the statement."""
+    query = select(transactions.c.id).where(
+        transactions.c.statement_id == statement_id,
+        transactions.c.state == TransactionState.COMMITTED,
+    )
+    return tx.execute(query.limit(1)).first() is not None
+
+
 def is_past_cancelling(tx: Tx, statement_id: str, state: StatementState) -> bool:
     """Return whether a cancel is too late because the table is being published, or may be.
 

@@ -29,6 +29,8 @@ def test_every_call_with_a_name_in_its_path_looks_for_exactly_that_name(
         for method, path in calls:
             url = re.sub(r"\{\w+\}", lambda _match: quote(name, safe=""), path)
             json = {"confirmed": True} if path.endswith("/gone") else {}
+            if path.endswith("/backfills"):
+                json = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
             problem = node.http.request(method, url, json=json if method == "post" else None).json()
             assert re.fullmatch(r"\w+_not_found", problem["code"]), (method, path, problem)
             assert name in problem["detail"], (method, path, problem)

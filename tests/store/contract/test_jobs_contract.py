@@ -295,7 +295,7 @@ def test_history_deletes_ended_deployments_and_keeps_live_ones(store: Database) 
         ended_id, (change_id,) = deploy(tx, "a")
         live_id, _changes = deploy(tx, "b")
         walk(tx, change_id, ChangeStep.STOPPED, ChangeStep.VERIFIED, ChangeStep.APPLIED)
-        nothing = {"deployments": 0, "operations": 0, "jobs": 0}
+        nothing = {"deployments": 0, "operations": 0, "runs": 0, "jobs": 0}
         assert history.delete_jobs(tx, 60.0, 10) == nothing
         assert history.delete_jobs(tx, -1.0, 10) == nothing | {"deployments": 1}
         assert job_changes.get_deployment(tx, ended_id) is None

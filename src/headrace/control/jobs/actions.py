@@ -36,6 +36,13 @@ def plan_rollback(tx: Tx, job: Job, current: JobVersion, number: int | None) -> 
         VersionNotFound: The job has no such version.
     """
     target = _find_target(tx, job, current, number)
+    if target.spec.batch is not None:
+        return PlannedJob(
+            name=job.name,
+            decision=JobDecision.UPDATE,
+            reason=f"a user returns to version {target.version} (revision {target.revision})",
+            spec=target.spec,
+        )
     reason = f"a user returns to version {target.version} (revision {target.revision})"
     planned = PlannedJob(
         name=job.name,
@@ -233,6 +240,14 @@ def _plan_start(job: Job, current: JobVersion | None, *, clean: bool) -> Planned
             hint=f"headrace job stop {job.name} stops it. To change it, deploy its manifest.",
         )
     assert current is not None
+    if current.spec.batch is not None:
+        return PlannedJob(
+            name=job.name,
+            decision=JobDecision.UPDATE,
+            reason="a user starts its schedule",
+            version=current.version,
+            keeps_run=True,
+        )
     if clean:
         return PlannedJob(
             name=job.name,

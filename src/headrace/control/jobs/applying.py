@@ -141,6 +141,8 @@ def _plan_run(
         is_running = job.state is JobState.RUNNING
         is_copied = is_running or deployment.action is JobAction.SAVEPOINT
         return update | {"new_run": job.run, "takes_savepoint": is_copied}
+    if version.spec.batch is not None:
+        return update
     # The state of the replaced run is copied even if the new one does not need it: a rollback may.
     update |= {"new_run": new_run(version.version), "takes_savepoint": job.run is not None}
     if planned.restores_from is not None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from headrace.config.settings import Settings
 from headrace.control.context import NodeContext
+from headrace.control.jobs.batch_plans import start_schedule, stop_schedule
 from headrace.control.jobs.job_queries import (
     Verdict,
     have_ended,
@@ -232,6 +233,9 @@ class ChangeSteps(StepEffects):
     def stop_old(self, tx: Tx, change: JobChange) -> StepResult:
         """Request the end of the queries of the old version."""
         record = change.record
+        if record.action in STOPPING:
+            is_deleted = record.action is JobAction.DELETE
+            stop_schedule(tx, get_job(tx, change), is_deleted=is_deleted, actor=self.actor)
         live = stop_job(tx, change.owner, change.name, actor=self.actor)
         old = list(dict.fromkeys([*record.old_query_ids, *live]))
         target = ChangeStep.STOP_WANTED if live else ChangeStep.STOPPED
@@ -352,6 +356,9 @@ class ChangeSteps(StepEffects):
         """Start the queries of the new version."""
         record, job = change.record, get_job(tx, change)
         version = get_version(tx, record.new_version_id)
+        if version.spec.batch is not None:
+            start_schedule(tx, job, version)
+            return self.go_on(tx, change, ChangeStep.STARTED)
         assert record.new_run is not None
         try:
             session_id = self.open_session(tx, change, version)
@@ -427,7 +434,9 @@ class ChangeSteps(StepEffects):
             return StepResult.ADVANCED
         queries = lock_sessions_of(tx, record.new_query_ids)
         errors = [query.last_error for query in queries if query.state is StreamState.FAILED]
-        if errors:
+        if self._is_batch(tx, record.new_version_id):
+            target, reason = JobState.RUNNING, failure
+        elif errors:
             target, reason = JobState.FAILED, errors[0]
         elif all(query.state in STREAM.terminal for query in queries):
             target, reason = JobState.STOPPED, failure
@@ -458,6 +467,10 @@ class ChangeSteps(StepEffects):
         step = ChangeStep.APPLIED if failure is None else ChangeStep.FAILED
         job_changes.step(tx, change, step, actor=self.actor, failure=failure)
         return StepResult.ADVANCED
+
+    def _is_batch(self, tx: Tx, version_id: str | None) -> bool:
+        version = jobs.get_version(tx, version_id)
+        return version is not None and version.spec.batch is not None
 
     def _judge(self, tx: Tx, change: JobChange) -> Verdict:
         return judge_queries(
@@ -534,12 +547,15 @@ class UndoSteps(StepEffects):
         failure: Failure | None = None
         if record.was is JobState.RUNNING and record.action not in STOPPING:
             version = get_version(tx, record.old_version_id)
-            assert run is not None
             try:
-                session_id = self.open_session(tx, change, version)
-                if session_id is None:
-                    return StepResult.WAITS
-                self._start_version(tx, change, version, run, session_id)
+                if version.spec.batch is not None:
+                    start_schedule(tx, get_job(tx, change), version)
+                else:
+                    session_id = self.open_session(tx, change, version)
+                    if session_id is None:
+                        return StepResult.WAITS
+                    assert run is not None
+                    self._start_version(tx, change, version, run, session_id)
                 target = JobState.RUNNING
             except HeadraceError as error:
                 failure, target = Failure.of(error), JobState.FAILED

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from headrace.control.places import to_file_name
@@ -14,6 +15,12 @@ from headrace.control.streams.checks import (
     check_retry_options,
     choose_sink,
 )
+from headrace.deploy.batch_writes import (
+    OVERWRITE_CONF,
+    WriteMode,
+    parse_write,
+    write_statement,
+)
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.relations import order_relations
@@ -21,6 +28,7 @@ from headrace.deploy.script_statements import DefinitionCommand, read_statements
 from headrace.errors import InvalidStatement, Position
 from headrace.files.places import to_hadoop_form
 from headrace.grammar.parse import parse
+from headrace.grammar.script import split_script
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
@@ -28,7 +36,16 @@ from headrace.grammar.stream_statements import (
 )
 from headrace.grammar.text import offset_at
 from headrace.model.deployment import JobQuery, JobSession
-from headrace.model.job import JobMetadata, JobRows
+from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
+from headrace.model.run import (
+    BatchSpec,
+    BatchStatement,
+    CatchUp,
+    FiringRules,
+    Overlap,
+    ResumeAt,
+    RunRetries,
+)
 from headrace.model.session import SessionSpec
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import QuerySpec
@@ -47,6 +64,7 @@ _STATIC_SQL = (
     "spark.sql.event.truncate.length",
 )
 """Configuration of Spark SQL that an application reads once, at its start."""
+_INTERVAL = re.compile(r":interval_(start|end)\b")
 _BEFORE_ANY_VERSION = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -80,6 +98,85 @@ def check_definition(text: str, command: DefinitionCommand) -> None:
         check_create_sink(text, command)
     else:
         _check_stream(text)
+
+
+def compile_batch(
+    manifest: JobManifest, needed: NeededDefinitions, *, profile: str
+) -> BatchSpec | None:
+    """Return what the runs of a manifest do; None for a stream.
+
+    Args:
+        profile: Name of the profile with which it is deployed.
+
+    Raises:
+        InvalidStatement: A statement is not possible in a batch job.
+    """
+    if manifest.schedule is None:
+        return None
+    if not (manifest.schedule.is_manual or manifest.schedule.is_of_time):
+        raise InvalidStatement(
+            "Runs are not started by other jobs, tables or files yet.",
+            hint="Write `schedule` with `cron` or `every`, or `manual`.",
+        )
+    application = sorted(filter(is_application_property, manifest.spark_properties))
+    refused = [*application, *(["session"] if manifest.session is not None else [])]
+    refused += ["a profile"] if profile != SessionSpec().profile else []
+    if refused:
+        keys = " and ".join(refused)
+        raise InvalidStatement(
+            f"The runs of a batch job share the pool session of their owner, so that {keys} cannot"
+            " be set.",
+            hint="Delete it, or set it in the default profile.",
+        )
+    conf = dict(manifest.spark_properties)
+    statements = [BatchStatement(text=text) for text in needed.setup]
+    if manifest.script is not None:
+        statements += [BatchStatement(text=part.text) for part in split_script(manifest.script)]
+    elif manifest.sql is not None:
+        statements.append(_write_rows(manifest, manifest.sql))
+    else:
+        raise InvalidStatement(
+            "A batch job cannot have `code` yet.", hint="Write the query as `sql`, or a `script`."
+        )
+    rules = FiringRules(
+        schedule=None if manifest.schedule.is_manual else manifest.schedule,
+        overlap=manifest.overlap or Overlap.SKIP,
+        catch_up=manifest.catch_up or _choose_catch_up(manifest),
+        delay=manifest.delay or timedelta(),
+    )
+    return BatchSpec(
+        rules=rules,
+        statements=statements,
+        conf=conf,
+        retries=manifest.retries or RunRetries(),
+        time_limit=manifest.time_limit,
+        resume_at=manifest.resume_at or ResumeAt.FAILED_STATEMENT,
+    )
+
+
+def _write_rows(manifest: JobManifest, sql: str) -> BatchStatement:
+    assert manifest.target is not None
+    write = parse_write(manifest.write or WriteMode.APPEND)
+    is_overwrite = write.mode is WriteMode.OVERWRITE_PARTITIONS
+    query = add_metadata(sql) if manifest.metadata_columns else sql
+    return BatchStatement(
+        text=write_statement(manifest.target, query, write),
+        conf=OVERWRITE_CONF if is_overwrite else {},
+    )
+
+
+def add_metadata(sql: str) -> str:
+    """Return a query with the metadata columns of a job, whose values are parameters of a run."""
+    query = sql.strip().removesuffix(";")
+    first, *others = METADATA_COLUMNS
+    columns = [f"current_timestamp() AS {first}"]
+    columns += [f":{name.removeprefix('__')} AS {name}" for name in others]
+    return f"SELECT *, {', '.join(columns)} FROM (\n{query}\n)"  # noqa: S608 - SQL of the user
+
+
+def _choose_catch_up(manifest: JobManifest) -> CatchUp:
+    """Return the default: a job that reads an interval needs each interval."""
+    return CatchUp.ALL if _INTERVAL.search(manifest.query_text) else CatchUp.LAST
 
 
 def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[JobQuery]:

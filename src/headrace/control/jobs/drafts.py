@@ -10,6 +10,7 @@ from headrace.control.conf import check_conf, check_session_conf
 from headrace.control.jobs.compile import (
     check_definition,
     choose_session,
+    compile_batch,
     compile_queries,
     find_key_of_clause,
 )
@@ -160,7 +161,8 @@ def _compile(
     check_conf(manifest.spark_properties, settings.conf_policy)
     session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
     check_session_conf(session.spec, settings.conf_policy)
-    queries = compile_queries(manifest, needed)
+    batch = compile_batch(manifest, needed, profile=request.profile)
+    queries = [] if batch is not None else compile_queries(manifest, needed)
     for query in queries:
         _check_secrets(query.spec)
     spec = VersionSpec(
@@ -176,6 +178,7 @@ def _compile(
         configuration_fingerprint=configuration_fingerprint(manifest, needed),
         session=session,
         queries=queries,
+        batch=batch,
     )
     return JobDraft(
         name=manifest.name,

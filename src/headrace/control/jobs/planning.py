@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace.control.context import NodeContext
+from headrace.control.jobs.batch_plans import describe_batch_change
 from headrace.control.jobs.drafts import JobDraft, PlanRequest, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import find_conflict, find_session, open_check_session
 from headrace.control.jobs.places import (
@@ -45,6 +47,7 @@ from headrace.model.job import JobDecision
 from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
 from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
 from headrace.store import operations
+from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import job_changes, jobs, savepoints
 from headrace.store.streams import stream_queries
@@ -98,7 +101,9 @@ class JobPlanner:
             take_submit(tx, self._settings, describe_owner(tx, self._settings, owner))
             deployed = _read_deployed(tx, owner)
             raise_errors(_find_conflicts(tx, owner, drafts, deployed, location, place))
-            planned = [_plan_job(draft, deployed) for draft in drafts]
+            now = read_clock(tx.connection)
+            planned = [_plan_job(draft, deployed, now) for draft in drafts]
+            raise_errors(_list_batch_errors(planned))
             if request.prune:
                 planned += _plan_pruned(planned, deployed, place)
             else:
@@ -159,7 +164,7 @@ class JobPlanner:
         by_session: dict[str, list[PlannedJob]] = defaultdict(list)
         sessions: dict[str, JobSession] = {}
         for planned in plan.jobs:
-            if planned.spec is not None:
+            if planned.spec is not None and planned.spec.batch is None:
                 session = planned.spec.session
                 key = session.model_dump_json()
                 sessions[key] = session
@@ -276,7 +281,7 @@ def _find_conflicts(
     return errors
 
 
-def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
+def _plan_job(draft: JobDraft, deployed: _Deployed, now: datetime) -> PlannedJob:
     """Return a job with what the store knows; `decide_job` completes it after the checks."""
     job = deployed.jobs.get(draft.name.casefold())
     version = deployed.version_of(job)
@@ -322,6 +327,13 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
     comparison = Comparison([], "")
     if version is not None and is_changed:
         comparison = compare_versions(version.spec, draft.spec, name=draft.name)
+    if draft.spec.batch is not None:
+        return PlannedJob(
+            **common | describe_batch_change(draft.spec, version, facts, comparison.changed, now),
+            changed=comparison.changed,
+            diff=comparison.diff,
+            spec=add_text(draft.spec),
+        )
     return PlannedJob(
         **common,
         decision=JobDecision.START_CLEAN,
@@ -333,6 +345,21 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
         query_places=list(draft.query_places),
         setup_places=list(draft.setup_places),
     )
+
+
+def _list_batch_errors(planned: Iterable[PlannedJob]) -> list[ManifestError]:
+    """Return the errors of batch jobs, which no driver checks."""
+    return [
+        ManifestError(
+            path=job.path,
+            code="job_kind_changed",
+            message=f"{job.name}: {job.reason}.",
+            hint=job.hint.replace("NAME", job.name),
+            job=job.name,
+        )
+        for job in planned
+        if job.decision is JobDecision.ERROR
+    ]
 
 
 def _find_undeclared(planned: list[PlannedJob], deployed: _Deployed, place: str) -> list[Job]:

@@ -142,7 +142,7 @@ class Jobs:
     def get_job(self, caller: Caller, name: str) -> JobStatus:
         """Return a job of the caller. Raise JobNotFound."""
         with self._database.read() as tx:
-            job = _find(tx, caller, name)
+            job = find_job(tx, caller, name)
             live = _of_job(stream_queries.list_live_of_jobs(tx, [job.owner]), job)
             reasons = explain_queries(tx, self._settings, live)
             version = jobs.get_version(tx, job.version_id)
@@ -157,7 +157,7 @@ class Jobs:
     def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
         """Return the versions of a job, newest first. Raise JobNotFound."""
         with self._database.read() as tx:
-            job = _find(tx, caller, name)
+            job = find_job(tx, caller, name)
             return [_hide_manifest(caller, job, each) for each in jobs.history(tx, job.id, limit)]
 
     def find_todays_plan(self, caller: Caller, name: str) -> TodaysPlan | None:
@@ -166,7 +166,7 @@ class Jobs:
         None: a change of the job is in progress. Raise JobNotFound.
         """
         with self._database.read() as tx:
-            return find_todays_plan(tx, _find(tx, caller, name))
+            return find_todays_plan(tx, find_job(tx, caller, name))
 
     def stop(self, caller: Caller, name: str, *, takes_savepoint: bool = True) -> DeploymentStatus:
         """Stop a job with a savepoint. Raise JobNotFound, JobBusy and JobStateConflict."""
@@ -204,7 +204,7 @@ class Jobs:
         takes_savepoint: bool = True,
     ) -> DeploymentStatus:
         with self._database.write("jobs.act") as tx:
-            job = jobs.lock(tx, _find(tx, caller, name, Action.CHANGE).id)
+            job = jobs.lock(tx, find_job(tx, caller, name, Action.CHANGE).id)
             assert job is not None
             if job.change_id is not None:
                 raise describe_busy(tx, job)
@@ -223,7 +223,11 @@ class Jobs:
             return _read_deployment(tx, deployment_id)
 
 
-def _find(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> Job:
+def find_job(tx: Tx, caller: Caller, name: str, action: Action = Action.READ) -> Job:
+    """Return a live job on which the caller may act, by its name or id.
+
+    Raise JobNotFound, or NotPermitted if the caller may read it, and do no more.
+    """
     if looks_like_id(name):
         found = jobs.get(tx, name)
         job = None if found is None or found.state is JobState.DELETED else found

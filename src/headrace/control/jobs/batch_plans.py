@@ -1,0 +1,99 @@
+"""Plans of batch jobs, and what applying them changes: the schedule, and no query."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from headrace.control.jobs.firing import fire, skip_waiting
+from headrace.deploy.schedule import find_next, preview
+from headrace.model.deployment import Job, JobVersion, PlannedFacts, VersionSpec
+from headrace.model.job import JobDecision
+from headrace.model.run import BatchSpec
+from headrace.store.clock import read_clock
+from headrace.store.database import Tx
+from headrace.store.jobs import schedules
+from headrace.text.readable import describe_count
+
+_KIND_HINT = "Delete the job first: headrace job delete NAME. Its runs and its state end with it."
+
+
+def describe_batch_change(
+    spec: VersionSpec,
+    version: JobVersion | None,
+    facts: PlannedFacts,
+    changed: list[str],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return decision, reason, hint and notes of a plan for a batch job.
+
+    Args:
+        version: The deployed version; None: the job is new.
+        changed: Changed keys of the manifest.
+        now: Time of the store.
+    """
+    assert spec.batch is not None
+    if version is not None and version.spec.batch is None:
+        reason = "a stream cannot become a batch job"
+        return {"decision": JobDecision.ERROR, "reason": reason, "hint": _KIND_HINT}
+    statements = describe_count(len(spec.batch.statements), "statement")
+    if facts.is_new:
+        decision, reason = JobDecision.START_CLEAN, f"The job is new. A run has {statements}."
+    elif not facts.configuration_changed:
+        decision, reason = JobDecision.UPDATE, "Nothing has changed. The job is started again."
+    else:
+        keys = ", ".join(changed) or "keys unknown"
+        reason = f"It has changed ({keys}). Runs that are due already end under their version."
+        decision = JobDecision.UPDATE
+    return {"decision": decision, "reason": reason, "notes": _note_firings(spec.batch, now)}
+
+
+def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
+    schedule = batch.rules.schedule
+    if schedule is None:
+        return ["only users start it: headrace job run NAME"]
+    if not schedule.is_of_time:
+        return []
+    shown = preview(schedule, now)
+    times = [f"{firing.local:%Y-%m-%d %H:%M:%S %z}" for firing in shown.firings]
+    notes = [f"next runs: {', '.join(times)}"] if times else []
+    shifted = [f"{firing.local:%Y-%m-%d %H:%M %z}" for firing in shown.at_change]
+    if shifted:
+        notes.append(f"around the next change of the clock: {', '.join(shifted)}")
+    return [*notes, *shown.warnings]
+
+
+def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
+    """Let a locked job fire by the schedule of a version.
+
+    With the same schedule as before, the times that were missed meanwhile are made up for as the
+    job wants it. Another schedule counts from now on.
+    """
+    assert version.spec.batch is not None
+    rules, now = version.spec.batch.rules, read_clock(tx.connection)
+    before = schedules.lock(tx, job.id)
+    cursor = now
+    if before is not None and before.rules.schedule == rules.schedule:
+        cursor = before.cursor
+    elif before is not None and before.next_at is not None and before.next_at <= now:
+        fire(tx, before, now)
+    following = None
+    if rules.schedule is not None and rules.schedule.is_of_time:
+        following = find_next(rules.schedule, cursor)
+    schedules.save(
+        tx,
+        job.id,
+        version_id=version.id,
+        rules=rules,
+        cursor=cursor,
+        next_at=None if following is None else following.instant,
+    )
+
+
+def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:
+    """Let a locked job fire no more. What is due already runs, unless the job is deleted."""
+    if schedules.lock(tx, job.id) is None:
+        return
+    schedules.pause(tx, job.id)
+    if is_deleted:
+        skip_waiting(tx, job.id, actor=actor)

@@ -1,0 +1,240 @@
+"""Firings of schedules: the run of each logical time, inserted once, whatever dies.
+
+The cursor of a schedule is the last logical time that has a run. The transaction that inserts runs
+moves the cursor, so that a firing is neither lost nor doubled. No node leads: whichever node locks
+the schedule first fires it. The clock of the store decides what is due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from zoneinfo import ZoneInfoNotFoundError
+
+from headrace.control.context import NodeContext
+from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
+from headrace.model.lifecycle import RunState
+from headrace.model.run import CatchUp, JobRun, JobSchedule, Overlap, RunTimes, RunTrigger
+from headrace.store import operations
+from headrace.store.clock import read_clock
+from headrace.store.database import Tx
+from headrace.store.jobs import runs, schedules
+
+RUN_KIND = "job_run"
+"""Kind of the operations that make runs."""
+ACTOR = "schedule"
+"""Actor of what the clock does."""
+_LOG = logging.getLogger("headrace.schedules")
+_AT_ONCE = 50
+"""Schedules that one transaction fires."""
+_MOST_FIRINGS = 1000
+"""Firings of one schedule in one transaction, and missed runs that are kept apart."""
+_ON_TIME = timedelta(minutes=1)
+"""Lateness from which a run counts as missed."""
+_MOST_WAITING = 100
+"""Runs of a job that wait for their turn, above which its schedule waits as well."""
+_PARKED = timedelta(minutes=1)
+"""Time after which a schedule that waits, or cannot be computed, is tried again."""
+
+
+class Schedules:
+    """Fires the schedules that are due. Several nodes may do so at the same time."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+
+    def run(self) -> None:
+        """Fire all schedules that are due."""
+        with self._database.read() as tx:
+            has_due = schedules.has_due(tx)
+        while has_due:
+            with self._database.write("schedule.fire") as tx:
+                due = schedules.lock_due(tx, _AT_ONCE)
+                now = read_clock(tx.connection)
+                for each in due:
+                    fire(tx, each, now)
+            has_due = len(due) == _AT_ONCE
+
+
+def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+    """Insert the runs of a locked schedule that are due, and move its cursor."""
+    live = runs.list_live(tx, schedule.job_id)
+    places = _MOST_WAITING - len(live)
+    if places <= 0:
+        # The cursor waits as well: no firing is lost.
+        _park(tx, schedule, now)
+        return
+    try:
+        due, next_at = _list_due(schedule, now, places)
+    except (ZoneInfoNotFoundError, ValueError, OverflowError) as error:
+        # The zone may be missing on this host alone, and the other jobs must fire.
+        _LOG.error("the schedule of %s cannot be computed: %s", schedule.name, error)
+        _park(tx, schedule, now)
+        return
+    present = runs.list_times(tx, schedule.job_id, after=schedule.cursor)
+    for each in due:
+        # A user may have run the time before it was due: the cursor passes it.
+        if each.times.logical_time not in present:
+            _insert(tx, schedule, each, live)
+    last = due[-1].times.logical_time if due else schedule.cursor
+    schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
+    if due:
+        start_next(tx, schedule.job_id, actor=ACTOR)
+
+
+def _park(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+    """Try a schedule again a moment later."""
+    cursor = schedule.cursor
+    schedules.advance(tx, schedule.job_id, cursor=cursor, to=cursor, next_at=now + _PARKED)
+
+
+@dataclass(frozen=True, slots=True)
+class _DueRun:
+    """A run to insert."""
+
+    times: RunTimes
+    is_missed: bool
+    skip_reason: str | None
+    """Why it is skipped, whatever else runs; None: it is not."""
+
+
+def _list_due(
+    schedule: JobSchedule, now: datetime, places: int
+) -> tuple[list[_DueRun], datetime | None]:
+    """Return the runs to insert, and the time of the next firing.
+
+    Args:
+        places: Largest number of runs that may begin to wait.
+    """
+    rules = schedule.rules
+    assert rules.schedule is not None
+    firings = [
+        firing
+        for firing in islice(list_firings(rules.schedule, schedule.cursor), _MOST_FIRINGS + 1)
+        if firing.instant <= now
+    ]
+    start, gap = schedule.cursor, list[_DueRun]()
+    if len(firings) > _MOST_FIRINGS and rules.catch_up is not CatchUp.ALL:
+        # One row stands for all that were missed, apart from the last.
+        last = find_last(rules.schedule, now + timedelta(microseconds=1))
+        assert last is not None
+        before = find_last(rules.schedule, last.instant)
+        assert before is not None
+        reason = f"All runs from {start.isoformat()} on were missed: they are more than 1,000."
+        gap = [_DueRun(_times(schedule, before, start), True, reason)]
+        start, firings = before.instant, [last]
+    waits = rules.catch_up is CatchUp.ALL or rules.overlap is Overlap.QUEUE
+    firings = firings[: places if waits else _MOST_FIRINGS]
+    runs_due = [*gap, *_apply_catch_up(schedule, firings, start, now)]
+    last_time = firings[-1].instant if firings else schedule.cursor
+    following = find_next(rules.schedule, last_time)
+    return runs_due, None if following is None else following.instant
+
+
+def _apply_catch_up(
+    schedule: JobSchedule, firings: Sequence[Firing], start: datetime, now: datetime
+) -> list[_DueRun]:
+    missed = sum(now - firing.instant > _ON_TIME for firing in firings)
+    catch_up = schedule.rules.catch_up
+    made_up = {
+        CatchUp.ALL: range(missed),
+        # A run on time reads what the missed ones would have read.
+        CatchUp.LAST: range(missed - 1, missed) if missed == len(firings) else range(0),
+        CatchUp.NONE: range(0),
+    }[catch_up]
+    due = []
+    for number, firing in enumerate(firings):
+        reason = None
+        if number < missed and number not in made_up:
+            reason = f"The run was missed, and `catch-up` is {catch_up}."
+        due.append(_DueRun(_times(schedule, firing, start), number < missed, reason))
+        start = firing.instant
+    return due
+
+
+def _times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTimes:
+    assert schedule.rules.schedule is not None
+    offset = firing.local.utcoffset() or timedelta()
+    return RunTimes(
+        logical_time=firing.instant,
+        interval_start=start,
+        interval_end=firing.instant,
+        zone=schedule.rules.schedule.timezone or "UTC",
+        utc_offset=int(offset.total_seconds()),
+        is_shifted=firing.is_shifted,
+        tzdata=find_tzdata_version(),
+    )
+
+
+def find_tzdata_version() -> str:
+    """Return the version of the time zone data of the host, as far as it is known."""
+    try:
+        return version("tzdata")
+    except PackageNotFoundError:
+        return ""
+
+
+def _insert(tx: Tx, schedule: JobSchedule, due: _DueRun, live: list[JobRun]) -> None:
+    """Insert a run that is due. Overlaps are decided now, and not when a place is free.
+
+    Args:
+        live: The live runs of the job. The new one is added.
+    """
+    reason = due.skip_reason or _find_overlap(schedule, live, is_missed=due.is_missed)
+    run_id = runs.insert_run(
+        tx,
+        schedule.job_id,
+        owner=schedule.owner,
+        name=schedule.name,
+        version_id=schedule.version_id,
+        trigger=RunTrigger.SCHEDULE,
+        times=due.times,
+        due_at=due.times.logical_time + schedule.rules.delay,
+        actor=ACTOR,
+    )
+    run = runs.get(tx, run_id)
+    assert run is not None
+    if reason is not None:
+        runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
+        return
+    if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS and not due.is_missed:
+        for each in live:
+            runs.request_cancel(tx, each.id, actor=ACTOR)
+    live.append(run)
+
+
+def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun], *, is_missed: bool) -> str | None:
+    """Return why a run is skipped beside live ones, or None. Missed runs wait for their turn."""
+    if not live or is_missed or schedule.rules.overlap is not Overlap.SKIP:
+        return None
+    first = live[0]
+    return f"The run {first.id} of {first.times.logical_time.isoformat()} is {first.state} still."
+
+
+def skip_waiting(tx: Tx, job_id: str, *, actor: str) -> None:
+    """End the live runs of a job that is deleted."""
+    for run in runs.list_live(tx, job_id):
+        if run.has_turn:
+            runs.request_cancel(tx, run.id, actor=actor)
+        else:
+            runs.end(tx, run, RunState.SKIPPED, actor=actor, reason="The job was deleted.")
+
+
+def start_next(tx: Tx, job_id: str, *, actor: str) -> None:
+    """Give the next due run of a job its turn, if no other has it.
+
+    The transaction has locked the schedule of the job, or the job itself.
+    """
+    live = runs.list_live(tx, job_id)
+    begun = [run for run in live if run.has_turn]
+    waiting = [run for run in live if not run.has_turn]
+    for run in waiting:
+        if len(begun) >= run.parallelism:
+            return
+        runs.give_turn(tx, run.id)
+        operations.insert_operation(tx, RUN_KIND, run.id, actor=actor)
+        begun.append(run)

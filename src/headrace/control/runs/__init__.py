@@ -1,0 +1,1 @@
+"""Runs of batch jobs: their steps, and what users do with them."""

@@ -1,0 +1,363 @@
+"""The service for runs of batch jobs: list, run a time again, backfill, repair, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+
+from headrace.control.context import NodeContext
+from headrace.control.jobs.firing import find_tzdata_version, start_next
+from headrace.control.jobs.service import find_job
+from headrace.control.policy import Action, Caller, check, listed_owners
+from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
+from headrace.errors import InvalidRequest, JobStateConflict, RunNotFound, RunStateConflict
+from headrace.model.deployment import Job
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import RUN, JobState, RunState
+from headrace.model.run import JobRun, JobSchedule, RunStatement, RunTimes, RunTrigger
+from headrace.store.clock import read_clock
+from headrace.store.database import Tx
+from headrace.store.jobs import runs, schedules
+from headrace.text.readable import format_utc
+
+_MOST_INTERVALS = 10_000
+"""Intervals of one backfill."""
+_MOST_PARALLEL = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """A run with the statements of its attempts."""
+
+    run: JobRun
+    statements: list[RunStatement]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInterval:
+    """An interval of a backfill."""
+
+    start: datetime
+    end: datetime
+    """Logical time of its run."""
+    state: RunState | None
+    """State of its last run; None: it has none."""
+    refusal: str | None
+    """Why it is not run again; None: it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """The intervals of a backfill, in their order."""
+
+    id: str | None
+    """Id of its runs together; None: it is a plan."""
+    intervals: list[PlannedInterval]
+
+
+class JobRuns:
+    """Runs of all callers, served by one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+
+    def page(
+        self,
+        caller: Caller,
+        *,
+        job: str | None = None,
+        states: Collection[RunState] | None = None,
+        before: str | None = None,
+        limit: int,
+        all_owners: bool = False,
+    ) -> list[JobRun]:
+        """Return at most `limit` runs of the owners that `caller` lists, newest first.
+
+        Args:
+            job: Name or id of the job whose runs are returned, by their logical times.
+
+        Raise JobNotFound.
+        """
+        owners = listed_owners(caller, all_owners=all_owners)
+        with self._database.read() as tx:
+            job_id = None if job is None else find_job(tx, caller, job).id
+            return runs.page(
+                tx,
+                owners=owners if job_id is None else None,
+                job_id=job_id,
+                states=states,
+                before=before,
+                limit=limit,
+            )
+
+    def get(self, caller: Caller, run_id: str) -> RunStatus:
+        """Return a run that the caller may read. Raise RunNotFound."""
+        with self._database.read() as tx:
+            run = _find_run(tx, caller, run_id, Action.READ)
+            return RunStatus(run=run, statements=runs.list_statements(tx, [run.id]))
+
+    def run(self, caller: Caller, name: str, at: datetime | None = None) -> RunStatus:
+        """Run a job for a logical time, and return the run.
+
+        Args:
+            at: The logical time. None: the last one of the schedule; now, if it has none.
+
+        Raises:
+            JobNotFound, JobStateConflict: There is no such job, or it is a stream.
+            InvalidRequest: The schedule does not fire at that time.
+            RunStateConflict: The run of the time has not ended.
+        """
+        with self._database.write("run.request") as tx:
+            schedule = _lock_schedule(tx, caller, name)
+            times = _choose_times(schedule, at, read_clock(tx.connection))
+            run_id = _insert(tx, schedule, times, RunTrigger.USER, actor=caller.actor)
+            start_next(tx, schedule.job_id, actor=caller.actor)
+            return _status(tx, run_id)
+
+    def backfill(
+        self,
+        caller: Caller,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        parallel: int = 1,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run a job for all intervals that begin from `start` on and end by `end`.
+
+        Args:
+            parallel: Largest number of its runs at the same time.
+            dry_run: Whether only the plan is returned.
+
+        Raises:
+            JobNotFound, JobStateConflict: There is no such job, or it is a stream.
+            InvalidRequest: The job has no schedule of time, or there are too many intervals.
+        """
+        if not 1 <= parallel <= _MOST_PARALLEL:
+            raise InvalidRequest(f"`parallel` is from 1 to {_MOST_PARALLEL}.")
+        with self._database.write("run.backfill") as tx:
+            schedule = _lock_schedule(tx, caller, name)
+            now = read_clock(tx.connection)
+            planned = _plan_intervals(tx, schedule, start, min(end, now))
+            if dry_run:
+                return Backfill(id=None, intervals=[each for each, _times in planned])
+            backfill_id = new_id("bf")
+            for interval, times in planned:
+                if interval.refusal is None:
+                    _insert(
+                        tx,
+                        schedule,
+                        times,
+                        RunTrigger.BACKFILL,
+                        actor=caller.actor,
+                        parallelism=parallel,
+                        backfill_id=backfill_id,
+                    )
+            start_next(tx, schedule.job_id, actor=caller.actor)
+        return Backfill(id=backfill_id, intervals=[each for each, _times in planned])
+
+    def repair(self, caller: Caller, run_id: str, *, latest: bool = False) -> RunStatus:
+        """Run a run that has not succeeded again: its times, and the statements that failed.
+
+        Args:
+            latest: Whether to run the deployed version, and not that of the run.
+
+        Raises:
+            RunNotFound: There is no such run.
+            RunStateConflict: The run has succeeded, has not ended, or was run again already.
+        """
+        with self._database.write("run.repair") as tx:
+            run = _find_run(tx, caller, run_id, Action.CHANGE)
+            schedule = _lock_schedule(tx, caller, run.job_id)
+            if run.state is RunState.SUCCEEDED:
+                raise RunStateConflict(
+                    f"The run {run.id} has succeeded.",
+                    hint=f"headrace job run {run.name} --at {format_utc(run.times.logical_time)}"
+                    " runs its time again.",
+                )
+            new_run = _insert(
+                tx,
+                schedule,
+                run.times,
+                RunTrigger.REPAIR,
+                actor=caller.actor,
+                version_id=None if latest else run.version_id,
+                # Statements before this one have succeeded.
+                position=0 if latest else run.position,
+            )
+            start_next(tx, schedule.job_id, actor=caller.actor)
+            return _status(tx, new_run)
+
+    def cancel(self, caller: Caller, run_id: str) -> RunStatus:
+        """Ask for the end of a run, and return it. Raise RunNotFound and RunStateConflict."""
+        with self._database.write("run.cancel") as tx:
+            run = _find_run(tx, caller, run_id, Action.CHANGE)
+            schedules.lock(tx, run.job_id)
+            _cancel(tx, run, actor=caller.actor)
+            return _status(tx, run.id)
+
+    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[JobRun]:
+        """Ask for the end of all runs of a backfill. None of them starts afterwards.
+
+        Raise RunNotFound if there is no such backfill.
+        """
+        with self._database.write("run.cancel") as tx:
+            members = runs.list_backfill(tx, backfill_id)
+            for run in members[:1]:
+                missing = RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
+                check(caller, Action.CHANGE, run, missing)
+                schedules.lock(tx, run.job_id)
+            if not members:
+                raise RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
+            for run in members:
+                if run.state not in RUN.terminal:
+                    _cancel(tx, run, actor=caller.actor)
+            return runs.list_backfill(tx, backfill_id)
+
+
+def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> JobRun:
+    missing = RunNotFound(f"There is no run {run_id[:100]!r}.")
+    return check(caller, action, runs.get(tx, run_id), missing)
+
+
+def _status(tx: Tx, run_id: str) -> RunStatus:
+    run = runs.get(tx, run_id)
+    assert run is not None
+    return RunStatus(run=run, statements=runs.list_statements(tx, [run_id]))
+
+
+def _lock_schedule(tx: Tx, caller: Caller, name: str) -> JobSchedule:
+    job = find_job(tx, caller, name, Action.CHANGE)
+    schedule = schedules.lock(tx, job.id)
+    if schedule is None:
+        raise JobStateConflict(_describe_no_schedule(job))
+    return schedule
+
+
+def _describe_no_schedule(job: Job) -> str:
+    if job.state is JobState.DEPLOYING:
+        return f"The job {job.name} is being deployed for the first time."
+    return f"The job {job.name} is a stream, which has no runs."
+
+
+def _choose_times(schedule: JobSchedule, at: datetime | None, now: datetime) -> RunTimes:
+    rule = schedule.rules.schedule
+    if rule is None or not rule.is_of_time:
+        instant = now if at is None else at
+        return _make_times(schedule, Firing(instant, instant), instant)
+    firing = find_last(rule, now if at is None else at + (at.resolution))
+    if firing is None or (at is not None and firing.instant != at):
+        following = find_next(rule, now if at is None else at)
+        near = [format_utc(each.instant) for each in (firing, following) if each is not None]
+        raise InvalidRequest(
+            f"The job {schedule.name} has no run at {format_utc(at or now)}.",
+            hint=f"The nearest logical times are {' and '.join(near)}.",
+        )
+    before = find_last(rule, firing.instant)
+    return _make_times(schedule, firing, firing.instant if before is None else before.instant)
+
+
+def _make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTimes:
+    rule, offset = schedule.rules.schedule, firing.local.utcoffset()
+    return RunTimes(
+        logical_time=firing.instant,
+        interval_start=start,
+        interval_end=firing.instant,
+        zone="UTC" if rule is None or rule.timezone is None else rule.timezone,
+        utc_offset=0 if offset is None else int(offset.total_seconds()),
+        is_shifted=firing.is_shifted,
+        tzdata=find_tzdata_version(),
+    )
+
+
+def _plan_intervals(
+    tx: Tx, schedule: JobSchedule, start: datetime, end: datetime
+) -> list[tuple[PlannedInterval, RunTimes]]:
+    rule = schedule.rules.schedule
+    if rule is None or not rule.is_of_time:
+        raise InvalidRequest(
+            f"The job {schedule.name} has no schedule of time, so that it has no intervals.",
+            hint=f"headrace job run {schedule.name} --at TIME runs it for one time.",
+        )
+    firings = list_firings(rule, start)
+    first = find_last(rule, start + start.resolution)
+    begin = None if first is None or first.instant != start else start
+    planned = []
+    for firing in takewhile(lambda each: each.instant <= end, firings):
+        if begin is not None:
+            planned.append(_plan_interval(tx, schedule, firing, begin))
+        begin = firing.instant
+        if len(planned) > _MOST_INTERVALS:
+            raise InvalidRequest(
+                f"From {format_utc(start)} to {format_utc(end)} are more than"
+                f" {_MOST_INTERVALS:,} intervals.",
+                hint="Backfill them in parts.",
+            )
+    return planned
+
+
+def _plan_interval(
+    tx: Tx, schedule: JobSchedule, firing: Firing, start: datetime
+) -> tuple[PlannedInterval, RunTimes]:
+    times = _make_times(schedule, firing, start)
+    last = runs.find_last(tx, schedule.job_id, firing.instant)
+    is_live = last is not None and last.state not in RUN.terminal
+    refusal = f"its run {last.id} is {last.state}" if last is not None and is_live else None
+    interval = PlannedInterval(
+        start=start,
+        end=firing.instant,
+        state=None if last is None else last.state,
+        refusal=refusal,
+    )
+    return interval, times
+
+
+def _insert(
+    tx: Tx,
+    schedule: JobSchedule,
+    times: RunTimes,
+    trigger: RunTrigger,
+    *,
+    actor: str,
+    version_id: str | None = None,
+    position: int = 0,
+    parallelism: int = 1,
+    backfill_id: str | None = None,
+) -> str:
+    """Insert the next run of a logical time. Raise RunStateConflict if the last has not ended."""
+    last = runs.find_last(tx, schedule.job_id, times.logical_time)
+    if last is not None and last.state not in RUN.terminal:
+        raise RunStateConflict(
+            f"The run {last.id} of {format_utc(times.logical_time)} is {last.state}.",
+            hint=f"Wait for its end, or cancel it: headrace run cancel {last.id}.",
+        )
+    return runs.insert_run(
+        tx,
+        schedule.job_id,
+        owner=schedule.owner,
+        name=schedule.name,
+        version_id=version_id or schedule.version_id,
+        trigger=trigger,
+        times=times,
+        due_at=read_clock(tx.connection),
+        actor=actor,
+        repetition=0 if last is None else last.repetition + 1,
+        position=position,
+        parallelism=parallelism,
+        backfill_id=backfill_id,
+    )
+
+
+def _cancel(tx: Tx, run: JobRun, *, actor: str) -> None:
+    """Ask for the end of a run; one that waits for its turn ends at once."""
+    if run.state in RUN.terminal:
+        raise RunStateConflict(f"The run {run.id} has ended: it is {run.state}.")
+    if run.has_turn:
+        runs.request_cancel(tx, run.id, actor=actor)
+        return
+    locked = runs.lock(tx, run.id)
+    assert locked is not None
+    runs.end(tx, locked, RunState.CANCELLED, actor=actor, reason=f"by {actor}")

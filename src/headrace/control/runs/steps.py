@@ -1,0 +1,350 @@
+"""The steps of a run: its statements one after the other, attempts again, its end.
+
+A run is an operation of a node. It submits its statements as any client does, in a connection of
+its own in the pool driver of its owner. The id of each statement is stored before it is submitted,
+so that the next node finds it and does not submit it twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headrace.control.context import NodeContext
+from headrace.control.jobs.firing import start_next
+from headrace.control.policy import Caller
+from headrace.control.statements.service import Statements
+from headrace.errors import (
+    AlreadyEnded,
+    ConnectionNotFound,
+    DriverLost,
+    HeadraceError,
+    InvalidRequest,
+    LeaseLost,
+    NotPermitted,
+    StatementNotFound,
+    StoreUnavailable,
+)
+from headrace.model.connection import ConnectionSpec
+from headrace.model.deployment import JobVersion, OperationLease
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import RUN, STATEMENT, RunState, StatementState
+from headrace.model.result import ResultRequest
+from headrace.model.retry_policy import RetryPolicy
+from headrace.model.run import BatchSpec, JobRun, ResumeAt
+from headrace.model.statement import Parameter, Statement, StatementSpec
+from headrace.store import operations, transactions
+from headrace.store.database import Tx
+from headrace.store.jobs import jobs, runs, schedules
+from headrace.store.sessions import connections
+from headrace.store.statements import statements
+from headrace.text.readable import describe_duration
+
+PROTOCOL = "job"
+"""Protocol of the connections of runs."""
+_LOG = logging.getLogger("headrace.runs")
+_POLL_SECONDS = (0.1, 2.0)
+"""Shortest and longest time between two looks at a statement."""
+_ROWS = 1000
+"""Rows that the result of a statement keeps. The rows of a job are in its table."""
+_REFUSED_SECONDS = 5.0
+"""Time after which a statement is submitted again that a limit has refused."""
+_LONGEST_WAIT = 5.0
+"""Longest time without a look at a run, so that a cancel is seen."""
+_PERMANENT_STATES = ("42", "0A")
+"""Classes of SQLSTATE of errors that another attempt meets again: wrong SQL, and SQL that is not
+supported."""
+_PERMANENT_CODES = frozenset({"invalid_statement", "secret_misplaced", "permission_denied"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What follows a transaction of a run."""
+
+    seconds: float | None
+    """Seconds until the next step; None: the run has ended."""
+    submits: bool = False
+    """Whether the statement of the run is submitted now."""
+    cancels: str | None = None
+    """Statement to cancel."""
+
+
+class RunSteps:
+    """Makes the runs that have their turn."""
+
+    def __init__(self, context: NodeContext, service: Statements) -> None:
+        self._database = context.database
+        self._lease_seconds = context.lease_seconds
+        self._actor = context.node_id
+        self._service = service
+        # Tests of other code compare the state of the module's own generator.
+        self._random = random.SystemRandom()
+
+    def advance(self, lease: OperationLease, run_id: str) -> float | None:
+        """Make the next step of a run if it is due. See `Advance`."""
+        with self._database.read() as tx:
+            seconds = self._find_wait(tx, run_id)
+        if seconds is not None:
+            return seconds
+        with self._database.write("run.step") as tx:
+            if not operations.renew(tx, lease, self._lease_seconds):
+                raise LeaseLost(f"Operation {lease.id} has another node.")
+            found = runs.get(tx, run_id)
+            if found is not None:
+                # Before the run: firings lock in this order.
+                schedules.lock(tx, found.job_id)
+            run = runs.lock(tx, run_id)
+            if run is None or run.state in RUN.terminal:
+                operations.finish(tx, lease)
+                return None
+            step = self._make_step(tx, run)
+            if step.seconds is None:
+                operations.finish(tx, lease)
+        if step.cancels is not None:
+            self._cancel(run, step.cancels)
+        if step.submits:
+            return self._submit(lease, run_id)
+        return step.seconds
+
+    def _find_wait(self, tx: Tx, run_id: str) -> float | None:
+        """Return the seconds for which nothing is to be done, or None if a step is due."""
+        run = runs.get(tx, run_id)
+        if run is None or run.state in RUN.terminal:
+            return None
+        statement_id = runs.find_statement(tx, run)
+        statement = None if statement_id is None else statements.get(tx, statement_id)
+        if statement is None or statement.state in STATEMENT.terminal:
+            wait = runs.seconds_until_due(tx, run_id) if statement_id is None else 0.0
+            is_wanted = run.cancelled_by is None and statement_id is None and wait > 0
+            return min(wait, _LONGEST_WAIT) if is_wanted else None
+        spec = _read_spec(tx, run)
+        has_to_end = run.cancelled_by is not None or _is_late(tx, run, spec)
+        if has_to_end and statement.state is not StatementState.CANCELLING:
+            return None
+        shortest, longest = _POLL_SECONDS
+        return min(max(runs.seconds_in_attempt(tx, run_id) / 10, shortest), longest)
+
+    def _make_step(self, tx: Tx, run: JobRun) -> _Step:
+        spec = _read_spec(tx, run)
+        statement_id = runs.find_statement(tx, run)
+        statement = None if statement_id is None else statements.get(tx, statement_id)
+        if statement is not None and statement.state not in STATEMENT.terminal:
+            # The run is cancelled, or its time limit has passed.
+            return _Step(_POLL_SECONDS[0], cancels=statement.id)
+        if statement is not None:
+            return self._follow(tx, run, spec, statement)
+        if run.cancelled_by is not None:
+            return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
+        if statement_id is None:
+            self._begin_attempt(tx, run, spec)
+        return _Step(0.0, submits=True)
+
+    def _begin_attempt(self, tx: Tx, run: JobRun, spec: BatchSpec) -> None:
+        position, connection_id = run.position, run.connection_id
+        connection = None if connection_id is None else connections.get(tx, connection_id)
+        if connection is None or connection.ended_at is not None:
+            # Temporary views and settings of earlier statements are gone. To run these again could
+            # write twice.
+            connection = connections.insert_connection(
+                tx, run.owner, PROTOCOL, ConnectionSpec(conf=spec.conf)
+            )
+        if spec.resume_at is ResumeAt.START:
+            position = 0
+        runs.begin_attempt(
+            tx, run, position=position, connection_id=connection.id, actor=self._actor
+        )
+        begun = runs.get(tx, run.id)
+        assert begun is not None
+        runs.insert_statement(tx, begun, position, new_id("st"))
+
+    def _follow(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
+        """Continue after the end of the statement of a run."""
+        if statement.state is StatementState.SUCCESS or self._has_committed(tx, statement):
+            return self._go_on(tx, run, spec)
+        if self._is_in_doubt(tx, statement):
+            # Its write may become visible: only then is it known whether to write again.
+            return _Step(_POLL_SECONDS[1])
+        is_cancelled = statement.state is StatementState.CANCELLED and not _is_late(tx, run, spec)
+        if run.cancelled_by is not None or is_cancelled:
+            by = run.cancelled_by
+            reason = f"by {by}" if by else f"statement {statement.id} was cancelled"
+            return self._end(tx, run, RunState.CANCELLED, reason=reason)
+        failure = _describe_failure(tx, run, spec, statement)
+        if failure.code == DriverLost.code and statement.atomic is not True:
+            # It was lost after Spark had begun it: a second one could write twice.
+            return self._end(tx, run, RunState.FAILED, failure=failure)
+        return self._fail(tx, run, spec, failure)
+
+    def _go_on(self, tx: Tx, run: JobRun, spec: BatchSpec) -> _Step:
+        """Submit the next statement of a run, or end it after the last one."""
+        position = run.position + 1
+        if position == len(spec.statements):
+            return self._end(tx, run, RunState.SUCCEEDED)
+        if run.cancelled_by is not None:
+            return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
+        runs.set_columns(tx, run.id, {"position": position})
+        runs.insert_statement(tx, run, position, new_id("st"))
+        return _Step(0.0, submits=True)
+
+    def _has_committed(self, tx: Tx, statement: Statement) -> bool:
+        """Return whether the write of a statement that has failed is visible."""
+        return transactions.has_committed(tx, statement.id)
+
+    def _is_in_doubt(self, tx: Tx, statement: Statement) -> bool:
+        """Return whether the write of a statement that has ended may still become visible."""
+        return transactions.live(tx, statement.id) is not None
+
+    def _fail(self, tx: Tx, run: JobRun, spec: BatchSpec, failure: Failure) -> _Step:
+        """Attempt a run again later, or end it."""
+        retries = spec.retries
+        policy = RetryPolicy(
+            max_attempts=retries.max_attempts,
+            min_backoff=retries.min_backoff,
+            max_backoff=retries.max_backoff,
+            random_factor=retries.random_factor,
+        )
+        failures = run.attempt - 1
+        if _is_permanent(failure) or not policy.allows(failures + 1):
+            return self._end(tx, run, RunState.FAILED, failure=failure)
+        delay = policy.delay(failures, self._random.random()).total_seconds()
+        reason = f"Attempt {run.attempt} has failed."
+        runs.postpone(tx, run.id, delay, reason=reason, failure=failure)
+        return _Step(min(delay, _LONGEST_WAIT))
+
+    def _end(
+        self,
+        tx: Tx,
+        run: JobRun,
+        target: RunState,
+        *,
+        reason: str = "",
+        failure: Failure | None = None,
+    ) -> _Step:
+        runs.end(tx, run, target, actor=self._actor, reason=reason, failure=failure)
+        if run.connection_id is not None:
+            connections.close(tx, run.connection_id)
+        start_next(tx, run.job_id, actor=self._actor)
+        return _Step(None)
+
+    def _cancel(self, run: JobRun, statement_id: str) -> None:
+        try:
+            self._service.cancel(_act_as(run), statement_id)
+        except (AlreadyEnded, StatementNotFound):
+            # It has ended by itself.
+            return
+
+    def _submit(self, lease: OperationLease, run_id: str) -> float | None:
+        """Submit the statement of a run, whose id is stored."""
+        with self._database.read() as tx:
+            run = runs.get(tx, run_id)
+            assert run is not None
+            statement_id = runs.find_statement(tx, run)
+            assert statement_id is not None
+            is_submitted = statements.get(tx, statement_id) is not None
+            version = jobs.get_version(tx, run.version_id)
+        assert version is not None
+        assert version.spec.batch is not None
+        spec, parameters = version.spec.batch, list_parameters(run, version)
+        if is_submitted:
+            return _POLL_SECONDS[0]
+        statement = StatementSpec(
+            text=spec.statements[run.position].text,
+            parameters=parameters,
+            conf={**spec.conf, **spec.statements[run.position].conf},
+            result_request=ResultRequest(row_limit=_ROWS),
+        )
+        try:
+            self._service.submit(
+                _act_as(run), statement, connection=run.connection_id, statement_id=statement_id
+            )
+        except (InvalidRequest, NotPermitted) as error:
+            return self._refuse(lease, run_id, Failure.of(error))
+        except (StoreUnavailable, ConnectionNotFound):
+            raise
+        except HeadraceError as error:
+            _LOG.warning("run %s waits: %s", run_id, error.message)
+            return _REFUSED_SECONDS
+        return _POLL_SECONDS[0]
+
+    def _refuse(self, lease: OperationLease, run_id: str, failure: Failure) -> float | None:
+        """End a run whose statement is not accepted."""
+        with self._database.write("run.step") as tx:
+            if not operations.renew(tx, lease, self._lease_seconds):
+                raise LeaseLost(f"Operation {lease.id} has another node.")
+            found = runs.get(tx, run_id)
+            assert found is not None
+            schedules.lock(tx, found.job_id)
+            run = runs.lock(tx, run_id)
+            assert run is not None
+            self._end(tx, run, RunState.FAILED, failure=failure)
+            operations.finish(tx, lease)
+        return None
+
+
+def _is_late(tx: Tx, run: JobRun, spec: BatchSpec) -> bool:
+    """Return whether the attempt of a run has taken longer than its limit."""
+    limit = spec.time_limit
+    return limit is not None and runs.seconds_in_attempt(tx, run.id) > limit.total_seconds()
+
+
+def _describe_failure(tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> Failure:
+    if spec.time_limit is not None and _is_late(tx, run, spec):
+        limit = describe_duration(spec.time_limit.total_seconds())
+        return Failure(
+            code="time_limit",
+            message=f"The attempt has taken longer than {limit} (time-limit).",
+        )
+    return statement.failure or Failure(
+        code=f"statement_{statement.state}",
+        message=f"Statement {statement.id} is {statement.state}.",
+    )
+
+
+def list_parameters(run: JobRun, version: JobVersion) -> list[Parameter]:
+    """Return the typed values that the statements of a run can name."""
+    instants = {
+        "run_time": run.times.logical_time,
+        "interval_start": run.times.interval_start,
+        "interval_end": run.times.interval_end,
+        "query_create_timestamp": version.query_created_at,
+    }
+    texts = {
+        "run_id": run.id,
+        "query_name": run.name,
+        "query_description": version.spec.description,
+        "query_id": version.query_id,
+    }
+    return [
+        *(
+            Parameter(name=name, value=_format(value), type="TIMESTAMP")
+            for name, value in instants.items()
+        ),
+        *(Parameter(name=name, value=value, type="STRING") for name, value in texts.items()),
+        Parameter(name="query_version", value=version.version, type="INT"),
+    ]
+
+
+def _format(instant: datetime) -> str:
+    """Return an instant with its offset: the time zone of the Spark session does not matter."""
+    return instant.astimezone(UTC).isoformat()
+
+
+def _is_permanent(failure: Failure) -> bool:
+    """Return whether another attempt would fail in the same way."""
+    sqlstate = failure.sqlstate or ""
+    return failure.code in _PERMANENT_CODES or sqlstate.startswith(_PERMANENT_STATES)
+
+
+def _read_spec(tx: Tx, run: JobRun) -> BatchSpec:
+    version = jobs.get_version(tx, run.version_id)
+    assert version is not None
+    assert version.spec.batch is not None
+    return version.spec.batch
+
+
+def _act_as(run: JobRun) -> Caller:
+    """Return the owner of a run as a caller: a schedule has no credentials of its own."""
+    return Caller(owner=run.owner)

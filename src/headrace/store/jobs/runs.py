@@ -1,0 +1,284 @@
+"""Runs of batch jobs, and the statements of their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, insert, select, update
+
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import RUN, RunState
+from headrace.model.run import JobRun, RunStatement, RunTimes, RunTrigger
+from headrace.store import events
+from headrace.store.clock import clock, seconds_since
+from headrace.store.database import Tx
+from headrace.store.tables import run_statements
+from headrace.store.tables import runs as table
+from headrace.store.transitions import Transitions
+
+_TRANSITIONS = Transitions(RUN, table)
+_LIVE = table.c.ended_at.is_(None)
+_SELECT = select(table)
+_TIMES = tuple(RunTimes.__dataclass_fields__)
+
+
+def insert_run(
+    tx: Tx,
+    job_id: str,
+    *,
+    owner: str,
+    name: str,
+    version_id: str,
+    trigger: RunTrigger,
+    times: RunTimes,
+    due_at: datetime,
+    actor: str,
+    repetition: int = 0,
+    position: int = 0,
+    parallelism: int = 1,
+    backfill_id: str | None = None,
+) -> str:
+    """Insert a run that is due. Return its id.
+
+    The transaction has locked the schedule of the job, or the job itself.
+
+    Args:
+        due_at: Time from which it may begin.
+        repetition: 0 for the first run of the logical time.
+        position: Position of the first statement to run.
+        parallelism: Number of runs of the job beside which it may begin, itself included.
+    """
+    run_id = new_id("rn")
+    row = {
+        "id": run_id,
+        "job_id": job_id,
+        "owner": owner,
+        "name": name,
+        "version_id": version_id,
+        "state": RUN.initial,
+        "trigger": trigger,
+        "repetition": repetition,
+        "attempt": 0,
+        "position": position,
+        "backfill_id": backfill_id,
+        "awaits_attempt": True,
+        "has_turn": False,
+        "parallelism": parallelism,
+        "due_at": due_at,
+        "reason": "",
+        **{field: getattr(times, field) for field in _TIMES},
+    }
+    tx.execute(insert(table).values(created_at=clock()), row)
+    detail = {"job": name, "logical_time": times.logical_time.isoformat(), "trigger": trigger}
+    events.append_creation(tx, RUN, run_id, actor=actor, detail=detail)
+    return run_id
+
+
+def get(tx: Tx, run_id: str) -> JobRun | None:
+    """Return a run, or None."""
+    return _first(tx, _SELECT.where(table.c.id == run_id))
+
+
+def lock(tx: Tx, run_id: str) -> JobRun | None:
+    """Lock a run until the transaction ends, and return it; None if there is no such run."""
+    return _first(tx, _SELECT.where(table.c.id == run_id).with_for_update())
+
+
+def find_last(tx: Tx, job_id: str, logical_time: datetime) -> JobRun | None:
+    """Return the last repetition of the run of a logical time, or None."""
+    query = _SELECT.where(table.c.job_id == job_id, table.c.logical_time == logical_time)
+    return _first(tx, query.order_by(table.c.repetition.desc()).limit(1))
+
+
+def list_backfill(tx: Tx, backfill_id: str) -> list[JobRun]:
+    """Return the runs of a backfill, the earliest logical time first."""
+    query = _SELECT.where(table.c.backfill_id == backfill_id)
+    rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
+    return [_to_run(row) for row in rows]
+
+
+def list_live(tx: Tx, job_id: str) -> list[JobRun]:
+    """Return the live runs of a job, the earliest logical time first."""
+    query = _SELECT.where(table.c.job_id == job_id, _LIVE)
+    rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
+    return [_to_run(row) for row in rows]
+
+
+def list_times(tx: Tx, job_id: str, *, after: datetime) -> set[datetime]:
+    """Return the logical times after an instant for which a job has a run."""
+    query = select(table.c.logical_time)
+    rows = tx.execute(query.where(table.c.job_id == job_id, table.c.logical_time > after))
+    return set(rows.scalars())
+
+
+def page(
+    tx: Tx,
+    *,
+    owners: Collection[str] | None,
+    job_id: str | None = None,
+    states: Collection[RunState] | None = None,
+    before: str | None = None,
+    limit: int,
+) -> list[JobRun]:
+    """Return at most `limit` runs, the newest first.
+
+    Args:
+        owners: Owners of the runs; None: all.
+        job_id: Only runs of this job, by their logical times; None: of all jobs, by their ids.
+        before: Only runs before this one.
+    """
+    query = _SELECT
+    if owners is not None:
+        query = query.where(table.c.owner.in_(sorted(owners)))
+    if states is not None:
+        query = query.where(table.c.state.in_(states))
+    if job_id is not None:
+        query = query.where(table.c.job_id == job_id)
+        order = [table.c.logical_time.desc(), table.c.repetition.desc()]
+        last = None if before is None else get(tx, before)
+        if last is not None:
+            query = query.where(
+                (table.c.logical_time < last.times.logical_time)
+                | (
+                    (table.c.logical_time == last.times.logical_time)
+                    & (table.c.repetition < last.repetition)
+                )
+            )
+    else:
+        order = [table.c.id.desc()]
+        if before is not None:
+            query = query.where(table.c.id < before)
+    rows = tx.execute(query.order_by(*order).limit(limit)).mappings()
+    return [_to_run(row) for row in rows]
+
+
+def begin_attempt(tx: Tx, run: JobRun, *, position: int, connection_id: str, actor: str) -> None:
+    """Begin an attempt of a locked run: the first one, or one after a failure."""
+    values = {
+        "attempt": run.attempt + 1,
+        "awaits_attempt": False,
+        "position": position,
+        "connection_id": connection_id,
+        "reason": "",
+        "failure": None,
+        "started_at": clock(),
+    }
+    if run.state is RunState.DUE:
+        detail = {"job": run.name}
+        _TRANSITIONS.apply(
+            tx,
+            run.id,
+            RunState.DUE,
+            RunState.RUNNING,
+            actor=actor,
+            values=values,
+            detail=detail,
+            is_locked=True,
+        )
+    else:
+        tx.execute(update(table).where(table.c.id == run.id).values(values))
+
+
+def set_columns(tx: Tx, run_id: str, values: Mapping[str, Any]) -> None:
+    """Change columns of a locked run, apart from its state."""
+    tx.execute(update(table).where(table.c.id == run_id).values(values))
+
+
+def postpone(tx: Tx, run_id: str, seconds: float, *, reason: str, failure: Failure | None) -> None:
+    """Let a locked run wait until its next attempt."""
+    values = {"awaits_attempt": True, "due_at": clock(seconds), "reason": reason}
+    set_columns(tx, run_id, {**values, "failure": failure})
+
+
+def end(
+    tx: Tx,
+    run: JobRun,
+    target: RunState,
+    *,
+    actor: str,
+    reason: str = "",
+    failure: Failure | None = None,
+) -> None:
+    """End a locked run."""
+    _TRANSITIONS.apply(
+        tx,
+        run.id,
+        run.state,
+        target,
+        actor=actor,
+        values={"reason": reason, "failure": failure},
+        detail={"job": run.name, "logical_time": run.times.logical_time.isoformat()}
+        | ({"reason": reason} if reason else {}),
+        failure=failure,
+        is_locked=True,
+    )
+
+
+def give_turn(tx: Tx, run_id: str) -> None:
+    """Let a node make a run."""
+    set_columns(tx, run_id, {"has_turn": True})
+
+
+def request_cancel(tx: Tx, run_id: str, *, actor: str) -> None:
+    """Record that a user, or the next run, wants the end of a live run."""
+    change = update(table).where(table.c.id == run_id, _LIVE, table.c.cancelled_by.is_(None))
+    tx.execute(change.values(cancelled_by=actor))
+
+
+def seconds_until_due(tx: Tx, run_id: str) -> float:
+    """Return the seconds until a run may begin; 0 or less: it may."""
+    seconds: float = tx.execute(
+        select(-seconds_since(table.c.due_at)).where(table.c.id == run_id)
+    ).scalar_one()
+    return seconds
+
+
+def seconds_in_attempt(tx: Tx, run_id: str) -> float:
+    """Return the seconds since the begin of the attempt of a run."""
+    query = select(seconds_since(table.c.started_at)).where(table.c.id == run_id)
+    return tx.execute(query).scalar_one() or 0.0
+
+
+def insert_statement(tx: Tx, run: JobRun, position: int, statement_id: str) -> None:
+    """Record the intent to submit a statement of the attempt of a run."""
+    row = {
+        "run_id": run.id,
+        "attempt": run.attempt,
+        "position": position,
+        "statement_id": statement_id,
+    }
+    tx.execute(insert(run_statements), row)
+
+
+def find_statement(tx: Tx, run: JobRun) -> str | None:
+    """Return the id of the statement in progress of a run, or None between two attempts."""
+    if run.awaits_attempt:
+        return None
+    query = select(run_statements.c.statement_id).where(
+        run_statements.c.run_id == run.id,
+        run_statements.c.attempt == run.attempt,
+        run_statements.c.position == run.position,
+    )
+    statement_id: str | None = tx.execute(query).scalar_one_or_none()
+    return statement_id
+
+
+def list_statements(tx: Tx, run_ids: Collection[str]) -> list[RunStatement]:
+    """Return the statements of runs in the order in which they were submitted."""
+    query = select(run_statements).where(run_statements.c.run_id.in_(run_ids))
+    columns = (run_statements.c.run_id, run_statements.c.attempt, run_statements.c.position)
+    return [RunStatement(**row) for row in tx.execute(query.order_by(*columns)).mappings()]
+
+
+def _first(tx: Tx, query: Select[Any]) -> JobRun | None:
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else _to_run(row)
+
+
+def _to_run(row: RowMapping) -> JobRun:
+    values = dict(row)
+    times = RunTimes(**{field: values.pop(field) for field in _TIMES})
+    return JobRun(times=times, **values)

@@ -1,0 +1,88 @@
+"""Schedules of deployed batch jobs: their cursors, and which of them are due."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from headrace.model.run import FiringRules, JobSchedule
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.tables import job_schedules as table
+from headrace.store.tables import jobs
+
+_SELECT = select(table, jobs.c.owner, jobs.c.name).join(jobs, jobs.c.id == table.c.job_id)
+
+
+def save(
+    tx: Tx,
+    job_id: str,
+    *,
+    version_id: str,
+    rules: FiringRules,
+    cursor: datetime,
+    next_at: datetime | None,
+) -> None:
+    """Store the schedule of a locked job, in place of an earlier one."""
+    columns: dict[str, Any] = {
+        "version_id": version_id,
+        "rules": rules,
+        "cursor": cursor,
+        "next_at": next_at,
+    }
+    change = update(table).where(table.c.job_id == job_id).values(columns)
+    if not tx.execute(change).rowcount:
+        tx.execute(insert(table).values(job_id=job_id, **columns))
+
+
+def advance(
+    tx: Tx, job_id: str, *, cursor: datetime, to: datetime, next_at: datetime | None
+) -> bool:
+    """Move the cursor of a schedule. Return False if another node has moved it."""
+    change = update(table).where(table.c.job_id == job_id, table.c.cursor == cursor)
+    return bool(tx.execute(change.values(cursor=to, next_at=next_at)).rowcount)
+
+
+def pause(tx: Tx, job_id: str) -> None:
+    """Stop the firings of a job. Its cursor stays."""
+    tx.execute(update(table).where(table.c.job_id == job_id).values(next_at=None))
+
+
+def remove(tx: Tx, job_id: str) -> None:
+    """Remove the schedule of a job."""
+    tx.execute(delete(table).where(table.c.job_id == job_id))
+
+
+def find(tx: Tx, job_id: str) -> JobSchedule | None:
+    """Return the schedule of a job, or None."""
+    row = tx.execute(_SELECT.where(table.c.job_id == job_id)).mappings().one_or_none()
+    return None if row is None else JobSchedule(**row)
+
+
+def find_all(tx: Tx, job_ids: Collection[str]) -> dict[str, JobSchedule]:
+    """Return the schedules of jobs, by the id of the job."""
+    rows = tx.execute(_SELECT.where(table.c.job_id.in_(job_ids))).mappings()
+    return {row["job_id"]: JobSchedule(**row) for row in rows}
+
+
+def lock(tx: Tx, job_id: str) -> JobSchedule | None:
+    """Lock the schedule of a job, and return it; None: the job has none."""
+    locked = _SELECT.where(table.c.job_id == job_id).with_for_update(of=table)
+    row = tx.execute(locked).mappings().one_or_none()
+    return None if row is None else JobSchedule(**row)
+
+
+def has_due(tx: Tx) -> bool:
+    """Return whether a schedule fires now."""
+    query = select(table.c.job_id).where(table.c.next_at <= clock()).limit(1)
+    return tx.execute(query).first() is not None
+
+
+def lock_due(tx: Tx, limit: int) -> list[JobSchedule]:
+    """Lock the schedules that fire now and that no other node fires, the latest ones first."""
+    query = _SELECT.where(table.c.next_at <= clock()).order_by(table.c.next_at, table.c.job_id)
+    locked = query.limit(limit).with_for_update(of=table, skip_locked=True)
+    return [JobSchedule(**row) for row in tx.execute(locked).mappings()]

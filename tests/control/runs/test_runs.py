@@ -1,0 +1,273 @@
+"""Runs of batch jobs in a node: their statements, attempts, repairs and backfills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.batch_jobs import insert_batch_job
+from tests.support.identities import LOCAL_CALLER
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.made_results import inline_result
+from tests.support.pool_driver import PoolDriver
+from tests.support.waiting import wait_until
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import RunState
+from headrace.model.run import BatchSpec, BatchStatement, FiringRules, ResumeAt, RunRetries
+from headrace.model.schedule import Schedule
+from headrace.store.clock import read_clock
+from headrace.store.jobs import runs
+from headrace.store.sessions import connections
+
+LOST = Failure(code="spark_error", message="The executor was lost.")
+WRONG = Failure(code="spark_error", message="There is no such table.", sqlstate="42P01")
+HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
+FIRST, SECOND = "SELECT :interval_start", "SELECT :interval_end"
+
+
+class BatchJob:
+    """A job with two statements, whose driver the test plays."""
+
+    def __init__(self, node: InProcessNode, **batch: Any) -> None:
+        self.node = node
+        self.driver = PoolDriver(node)
+        with node.database.read() as tx:
+            now = read_clock(tx.connection)
+        spec = BatchSpec(
+            rules=HOURLY,
+            statements=[BatchStatement(text=FIRST), BatchStatement(text=SECOND)],
+            retries=RunRetries(max_attempts=2, min_backoff=timedelta(milliseconds=10)),
+        ).model_copy(update=batch)
+        self.id = insert_batch_job(
+            node.database, HOURLY, cursor=now, owner=LOCAL_CALLER.owner, batch=spec
+        )
+
+    def call(self, path: str, status: int = 201, **body: Any) -> Any:
+        answer = self.node.http.post(f"/api/v1/{path}", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def get(self, run_id: str) -> Any:
+        return self.node.http.get(f"/api/v1/runs/{run_id}").json()
+
+    def next_statement(self) -> str:
+        """Claim the next statement, and return its text."""
+        waiting = {"state": ["waiting"]}
+        wait_until(lambda: self.node.http.get("/api/v1/statements", params=waiting).json()["items"])
+        return self.driver.claim()
+
+    def succeed(self) -> None:
+        self.driver.succeed(inline_result([("a", "integer")], [[1]]))
+
+    def await_end(self, run_id: str) -> Any:
+        wait_until(lambda: self.get(run_id)["ended_at"] is not None)
+        return self.get(run_id)
+
+
+@pytest.fixture
+def start_job(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> Callable[..., BatchJob]:
+    monkeypatch.setattr("headrace.control.runs.steps._POLL_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr("headrace.control.runs.steps._LONGEST_WAIT", 0.02)
+    return lambda **batch: BatchJob(start_node(), **batch)
+
+
+def test_the_statements_of_a_run_follow_each_other_in_one_connection_with_typed_parameters(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    run = job.call("jobs/load/runs")
+    assert (run["state"], run["trigger"], run["repetition"]) == ("due", "user", 0)
+    assert job.next_statement() == FIRST
+    first = job.node.node.statements.get(LOCAL_CALLER, job.driver.statement)
+    values = {each.name: (each.type, each.value) for each in first.spec.parameters}
+    start = run["interval_start"].replace(".000000Z", "+00:00")
+    assert values["interval_start"] == ("TIMESTAMP", start)
+    assert values["run_id"] == ("STRING", run["id"])
+    job.succeed()
+    assert job.next_statement() == SECOND
+    second = job.node.node.statements.get(LOCAL_CALLER, job.driver.statement)
+    assert second.connection_id == first.connection_id is not None
+    job.succeed()
+    ended = job.await_end(run["id"])
+    assert (ended["state"], ended["attempt"], ended["failure"]) == ("succeeded", 1, None)
+    assert [each["statement"] for each in ended["statements"]] == [first.id, second.id]
+    with job.node.database.read() as tx:
+        connection = connections.get(tx, str(first.connection_id))
+    assert connection is not None
+    assert connection.ended_at is not None
+
+
+@pytest.mark.parametrize(
+    ("resume_at", "texts"),
+    [(ResumeAt.FAILED_STATEMENT, [SECOND]), (ResumeAt.START, [FIRST, SECOND])],
+)
+def test_a_failed_statement_is_attempted_again(
+    start_job: Callable[..., BatchJob], resume_at: ResumeAt, texts: list[str]
+) -> None:
+    job = start_job(resume_at=resume_at)
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    job.succeed()
+    assert job.next_statement() == SECOND
+    job.driver.fail(LOST)
+    for text in texts:
+        assert job.next_statement() == text
+        assert job.get(run_id)["attempt"] == 2
+        job.succeed()
+    assert job.await_end(run_id)["state"] == "succeeded"
+
+
+def test_a_run_ends_after_its_last_attempt(start_job: Callable[..., BatchJob]) -> None:
+    job = start_job()
+    run_id = job.call("jobs/load/runs")["id"]
+    for _attempt in range(3):
+        assert job.next_statement() == FIRST
+        job.driver.fail(LOST)
+    ended = job.await_end(run_id)
+    assert (ended["state"], ended["attempt"]) == ("failed", 3)
+    assert ended["failure"]["message"] == LOST.message
+
+
+def test_wrong_sql_is_not_attempted_again_and_a_repair_runs_what_has_failed(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    job.succeed()
+    assert job.next_statement() == SECOND
+    job.driver.fail(WRONG)
+    failed = job.await_end(run_id)
+    assert (failed["state"], failed["attempt"]) == ("failed", 1)
+    repaired = job.call(f"runs/{run_id}/repair")
+    assert (repaired["repetition"], repaired["trigger"]) == (1, "repair")
+    for key in ("logical_time", "interval_start", "interval_end", "version"):
+        assert repaired[key] == failed[key]
+    assert job.call(f"runs/{run_id}/repair", 409)["code"] == "run_state_conflict"
+    assert job.next_statement() == SECOND
+    job.succeed()
+    assert job.await_end(repaired["id"])["state"] == "succeeded"
+    assert job.call(f"runs/{repaired['id']}/repair", 409)["code"] == "run_state_conflict"
+
+
+def test_a_cancelled_run_cancels_its_statement_and_submits_no_other(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    statement = job.driver.statement
+    job.call(f"runs/{run_id}/cancel", 202)
+    cancelling = lambda: job.node.statement(statement)["state"] == "cancelling"  # noqa: E731
+    wait_until(cancelling)
+    job.succeed()
+    ended = job.await_end(run_id)
+    assert (ended["state"], ended["reason"]) == ("cancelled", f"by {LOCAL_CALLER.owner}")
+    assert len(ended["statements"]) == 1
+    assert job.call(f"runs/{run_id}/cancel", 409)["code"] == "run_state_conflict"
+
+
+def test_an_attempt_beyond_its_time_limit_is_cancelled_and_fails(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(time_limit=timedelta(milliseconds=50), retries=RunRetries(max_attempts=0))
+    run_id = job.call("jobs/load/runs")["id"]
+    ended = job.await_end(run_id)
+    assert (ended["state"], ended["failure"]["code"]) == ("failed", "time_limit")
+    [statement] = ended["statements"]
+    assert job.node.statement(statement["statement"])["state"] == "cancelled"
+
+
+def test_a_run_at_a_time_is_that_of_the_schedule(start_job: Callable[..., BatchJob]) -> None:
+    job = start_job()
+    run = job.call("jobs/load/runs", at="2026-01-05T03:00:00+02:00")
+    assert run["logical_time"] == "2026-01-05T01:00:00.000000Z"
+    assert run["interval_start"] == "2026-01-05T00:00:00.000000Z"
+    wrong = job.call("jobs/load/runs", 400, at="2026-01-05T01:30:00Z")
+    assert "2026-01-05T01:00:00" in wrong["hint"]
+    assert "2026-01-05T02:00:00" in wrong["hint"]
+    assert job.call("jobs/load/runs", 400, at="2026-01-05T01:00:00")["code"] == "invalid_request"
+    again = job.call("jobs/load/runs", 409, at="2026-01-05T01:00:00Z")
+    assert run["id"] in again["detail"]
+
+
+def test_a_backfill_plans_its_intervals_and_leaves_out_what_runs(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    live = job.call("jobs/load/runs", at="2026-01-05T02:00:00Z")
+    body = {"from": "2026-01-05T00:30:00Z", "to": "2026-01-05T04:00:00Z", "parallel": 2}
+    plan = job.call("jobs/load/backfills", dry_run=True, **body)
+    assert plan["id"] is None
+    shown = [
+        (each["start"][11:16], each["end"][11:16], each["state"]) for each in plan["intervals"]
+    ]
+    assert shown == [
+        ("01:00", "02:00", "due"),
+        ("02:00", "03:00", None),
+        ("03:00", "04:00", None),
+    ]
+    assert live["id"] in plan["intervals"][0]["refusal"]
+    assert len(job.node.http.get("/api/v1/runs").json()["items"]) == 1
+    backfill = job.call("jobs/load/backfills", **body)
+    members = job.node.http.get("/api/v1/runs", params={"job": "load"}).json()["items"]
+    assert [run["backfill"] for run in members] == [backfill["id"], backfill["id"], None]
+    ended = job.call(f"backfills/{backfill['id']}/cancel", 202)["items"]
+    assert len(ended) == 2
+    for run in ended:
+        assert job.await_end(run["id"])["state"] == "cancelled"
+    assert job.get(live["id"])["state"] in {"due", "running"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("jobs/other/runs", {}, 404, "job_not_found"),
+        ("runs/rn_x/cancel", {}, 404, "run_not_found"),
+        ("runs/rn_x/repair", {}, 404, "run_not_found"),
+        ("backfills/bf_x/cancel", {}, 404, "run_not_found"),
+        (
+            "jobs/load/backfills",
+            {"from": "1990-01-01T00:00:00Z", "to": "2020-01-01T00:00:00Z"},
+            400,
+            "invalid_request",
+        ),
+        (
+            "jobs/load/backfills",
+            {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "parallel": 0},
+            400,
+            "invalid_request",
+        ),
+    ],
+    ids=["job", "cancel", "repair", "backfill", "too many", "parallel"],
+)
+def test_a_request_that_cannot_be_met_says_why(
+    start_job: Callable[..., BatchJob], path: str, body: dict[str, Any], status: int, code: str
+) -> None:
+    job = start_job()
+    assert job.call(path, status, **body)["code"] == code
+
+
+def test_a_run_that_a_node_leaves_is_continued_by_another_without_a_second_submit(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    job.node.node._operations.stop()
+    job.succeed()
+    with job.node.database.read() as tx:
+        run = runs.get(tx, run_id)
+    assert run is not None
+    assert run.state is RunState.RUNNING
+    job.node.node._operations = type(job.node.node._operations)(
+        job.node.node.context, job.node.node._operations._kinds
+    )
+    job.node.node._operations.start()
+    assert job.next_statement() == SECOND
+    job.succeed()
+    ended = job.await_end(run_id)
+    assert (ended["state"], len(ended["statements"])) == ("succeeded", 2)

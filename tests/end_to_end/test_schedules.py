@@ -1,0 +1,114 @@
+"""Scheduled jobs with a real node and Spark: each logical time is applied once, whatever dies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.processes import kill_with_descendants
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+MANIFEST = """
+name: hourly
+schedule: {every: 1h}
+retries: {min-backoff: 100ms}
+target-table: sales_by_hour
+write: append
+metadata-columns: false
+sql: |
+  SELECT :interval_start AS start, :interval_end AS stop, id AS n
+  FROM range(0, 4, 1, 2)
+  WHERE reflect('java.lang.Thread', 'sleep', 300L) IS NULL OR id >= 0
+"""
+TABLE = """
+CREATE TABLE IF NOT EXISTS sales_by_hour (start TIMESTAMP, stop TIMESTAMP, n BIGINT) USING parquet
+"""
+INTERVALS = {"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T04:00:00Z"}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    process = NodeProcess(tmp_path / "home")
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def deployed(node: NodeProcess, tmp_path: Path) -> NodeProcess:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "hourly.yaml").write_text(MANIFEST)
+    (folder / "tables.sql").write_text(TABLE)
+    command = [*("deploy", "hourly.yaml"), "--definitions", "tables.sql", "--yes"]
+    done = _run(node, folder, *command)
+    assert "next runs: " in done.stdout
+    assert "hourly: is deployed" in done.stderr
+    return node
+
+
+def _run(node: NodeProcess, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    process = subprocess.run(
+        [sys.executable, "-m", "headrace.cli", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=node.client_environment,
+        cwd=folder,
+        timeout=240,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process
+
+
+def _runs(node: NodeProcess, **query: Any) -> list[dict[str, Any]]:
+    page = node.http.get("/api/v1/runs", params={"job": "hourly", **query}).json()
+    items: list[dict[str, Any]] = page["items"]
+    return items
+
+
+def _await_end(node: NodeProcess, count: int) -> list[dict[str, Any]]:
+    def have_ended() -> bool:
+        listed = _runs(node)
+        return len(listed) >= count and all(run["ended_at"] for run in listed)
+
+    wait_until(have_ended, seconds=180, what="all runs have ended")
+    return _runs(node)
+
+
+def test_a_backfill_writes_each_interval_once_although_driver_and_node_are_killed(
+    deployed: NodeProcess,
+) -> None:
+    node = deployed
+    answer = node.http.post("/api/v1/jobs/hourly/backfills", json=INTERVALS | {"parallel": 2})
+    assert answer.status_code == 201, answer.text
+    assert len(answer.json()["intervals"]) == 4
+
+    def find_running() -> Any:
+        statements = node.http.get("/api/v1/statements", params={"state": ["running"]}).json()
+        return next((each for each in statements["items"] if "INSERT" in each["statement"]), None)
+
+    statement = wait_until(find_running, seconds=120, what="a run writes")
+    session = node.describe_session(statement["session_id"])
+    kill_with_descendants(psutil.Process(session["driver"]["pid"]))
+    node.kill()
+    node.start()
+    ended = _await_end(node, 4)
+    assert [run["state"] for run in ended] == ["succeeded"] * 4
+    rows = node.rows(
+        "SELECT date_format(start, 'HH'), count(*), count(DISTINCT n) FROM sales_by_hour"
+        " GROUP BY 1 ORDER BY 1"
+    )
+    assert rows == [[hour, "4", "4"] for hour in ("00", "01", "02", "03")]
+    # A time that has run is run again on request alone.
+    again = node.http.post("/api/v1/jobs/hourly/runs", json={"at": "2026-03-29T02:00:00Z"})
+    assert (again.status_code, again.json()["repetition"]) == (201, 1), again.text
+    assert [run["state"] for run in _await_end(node, 5)] == ["succeeded"] * 5
