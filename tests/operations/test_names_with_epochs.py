@@ -44,7 +44,8 @@ def test_every_module_that_names_something_after_an_epoch_is_known() -> None:
         for file in (ROOT / "src" / "headrace").rglob("*.py")
         for line in file.read_text().splitlines()
         # Messages to users and actors of events name an epoch too, and create nothing.
-        if pattern.search(line) and not re.search(r"LINK_PREFIX|driver:|DRIVER_ACTOR|[Ee]poch \{", line)
+        if pattern.search(line)
+        and not re.search(r"LINK_PREFIX|driver:|DRIVER_ACTOR|[Ee]poch \{", line)
     }
     assert found == {
         "control/launchers/base.py",
