@@ -171,7 +171,7 @@ def test_nodes_that_fire_at_the_same_time_insert_each_run_once(store: Database) 
     rules = _rules(schedule=every_second, catch_up=CatchUp.ALL)
     cursor = (now - timedelta(seconds=20)).replace(microsecond=0)
     job_ids = [
-        insert_batch_job(store, rules, cursor=cursor, name=f"job{number}") for number in range(60)
+        insert_batch_job(store, rules, cursor=cursor, name=f"job{number}") for number in range(30)
     ]
     context: Any = SimpleNamespace(database=store)
     with ThreadPoolExecutor(3) as nodes:

@@ -31,6 +31,8 @@ ACTOR = "schedule"
 _LOG = logging.getLogger("headrace.schedules")
 _AT_ONCE = 50
 """Schedules that one transaction fires."""
+_RUNS_AT_ONCE = 100
+"""Runs after which a transaction fires no further schedule."""
 _MOST_FIRINGS = 1000
 """Firings of one schedule in one transaction, and missed runs that are kept apart."""
 _ON_TIME = timedelta(minutes=1)
@@ -53,28 +55,41 @@ class Schedules:
             has_due = schedules.has_due(tx)
         while has_due:
             with self._database.write("schedule.fire") as tx:
-                due = schedules.lock_due(tx, _AT_ONCE)
-                now = read_clock(tx.connection)
-                for each in due:
-                    fire(tx, each, now)
-            has_due = len(due) == _AT_ONCE
+                has_due = _fire_some(tx)
 
 
-def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
-    """Insert the runs of a locked schedule that are due, and move its cursor."""
+def _fire_some(tx: Tx) -> bool:
+    """Fire some schedules that are due. Return whether there may be more.
+
+    Other writers wait for the transaction, so that it inserts a bounded number of runs.
+    """
+    due = schedules.lock_due(tx, _AT_ONCE)
+    now, count = read_clock(tx.connection), 0
+    for each in due:
+        count += fire(tx, each, now)
+        if count >= _RUNS_AT_ONCE:
+            return True
+    return len(due) == _AT_ONCE
+
+
+def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
+    """Insert the runs of a locked schedule that are due, and move its cursor. Return their number.
+
+    A schedule that waits, or cannot be computed, is tried again a moment later.
+    """
     live = runs.list_live(tx, schedule.job_id)
     places = _MOST_WAITING - len(live)
     if places <= 0:
         # The cursor waits as well: no firing is lost.
         _park(tx, schedule, now)
-        return
+        return 0
     try:
         due, next_at = _list_due(schedule, now, places)
     except (ZoneInfoNotFoundError, ValueError, OverflowError) as error:
         # The zone may be missing on this host alone, and the other jobs must fire.
         _LOG.error("the schedule of %s cannot be computed: %s", schedule.name, error)
         _park(tx, schedule, now)
-        return
+        return 0
     present = runs.list_times(tx, schedule.job_id, after=schedule.cursor)
     for each in due:
         # A user may have run the time before it was due: the cursor passes it.
@@ -84,6 +99,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
     schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
     if due:
         start_next(tx, schedule.job_id, actor=ACTOR)
+    return len(due)
 
 
 def _park(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
