@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.client.http import Client
@@ -177,18 +178,30 @@ def read_log(
     Args:
         known: Values of secrets of the session, wherever they stand.
     """
-    end = read_end(directory, name, limit + _CONTEXT)
-    if end is None:
-        return None
-    content, size = end
-    is_cut = size > len(content)
     known = known or KnownSecrets()
-    mask = known.mask_text
-    if len(content) >= limit + _CONTEXT:
-        # The first character may be cut as well as the first value.
-        content, mask = content.lstrip(_CONTINUATION_BYTES), known.mask_end
-    masked = mask(content.decode(errors="replace")).encode()
-    return LogEnd(masked[-limit:], is_cut or len(masked) > limit)
+    size_read = limit + _CONTEXT
+    while True:
+        end = read_end(directory, name, size_read)
+        if end is None:
+            return None
+        content, size = end
+        is_cut = size > len(content)
+        masked = _mask_cut(content, known) if is_cut else _mask(content, known.mask_text)
+        if not is_cut or len(masked) >= limit or size_read > _LIMIT:
+            return LogEnd(masked[-limit:], is_cut or len(masked) > limit)
+        # Redacting has made the text shorter.
+        size_read *= 2
+
+
+def _mask(content: bytes, mask: Callable[[str], str]) -> bytes:
+    return mask(content.decode(errors="replace")).encode()
+
+
+def _mask_cut(content: bytes, known: KnownSecrets) -> bytes:
+    """Redact the end of a log without its first line, which may begin within a secret."""
+    # The first character may be cut as well as the first value.
+    masked = _mask(content.lstrip(_CONTINUATION_BYTES), known.mask_end)
+    return masked[masked.find(b"\n", 0, _CONTEXT) + 1 or _CONTEXT :]
 
 
 def _recall_secrets(context: NodeContext, session: Session) -> KnownSecrets:
