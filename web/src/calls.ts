@@ -4,10 +4,16 @@
 export class Refusal extends Error {
   constructor(
     message: string,
-    readonly line: number | null,
-    readonly column: number | null,
+    readonly status: number,
+    readonly line: number | null = null,
+    readonly column: number | null = null,
   ) {
     super(message);
+  }
+
+  /** Whether the node refuses the same call again. A node that fails or is busy does not. */
+  get isFinal(): boolean {
+    return this.status >= 400 && this.status < 500 && this.status !== 429;
   }
 }
 
@@ -30,15 +36,35 @@ const KEPT = 60_000;
 export class Calls {
   /** The connection of the editor; empty: it has none yet. */
   connection: string;
+  /** Settled when it is known whether another tab holds the connection of the draft. */
+  readonly hasConnection: Promise<void>;
+  /** Whether another tab holds the connection of the draft, so that this one opens its own. */
+  isHeldElsewhere = false;
   private readonly notice = document.getElementById("signed-out") as HTMLElement;
 
   constructor(private readonly form: HTMLFormElement) {
     this.connection = form.dataset.connection ?? "";
+    this.hasConnection = this.connection ? this.claim() : Promise.resolve();
     // A refresh of the results must not load the page again: its text would be lost.
     document.addEventListener("headrace:leave", (event) => {
       event.preventDefault();
       this.waitForSignIn().catch(() => {});
     });
+  }
+
+  /** Take over a connection that the node has opened for this editor. */
+  adopt(connection: string): void {
+    if (connection !== this.connection) {
+      this.connection = connection;
+      void hold(connection);
+    }
+  }
+
+  private async claim(): Promise<void> {
+    this.isHeldElsewhere = !(await hold(this.connection));
+    if (this.isHeldElsewhere) {
+      this.connection = "";
+    }
   }
 
   /** Send a form. Where the sign-in has ended, wait until the user has signed in again. */
@@ -77,7 +103,7 @@ export class Calls {
     if (!response.ok || !isJson) {
       const hint = body?.hint ? ` ${body.hint}` : "";
       const text = body ? `[${body.code}] ${body.message}${hint}` : `Status ${response.status}.`;
-      throw new Refusal(text, body?.line ?? null, body?.column ?? null);
+      throw new Refusal(text, response.status, body?.line, body?.column);
     }
     return body;
   }
@@ -88,7 +114,9 @@ export class Calls {
       const response = await repeat(attempt);
       if (isSignIn(response)) {
         await this.waitForSignIn(stop);
-      } else if (response.status !== 403 || !(await this.renewToken()) || this.token === token) {
+      } else if (!(await isForeign(response))) {
+        return response;
+      } else if (!(await this.renewToken()) || this.token === token) {
         return response;
       } else {
         // The token of the form was that of an earlier sign-in.
@@ -116,7 +144,7 @@ export class Calls {
       return false;
     }
     if (form.dataset.user !== this.form.dataset.user) {
-      throw new Error(`${form.dataset.user} has signed in: load the page again.`);
+      throw new Refusal(`${form.dataset.user} has signed in: load the page again.`, 403);
     }
     for (const own of document.querySelectorAll<HTMLInputElement>("[name=form_token]")) {
       own.value = token;
@@ -127,6 +155,35 @@ export class Calls {
 
 function isSignIn(response: Response): boolean {
   return response.redirected && new URL(response.url).pathname.endsWith("/sign-in");
+}
+
+/** Whether the node refuses the token of the form, or the origin, and not what the user does. */
+async function isForeign(response: Response): Promise<boolean> {
+  // Some refusals are JSON, and some are pages.
+  return response.status === 403 && (await response.clone().text()).includes("foreign_origin");
+}
+
+/** Milliseconds in which the page that a reload replaces gives up its connection. */
+const LEAVING = 1_000;
+
+/**
+ * Hold a connection until the page is left. Return false if another tab of the browser holds it.
+ * Browsers have locks over HTTPS and at localhost only: elsewhere, tabs can share a connection.
+ */
+function hold(connection: string): Promise<boolean> {
+  if (!navigator.locks) {
+    return Promise.resolve(true);
+  }
+  return new Promise((resolve) => {
+    const keep = () => {
+      resolve(true);
+      return new Promise<void>(() => {});
+    };
+    const options = { signal: AbortSignal.timeout(LEAVING) };
+    navigator.locks
+      .request(`headrace connection ${connection}`, options, keep)
+      .catch(() => resolve(false));
+  });
 }
 
 /** Wait for a sign that the user has signed in. */

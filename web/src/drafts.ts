@@ -99,9 +99,10 @@ export class Drafts {
         await this.send(this.text);
       }
     } catch (error) {
-      this.say(`Not saved: ${(error as Error).message}`);
-      // The node refuses the same text again. The next change is another one.
-      if (!(error instanceof Refusal)) {
+      const isFinal = error instanceof Refusal && error.isFinal;
+      const next = isFinal ? "It is sent again when you change it." : "It is sent again soon.";
+      this.say(`Not saved: ${(error as Error).message} ${next}`);
+      if (!isFinal) {
         this.begin(RETRY);
       }
     } finally {
@@ -117,7 +118,8 @@ export class Drafts {
     const headers = { "If-Match": `"${this.revision}"` };
     const options = { method: "PUT", headers };
     const response = await this.calls.send(`${this.link}/${this.id}`, { text }, options);
-    this.unanswered = null;
+    // A proxy may have lost the answer of the node.
+    this.unanswered = response.status < 500 ? null : text;
     const { id, revision } = (await this.calls.read(response)) as Saved;
     const isCopy = id !== this.id;
     this.saved = text;
@@ -136,8 +138,8 @@ export class Drafts {
   /** Take over the revision of a save whose answer was lost: it is no change by another tab. */
   private async adopt(sent: string): Promise<void> {
     const response = await this.calls.get(`${this.link}/${this.id}`);
-    if (response.ok) {
-      const found: Saved & { text: string } = await response.json();
+    if (response.status !== 404) {
+      const found = (await this.calls.read(response)) as Saved & { text: string };
       if (found.text === sent) {
         this.revision = found.revision;
         this.saved = found.text;
@@ -155,13 +157,26 @@ export class Drafts {
     const drawer = document.getElementById("drawer") as HTMLDetailsElement | null;
     drawer?.addEventListener("toggle", () => {
       if (drawer.open) {
-        void this.showDrafts();
+        this.attempt(this.showDrafts());
       }
     });
     drawer?.addEventListener("submit", (event) => {
       const form = event.target as HTMLFormElement;
       event.preventDefault();
-      void this.act(form);
+      this.attempt(this.act(form));
+    });
+  }
+
+  /** Say in the drawer that something which the user has asked for there has failed. */
+  private attempt(act: Promise<void>): void {
+    act.catch((error: Error) => {
+      const failure = document.createElement("p");
+      failure.className = "error";
+      failure.setAttribute("role", "alert");
+      failure.textContent = error.message;
+      const place = document.getElementById("drawer-content");
+      place?.querySelector(":scope > .error")?.remove();
+      place?.prepend(failure);
     });
   }
 
@@ -172,7 +187,7 @@ export class Drafts {
       fields[name] = String(value);
     });
     const response = await this.calls.send(form.action, fields);
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const page = await readPage(response);
     const question = page.getElementById("question");
     if (!question) {
       await this.showDrafts();
@@ -182,7 +197,7 @@ export class Drafts {
     const keep = question.querySelector("a");
     keep?.addEventListener("click", (event) => {
       event.preventDefault();
-      void this.showDrafts();
+      this.attempt(this.showDrafts());
     });
     document.getElementById("drawer-content")?.replaceChildren(document.adoptNode(question));
     keep?.focus();
@@ -191,10 +206,20 @@ export class Drafts {
   private async showDrafts(): Promise<void> {
     const place = document.getElementById("drawer-content") as HTMLElement;
     const response = await this.calls.get(this.link);
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const page = await readPage(response);
     const list = page.getElementById("drafts");
     if (list) {
       place.replaceChildren(document.adoptNode(list));
     }
   }
+}
+
+/** Return the page of an answer. Raise an Error with the message of a page for an error. */
+async function readPage(response: Response): Promise<Document> {
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (!response.ok) {
+    const message = page.querySelector("[role=alert] p")?.textContent?.trim();
+    throw new Error(message || `The node answers with the status ${response.status}.`);
+  }
+  return page;
 }

@@ -30,15 +30,11 @@ if (document.querySelector("header .user")) {
   // Editors of other tabs may wait for a sign-in.
   signInChannel().postMessage(null);
 }
-// The next user of the browser must not find SQL, in any of its tabs.
+// The next user of the browser must not find SQL in another tab.
 const signOuts = new BroadcastChannel(`headrace sign-out ${base.pathname}`);
-signOuts.onmessage = () => {
-  sessionStorage.clear();
-  location.reload();
-};
+signOuts.onmessage = () => location.reload();
 document.addEventListener("submit", (event) => {
   if ((event.target as HTMLFormElement).action.endsWith("/sign-out")) {
-    sessionStorage.clear();
     signOuts.postMessage(null);
   }
 });

@@ -156,13 +156,18 @@ export class Runs {
   private async submit(piece: Piece, key: string): Promise<string | null> {
     try {
       const link = this.form.action;
+      await this.calls.hasConnection;
       const fields = { text: piece.text, key };
       const response = await this.calls.send(link, fields, { stop: this.stopping.signal });
       const body = (await this.calls.read(response)) as Submitted;
       if (body.is_new_connection && this.calls.connection) {
         this.say("The connection was closed: USE, SET and temporary views begin anew.");
+      } else if (body.is_new_connection && this.calls.isHeldElsewhere) {
+        this.say(
+          "Another tab has this draft: USE, SET and temporary views of it do not hold here.",
+        );
       }
-      this.calls.connection = body.connection;
+      this.calls.adopt(body.connection);
       return body.id;
     } catch (error) {
       if (!(error instanceof Refusal)) {

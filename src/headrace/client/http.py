@@ -401,10 +401,20 @@ class Client:
             forward: Whether the node asks the node that has launched the driver.
         """
         query = {"tail": tail, "forward": None if forward else "false"}
+        return self._read_log(session, query).body.decode(errors="replace")
+
+    def session_log_end(self, session: str, tail: int) -> tuple[str, bool]:
+        """Return the last bytes of a log that the node itself has, and whether the log has more."""
+        response = self._read_log(session, {"tail": tail, "forward": "false"})
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        is_cut = headers.get("x-headrace-truncated") == "true"
+        return response.body.decode(errors="replace"), is_cut
+
+    def _read_log(self, session: str, query: Mapping[str, Any]) -> HttpResponse:
         path = f"/api/v1/sessions/{quote_name(session)}/log"
         response = self._transport.send(self._request("GET", path, query=query))
         _raise_for_status(response)
-        return response.body.decode(errors="replace")
+        return response
 
     def close_session(self, session: str) -> Json:
         """Close a session and return it."""

@@ -101,6 +101,8 @@ class Reason:
     code: ReasonCode
     text: str
     """The reason as a sentence."""
+    retry_at: datetime | None = None
+    """Time of the next attempt, if the sentence says in how long it is."""
 
 
 _ENDS = {
@@ -186,7 +188,9 @@ def explain_stream(
         StreamState.STOPPED: (ReasonCode.STOPPED, f"Stopped: {end}." if end else "Stopped."),
     }
     found = reasons.get(query.state)
-    return None if found is None else Reason(*found)
+    if found is None:
+        return None
+    return Reason(*found, retry_at=query.retry_at if found[0] is ReasonCode.RETRY else None)
 
 
 def _describe_retry(retry_at: datetime | None, now: datetime | None) -> str:
@@ -244,7 +248,7 @@ def explain_job(
     if not found:
         return None
     query, reason = min(found, key=lambda each: _rank(each[1]))
-    return Reason(reason.code, f"The query {query.name}: {reason.text}")
+    return Reason(reason.code, f"The query {query.name}: {reason.text}", reason.retry_at)
 
 
 def _rank(reason: Reason) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.certificates import Authority
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.waiting import wait_until
 
@@ -57,6 +58,10 @@ def test_a_log_is_read_at_every_node(tmp_path: Path, postgres_url: str) -> None:
         with serve(tmp_path / "two", postgres_url, token="secret") as two:
             assert two.http.get(path).text == "first\nsecond\n"
             assert two.http.get(path, params={"tail": 4}).text == "ond\n"
+            for node in (one, two):
+                logs, session = node.node.session_logs, path.split("/")[-2]
+                assert logs.read(LOCAL_CALLER, session, 12).is_cut
+                assert not logs.read(LOCAL_CALLER, session, 13).is_cut
             # A node that is asked by another one does not ask further.
             assert two.http.get(path, params={"forward": "false"}).text == ""
 

@@ -139,7 +139,7 @@ class _Connection(StreamRequestHandler):
 
     def _read_log(self, caller: Caller, text: str) -> Answer:
         session, size = text.split()
-        return {"log": self.node.session_logs.read(caller, session, int(size))}
+        return {"log": self.node.session_logs.read(caller, session, int(size)).text}
 
 
 def _describe(statement: Statement) -> Answer:

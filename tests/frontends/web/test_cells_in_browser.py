@@ -120,8 +120,10 @@ def test_the_keyboard_selects_and_copies_cells(page: Page) -> None:
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Shift+Space")
     expect(page.locator("[aria-selected]")).to_have_text(["NULL", "2"])
+    expect(grid).to_have_attribute("aria-activedescendant", "active-cell")
     page.keyboard.press("Escape")
     expect(page.locator("[aria-selected]")).to_have_count(0)
+    expect(page.locator("#active-cell, [aria-activedescendant]")).to_have_count(0)
     # Keys of the browser stay its own, and Tab leads out of the grid.
     for key in ("Control+ArrowDown", "Alt+ArrowDown", "a"):
         page.keyboard.press(key)

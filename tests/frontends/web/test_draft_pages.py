@@ -11,10 +11,13 @@ from tests.support.browsers import Browser
 from tests.support.identities import create_tokens
 from tests.support.in_process_node import InProcessNode, StartNode
 
+from headrace.control.identity.authenticator import make_token
 from headrace.control.policy import Caller
 from headrace.errors import DraftNotFound
-from headrace.model.identity import group_owner
+from headrace.model.identity import Scope, group_owner
 from headrace.model.ids import new_id
+from headrace.store.identity import tokens as token_store
+from headrace.store.identity import users
 
 HOSTILE = "SELECT '</textarea><script>alert(1)</script>'"
 
@@ -176,3 +179,45 @@ def test_members_who_act_for_one_group_do_not_share_drafts(node: InProcessNode) 
     assert (saved.is_new, saved.id == draft_id) == (True, False)
     drafts.delete_draft(bob, draft_id)
     assert drafts.open_draft(ada, draft_id).text == "SELECT 'ada'"
+
+
+def create_group_token(node: InProcessNode, member: str, group: str) -> str:
+    """Sign a member of a group in, and return a token with which the member acts for the group."""
+    new = make_token()
+    with node.database.write("test") as tx:
+        user = users.sign_in(tx, "corp", member, name=member, groups=("etl", "bi"))
+        token = token_store.insert_token(
+            tx,
+            new.secret_hash,
+            owner=group_owner("corp", group),
+            name=f"{member}-{group}",
+            scope=Scope.ADMIN,
+            seconds=3600,
+            created_by=user.id,
+        )
+    return new.text(token.id)
+
+
+def test_the_editor_tells_the_members_of_a_group_and_their_groups_apart(
+    start_node: StartNode,
+) -> None:
+    node = start_node(token="of-the-node")
+    shown: dict[tuple[str, str], str] = {}
+    draft = ""
+    for member, group in (("ada", "etl"), ("bob", "etl"), ("ada", "bi")):
+        with Browser(node) as browser:
+            page = browser.sign_in(create_group_token(node, member, group), "editor")
+            [form] = [values for _, values in page.tags if values.get("id") == "editor"]
+            shown[member, group] = str(form["data-user"])
+            if not draft:
+                draft = save(browser, "SELECT 'of ada'").json()["id"]
+            status = browser.http.get(f"editor/drafts/{draft}").status_code
+            assert status == (200 if member == "ada" else 404)
+    # A text or a statement that waits is sent only for whom it was written.
+    assert len(set(shown.values())) == 3, shown
+
+
+def test_the_history_of_the_editor_says_that_it_has_the_statements_of_groups(
+    browser: Browser,
+) -> None:
+    assert "Last statements of you and your groups" in browser.open("editor/drafts").text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.browsers import Browser, Page
 from tests.support.deployed_job import DeployedJob
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import make_settings, serve_node
 from tests.support.simulated_jobs import SimulatedJobs
 from tests.support.waiting import wait_until
 
 from headrace.frontends.web.job_pages import diff_lines
+from headrace.model.reasons import Reason, ReasonCode
 
 
 @pytest.fixture
@@ -90,6 +94,24 @@ def test_a_job_is_shown_as_the_api_does_and_its_stream_marks_the_versions(
     assert [each["text"] for each in marks if each["kind"] == "version"] == [
         "version 1.1: start-clean"
     ]
+
+
+def test_the_retry_of_a_job_counts_down(
+    job: DeployedJob, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.deploy()
+    jobs = job.node.node.jobs
+    retry_at = job.node.node.read_clock() + timedelta(hours=1)
+    reason = Reason(ReasonCode.RETRY, "The query q: Retry 2 of 10 in 32 s: it failed.", retry_at)
+    status = replace(jobs.get_job(LOCAL_CALLER, "job"), reason=reason)
+    monkeypatch.setattr(jobs, "get_job", lambda *_: status)
+    monkeypatch.setattr(jobs, "list_jobs", lambda *_, **__: [status])
+    for path in ("jobs", "jobs/job"):
+        page = browser.open(path)
+        assert [1 for _, values in page.tags if values.get("data-until")] == [1]
+        # Outside of the countdown, nothing changes with the time.
+        html = page.response.text
+        assert html.count("32 s") == html.count(">32 s</span>: it failed.") == 1
 
 
 def test_a_job_is_saved_stopped_started_and_rolled_back_from_its_page(

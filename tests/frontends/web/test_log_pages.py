@@ -95,18 +95,50 @@ def test_the_log_of_others_is_not_shown(start_node: StartNode) -> None:
     ("size", "before", "lines", "older"),
     [
         (0, 0, 0, None),
-        (10, 0, 5, None),
+        (10, 0, 5, 10),
         (PART, 0, PART // 2, PART),
-        (PART + 10, PART, 5, None),
+        (PART + 10, PART, 5, PART + 10),
         (3 * PART, 2 * PART, PART // 2, 3 * PART),
+        (PART, PART, 0, None),
+        (256 * PART, 255 * PART, PART // 2, None),
     ],
-    ids=["empty", "short", "full", "the begin", "a part"],
+    ids=["empty", "redacted", "full", "redacted in an older part", "a part", "behind", "the last"],
 )
 def test_a_part_ends_where_the_next_one_begins(
     size: int, before: int, lines: int, older: int | None
 ) -> None:
-    page = cut_part("a\n" * (size // 2), before)
+    text = "a\n" * (size // 2)
+    page = cut_part(text, before, is_cut=True)
     assert (len(page.lines), page.older) == (lines, older)
+    assert cut_part(text, before, is_cut=False).older is None
+
+
+def test_a_log_in_which_much_is_redacted_has_older_parts(
+    node: InProcessNode, browser: Browser
+) -> None:
+    lines = [f"{number:05} password='{'x' * 120}'" for number in range(3000)]
+    session, _log = write_log(node, "\n".join(lines) + "\n")
+    path, shown = f"sessions/{session}/log", ""
+    for _part in range(30):
+        page = browser.open(path)
+        assert "xxx" not in page.text
+        shown = page.text + shown
+        older = [each for each in page.links if "log?before=" in each]
+        if not older:
+            break
+        path = older[0].removeprefix("../../")
+    missing = [line[:5] for line in lines if f"{line[:5]} password" not in shown]
+    # A line that is cut stands in two parts.
+    assert len(missing) <= 30, missing
+    assert "00000 password" in shown
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_log_that_fits_on_the_page_has_no_older_part(
+    node: InProcessNode, browser: Browser, is_last: bool
+) -> None:
+    session, _log = write_log(node, "x" * (PART if is_last else PART - 1))
+    assert "log?before=" not in "".join(browser.open(f"sessions/{session}/log").links)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,10 @@ def test_a_list_has_the_worst_streams_first(node: InProcessNode, browser: Browse
     assert sum(tag == "path" for tag, _ in page.tags) == 1
     waits = [values for tag, values in page.tags if values.get("data-until")]
     assert len(waits) == 1
+    # Without a length of time in it, the list is the same until something changes.
+    [title] = [values["title"] for _, values in page.tags if "Retry" in str(values.get("title"))]
+    assert f" at {waits[0]['data-until']}" in str(title)
+    assert " in " not in str(title).partition(":")[0]
 
 
 def test_a_list_of_many_streams_says_that_it_is_cut(

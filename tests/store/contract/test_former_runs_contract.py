@@ -10,7 +10,7 @@ from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.statements import former_runs, statements
+from headrace.store.statements import statements
 from headrace.store.tables import statements as table
 
 TEXT = "SELECT 'é'"
@@ -37,7 +37,7 @@ def read(store: Database, statement_id: str, limit: int = 20) -> list[float]:
     with store.read() as tx:
         statement = statements.get(tx, statement_id)
         assert isinstance(statement, Statement)
-        return [round(each, 1) for each in former_runs.read_durations(tx, statement, limit)]
+        return [round(each, 1) for each in statements.read_durations(tx, statement, limit)]
 
 
 def test_the_last_runs_of_the_same_text_are_found(store: Database) -> None:

@@ -24,7 +24,6 @@ from headrace.store.identity import tokens
 from headrace.store.jobs import job_changes
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
-    former_runs,
     idempotency,
     limits,
     results,
@@ -257,7 +256,7 @@ def test_the_earlier_runs_of_a_text_are_read_by_an_index(
         tx.execute(text("ANALYZE"))
         statement = statements.get(tx, statement_id)
         assert statement is not None
-        [plan] = _plans(tx, lambda tx: former_runs.read_durations(tx, statement, 20))
+        [plan] = _plans(tx, lambda tx: statements.read_durations(tx, statement, 20))
     assert "statements_slow_by_text" in plan, plan
     assert "Sort" not in plan, plan
     assert "TEMP B-TREE" not in plan, plan

@@ -9,6 +9,8 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from headrace.client.http import Client
 from headrace.control.context import NodeContext
@@ -133,8 +135,8 @@ class KeptLogs:
             with self._database.read() as tx:
                 session = sessions.get(tx, session_id)
             known = None if session is None else _recall_secrets(self._context, session)
-            content = read_log(str(self._folder), name, _LIMIT, known) or b""
-            place = join(location, name)
+            end = read_log(str(self._folder), name, _LIMIT, known)
+            content, place = b"" if end is None else end.content, join(location, name)
             self._calls.call(lambda: locations.write(place, content, private=True))
         except (HeadraceError, OSError) as error:
             _LOG.error("session %s: its log could not be kept: %s", session_id, error)
@@ -152,9 +154,23 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 """Bytes of UTF-8 with which no character begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a log, with the secrets redacted."""
+
+    content: bytes
+    is_cut: bool
+    """Whether the log has more before it. Its size does not say so: redacted secrets change it."""
+
+    @property
+    def text(self) -> str:
+        """The content as text."""
+        return self.content.decode(errors="replace")
+
+
 def read_log(
     directory: str, name: str, limit: int, known: KnownSecrets | None = None
-) -> bytes | None:
+) -> LogEnd | None:
     """Return the last `limit` bytes of a log, with the secrets redacted; None if there is no file.
 
     Raises as `read_end` does.
@@ -162,15 +178,30 @@ def read_log(
     Args:
         known: Values of secrets of the session, wherever they stand.
     """
-    content = read_end(directory, name, limit + _CONTEXT)
-    if content is None:
-        return None
     known = known or KnownSecrets()
-    mask = known.mask_text
-    if len(content) >= limit + _CONTEXT:
-        # The first character may be cut as well as the first value.
-        content, mask = content.lstrip(_CONTINUATION_BYTES), known.mask_end
-    return mask(content.decode(errors="replace")).encode()[-limit:]
+    size_read = limit + _CONTEXT
+    while True:
+        end = read_end(directory, name, size_read)
+        if end is None:
+            return None
+        content, size = end
+        is_cut = size > len(content)
+        masked = _mask_cut(content, known) if is_cut else _mask(content, known.mask_text)
+        if not is_cut or len(masked) >= limit or size_read > _LIMIT:
+            return LogEnd(masked[-limit:], is_cut or len(masked) > limit)
+        # Redacting has made the text shorter.
+        size_read *= 2
+
+
+def _mask(content: bytes, mask: Callable[[str], str]) -> bytes:
+    return mask(content.decode(errors="replace")).encode()
+
+
+def _mask_cut(content: bytes, known: KnownSecrets) -> bytes:
+    """Redact the end of a log without its first line, which may begin within a secret."""
+    # The first character may be cut as well as the first value.
+    masked = _mask(content.lstrip(_CONTINUATION_BYTES), known.mask_end)
+    return masked[masked.find(b"\n", 0, _CONTEXT) + 1 or _CONTEXT :]
 
 
 def _recall_secrets(context: NodeContext, session: Session) -> KnownSecrets:
@@ -189,8 +220,8 @@ def _recall_secrets(context: NodeContext, session: Session) -> KnownSecrets:
     return context.secrets.known_of(session.id)
 
 
-def read_end(directory: str, name: str, limit: int) -> bytes | None:
-    """Return the last `limit` bytes of a file; None if there is no file.
+def read_end(directory: str, name: str, limit: int) -> tuple[bytes, int] | None:
+    """Return the last `limit` bytes of a file, and its size; None if there is no file.
 
     A link is not followed, and a pipe not read.
 
@@ -202,7 +233,7 @@ def read_end(directory: str, name: str, limit: int) -> bytes | None:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - limit))
             content: bytes = stream.read(limit)
-            return content
+            return content, size
     except FileNotFoundError:
         return None
 
@@ -235,11 +266,11 @@ class SessionLogs:
 
     async def read_async(
         self, caller: Caller, name_or_id: str, tail: int, *, forward: bool = True
-    ) -> str:
+    ) -> LogEnd:
         """Do what `read` does, in a thread. Raise ResultsUnavailable if it takes too long."""
         return await self._threads.run(self.read, caller, name_or_id, tail, forward=forward)
 
-    def read(self, caller: Caller, name_or_id: str, tail: int, *, forward: bool = True) -> str:
+    def read(self, caller: Caller, name_or_id: str, tail: int, *, forward: bool = True) -> LogEnd:
         """Return the last `tail` bytes of the driver's log; empty before the driver has started.
 
         Secrets that a line names are redacted.
@@ -262,23 +293,24 @@ class SessionLogs:
             return self._fetch(other, session.id, tail)
         file = self._layout.session_log(session.id)
         known = _recall_secrets(self._context, session)
-        content = read_log(str(file.parent), file.name, tail, known)
-        if content is None and is_foreign:
-            content = read_log(self._results_location, kept_log_name(session.id), tail, known)
-        if content is None and other is not None:
+        end = read_log(str(file.parent), file.name, tail, known)
+        if end is None and is_foreign:
+            end = read_log(self._results_location, kept_log_name(session.id), tail, known)
+        if end is None and other is not None:
             raise NodeUnreachable(
                 f"The log of the session {session.id} is on the host of the node {other.id}"
                 f" ({other.address}), which is not live.",
                 hint="The node copies the logs of ended sessions to the results location.",
             )
-        return (content or b"").decode(errors="replace")
+        return end or LogEnd(b"", is_cut=False)
 
-    def _fetch(self, node: NodeRecord, session_id: str, tail: int) -> str:
+    def _fetch(self, node: NodeRecord, session_id: str, tail: int) -> LogEnd:
         try:
             with Client(
                 node.address, self._token, tls=self._tls, retry_seconds=_FORWARD_SECONDS
             ) as client:
-                return client.session_log(session_id, tail, forward=False)
+                text, is_cut = client.session_log_end(session_id, tail)
+                return LogEnd(text.encode(), is_cut)
         except (ClientCertificateMissing, Unauthorized):
             raise NodeUnreachable(
                 f"The node {node.id} at {node.address} has the log of the session {session_id}, and"

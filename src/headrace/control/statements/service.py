@@ -113,7 +113,7 @@ from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
 from headrace.store.sessions import connections, sessions
 from headrace.store.sessions.sessions import NamedSession
-from headrace.store.statements import executions, former_runs, idempotency, results, statements
+from headrace.store.statements import executions, idempotency, results, statements
 from headrace.text.durations import seconds_of
 
 
@@ -483,7 +483,7 @@ class Statements:
             seconds = 0.0 if begin is None else (end - begin).total_seconds()
             if seconds < statements.SHORTEST_SLOW_SECONDS:
                 return None
-            former = former_runs.read_durations(tx, statement, RUNS)
+            former = statements.read_durations(tx, statement, RUNS)
         return compare_runs(seconds, former, execution)
 
     def count_active_tasks(self, caller: Caller, statement_id: str) -> int | None:

@@ -258,8 +258,8 @@ def cancel_livy_statement(
 
 async def read_log_lines(node: Node, caller: Caller, session: Session) -> list[str]:
     """Return the lines of the last MiB of a driver's log. Raises as `SessionLogs.read`."""
-    text = await node.session_logs.read_async(caller, session.id, _LOG_BYTES)
-    return text.splitlines()
+    end = await node.session_logs.read_async(caller, session.id, _LOG_BYTES)
+    return end.text.splitlines()
 
 
 def cut_log(session: Session, lines: list[str], from_: int, size: int) -> LivyLog:

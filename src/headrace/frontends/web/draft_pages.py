@@ -1,4 +1,4 @@
-"""The drafts of the editor, which its script saves, and the last statements of the user."""
+"""The drafts of the editor, which its script saves, and the last statements of its user."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DraftPath = Annotated[str, Path(pattern=DRAFT_PATTERN)]
 
 @router.get("/editor/drafts")
 def render_drafts(request: Request, caller: Authenticated) -> Response:
-    """List the drafts of the user, and the statements that the user has submitted last."""
+    """List the drafts of the user, and the last statements of the user and its groups."""
     node = node_of(request)
     page = node.statements.page(
         caller,
@@ -89,7 +89,6 @@ async def save_draft_of_editor(
         save = partial(node_of(request).drafts.save_draft, caller, draft, revision)
         saved = await run_in_threadpool(
             save,
-            # To recognise secrets in a long text takes a while.
             title=await run_in_threadpool(show_begin, text),
             text=text,
             connection_id=connection if _CONNECTION.fullmatch(connection) else None,

@@ -67,9 +67,11 @@ async def render_log(
     page, error = LogPage([], 0, None), None
     tail = SEARCHED if errors else before + PART
     try:
-        text = await node.session_logs.read_async(caller, found.id, tail)
-        cut = find_errors if errors else cut_part
-        page = await run_in_threadpool(cut, text, before)
+        end = await node.session_logs.read_async(caller, found.id, tail)
+        if errors:
+            page = await run_in_threadpool(find_errors, end.text)
+        else:
+            page = await run_in_threadpool(cut_part, end.text, before, is_cut=end.is_cut)
     except SessionNotFound:
         raise
     except HeadraceError as raised:
@@ -88,23 +90,26 @@ async def render_log(
     )
 
 
-def cut_part(text: str, before: int) -> LogPage:
+def cut_part(text: str, before: int, *, is_cut: bool) -> LogPage:
     """Return the part of a log before its last bytes.
 
     Args:
-        text: The end of the log, with at most `before + PART` bytes. A longer log has older parts.
+        text: The end of the log, with at most `before + PART` bytes.
         before: Number of bytes behind the part.
+        is_cut: Whether the log has more before the text. The size of the text does not say so,
+            because secrets are redacted in it.
     """
     content = text.encode()
     size = len(content)
     part = content[: max(0, size - before)]
-    has_older = size >= before + PART and before + 2 * PART <= _MAX_TAIL
     lines = part.decode(errors="replace").removesuffix("\n").split("\n") if part else []
-    older = before + PART if has_older else None
+    # Redacted secrets can make a part shorter than others: the older one ends where it begins.
+    behind = before + len(part)
+    older = behind if is_cut and part and behind + PART <= _MAX_TAIL else None
     return LogPage([cut_line(line) for line in lines], len(part), older)
 
 
-def find_errors(text: str, _before: int = 0) -> LogPage:
+def find_errors(text: str) -> LogPage:
     """Return the lines of a log that name errors, the last ones if there are many."""
     found = [cut_line(line) for line in text.split("\n") if _NAMES_ERROR.search(line[:MAX_LINE])]
     omitted = max(0, len(found) - _ERRORS)

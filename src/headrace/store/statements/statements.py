@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -38,7 +39,6 @@ from headrace.store.records import (
     starts_with,
 )
 from headrace.store.statements import results, statement_queue
-from headrace.store.statements.former_runs import digest_text
 from headrace.store.statements.statement_transitions import record
 from headrace.store.tables import SLOW, sessions, statements
 from headrace.store.tables import results as results_table
@@ -50,6 +50,7 @@ _UNSUCCESSFUL = statements.c.state != literal_column(f"'{StatementState.SUCCESS}
 _FAILED = [StatementState.FAILED, StatementState.TIMEOUT]
 _ROWS = "inline_rows"
 """Name of the column with the rows of an inline result."""
+_DIGEST_BYTES = 16
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
 _SELECT = select(
@@ -439,3 +440,33 @@ def active_count(tx: Tx) -> int:
     """Return the number of statements in the whole store that have not ended."""
     count: int = tx.execute(select(func.count()).select_from(statements).where(_LIVE)).scalar_one()
     return count
+
+
+def digest_text(text: str) -> str:
+    """Return the digest by which the store finds statements with the same text."""
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def read_durations(tx: Tx, statement: Statement, limit: int) -> list[float]:
+    """Return how many seconds the last successful runs of the same text took, the newest first.
+
+    They are runs of the same owner that took at least a second, and ended before the statement
+    began. Shorter ones are not in the index.
+    """
+    if statement.started_at is None:
+        return []
+    columns = statements.c
+    query = (
+        select(columns.started_at, columns.ended_at)
+        .where(
+            columns.owner == statement.owner,
+            columns.text_digest == digest_text(statement.spec.text),
+            SLOW[tx.dialect],
+            columns.state == StatementState.SUCCESS,
+            columns.ended_at <= statement.started_at,
+        )
+        .order_by(columns.ended_at.desc())
+        .limit(limit)
+    )
+    return [(row.ended_at - row.started_at).total_seconds() for row in tx.execute(query)]

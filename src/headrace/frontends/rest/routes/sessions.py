@@ -93,7 +93,8 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
 @router.get(
     "/{session}/log",
     response_class=PlainTextResponse,
-    response_description="The end of the log.",
+    response_description="The end of the log. With the header `X-Headrace-Truncated: true`, the log"
+    " has more before it.",
     responses=problems(404, 409),
 )
 async def read_session_log(
@@ -110,5 +111,8 @@ async def read_session_log(
 ) -> Response:
     """Read the end of the driver's log. It is empty before the driver has started."""
     read = node_of(request).session_logs.read_async
-    text = await read(caller, session, tail, forward=forward)
-    return PlainTextResponse(text, headers={"Content-Security-Policy": "sandbox"})
+    end = await read(caller, session, tail, forward=forward)
+    headers = {"Content-Security-Policy": "sandbox"}
+    if end.is_cut:
+        headers["X-Headrace-Truncated"] = "true"
+    return PlainTextResponse(end.text, headers=headers)
