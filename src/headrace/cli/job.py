@@ -193,7 +193,7 @@ _INTERVAL_COLUMNS = (
     ListColumn(title="FROM", text=lambda item: item["start"]),
     ListColumn(title="TO", text=lambda item: item["end"]),
     ListColumn(title="STATE", text=lambda item: item["state"]),
-    ListColumn(title="LEFT OUT", text=lambda item: item["refusal"], flexible=True),
+    ListColumn(title="WHY NOT", text=lambda item: item["refusal"], flexible=True),
 )
 _run_argument = click.argument("run_id", metavar="RUN")
 
@@ -226,9 +226,7 @@ def list_runs(
 
 
 def _summarize_run(item: Json) -> Json:
-    failure = item["failure"]
-    error = None if failure is None else failure["message"].partition("\n")[0]
-    return {**item, "reason": item["reason"] or error}
+    return {**item, "reason": item["reason"] or _summarize(item)["error"]}
 
 
 @job.command("run")

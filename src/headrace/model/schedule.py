@@ -50,7 +50,7 @@ class Schedule(BaseModel):
     all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Conditions that must all have been met since the last run."""
     any_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Conditions of which one starts a run."""
+    """Conditions, each of which starts a run."""
 
     @model_validator(mode="before")
     @classmethod

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from zoneinfo import ZoneInfoNotFoundError
@@ -141,7 +142,7 @@ def _list_due(
         before = find_last(rules.schedule, last.instant)
         assert before is not None
         reason = f"All runs from {start.isoformat()} on were missed: they are more than 1,000."
-        gap = [_DueRun(_times(schedule, before, start), True, reason)]
+        gap = [_DueRun(make_times(schedule, before, start), True, reason)]
         start, firings = before.instant, [last]
     waits = rules.catch_up is CatchUp.ALL or rules.overlap is Overlap.QUEUE
     firings = firings[: places if waits else _MOST_FIRINGS]
@@ -167,26 +168,28 @@ def _apply_catch_up(
         reason = None
         if number < missed and number not in made_up:
             reason = f"The run was missed, and `catch-up` is {catch_up}."
-        due.append(_DueRun(_times(schedule, firing, start), number < missed, reason))
+        due.append(_DueRun(make_times(schedule, firing, start), number < missed, reason))
         start = firing.instant
     return due
 
 
-def _times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTimes:
-    assert schedule.rules.schedule is not None
+def make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTimes:
+    """Return the times of the run of a firing, whose interval begins at `start`."""
+    rule = schedule.rules.schedule
     offset = firing.local.utcoffset() or timedelta()
     return RunTimes(
         logical_time=firing.instant,
         interval_start=start,
         interval_end=firing.instant,
-        zone=schedule.rules.schedule.timezone or "UTC",
+        zone="UTC" if rule is None or rule.timezone is None else rule.timezone,
         utc_offset=int(offset.total_seconds()),
         is_shifted=firing.is_shifted,
-        tzdata=find_tzdata_version(),
+        tzdata=_find_tzdata_version(),
     )
 
 
-def find_tzdata_version() -> str:
+@cache
+def _find_tzdata_version() -> str:
     """Return the version of the time zone data of the host, as far as it is known."""
     try:
         return version("tzdata")

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import takewhile
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.firing import find_tzdata_version, start_next
+from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
@@ -22,8 +22,8 @@ from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules
 from headrace.text.readable import format_utc
 
-_MOST_INTERVALS = 10_000
-"""Intervals of one backfill."""
+_MOST_INTERVALS = 1_000
+"""Intervals of one backfill. Other writers wait for its transaction."""
 _MOST_PARALLEL = 100
 
 
@@ -143,21 +143,26 @@ class JobRuns:
             now = read_clock(tx.connection)
             planned = _plan_intervals(tx, schedule, start, min(end, now))
             if dry_run:
-                return Backfill(id=None, intervals=[each for each, _times in planned])
+                return Backfill(id=None, intervals=[each for each, *_run in planned])
             backfill_id = new_id("bf")
-            for interval, times in planned:
+            for interval, times, repetition in planned:
                 if interval.refusal is None:
-                    _insert(
+                    runs.insert_run(
                         tx,
-                        schedule,
-                        times,
-                        RunTrigger.BACKFILL,
+                        schedule.job_id,
+                        owner=schedule.owner,
+                        name=schedule.name,
+                        version_id=schedule.version_id,
+                        trigger=RunTrigger.BACKFILL,
+                        times=times,
+                        due_at=now,
                         actor=caller.actor,
+                        repetition=repetition,
                         parallelism=parallel,
                         backfill_id=backfill_id,
                     )
             start_next(tx, schedule.job_id, actor=caller.actor)
-        return Backfill(id=backfill_id, intervals=[each for each, _times in planned])
+        return Backfill(id=backfill_id, intervals=[each for each, *_run in planned])
 
     def repair(self, caller: Caller, run_id: str, *, latest: bool = False) -> RunStatus:
         """Run a run that has not succeeded again: its times, and the statements that failed.
@@ -247,7 +252,7 @@ def _choose_times(schedule: JobSchedule, at: datetime | None, now: datetime) -> 
     rule = schedule.rules.schedule
     if rule is None or not rule.is_of_time:
         instant = now if at is None else at
-        return _make_times(schedule, Firing(instant, instant), instant)
+        return make_times(schedule, Firing(instant, instant), instant)
     firing = find_last(rule, now if at is None else at + (at.resolution))
     if firing is None or (at is not None and firing.instant != at):
         following = find_next(rule, now if at is None else at)
@@ -257,25 +262,12 @@ def _choose_times(schedule: JobSchedule, at: datetime | None, now: datetime) -> 
             hint=f"The nearest logical times are {' and '.join(near)}.",
         )
     before = find_last(rule, firing.instant)
-    return _make_times(schedule, firing, firing.instant if before is None else before.instant)
-
-
-def _make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTimes:
-    rule, offset = schedule.rules.schedule, firing.local.utcoffset()
-    return RunTimes(
-        logical_time=firing.instant,
-        interval_start=start,
-        interval_end=firing.instant,
-        zone="UTC" if rule is None or rule.timezone is None else rule.timezone,
-        utc_offset=0 if offset is None else int(offset.total_seconds()),
-        is_shifted=firing.is_shifted,
-        tzdata=find_tzdata_version(),
-    )
+    return make_times(schedule, firing, firing.instant if before is None else before.instant)
 
 
 def _plan_intervals(
     tx: Tx, schedule: JobSchedule, start: datetime, end: datetime
-) -> list[tuple[PlannedInterval, RunTimes]]:
+) -> list[tuple[PlannedInterval, RunTimes, int]]:
     rule = schedule.rules.schedule
     if rule is None or not rule.is_of_time:
         raise InvalidRequest(
@@ -283,12 +275,14 @@ def _plan_intervals(
             hint=f"headrace job run {schedule.name} --at TIME runs it for one time.",
         )
     firings = list_firings(rule, start)
+    last_runs = runs.find_last_runs(tx, schedule.job_id, start=start, end=end)
     first = find_last(rule, start + start.resolution)
     begin = None if first is None or first.instant != start else start
     planned = []
     for firing in takewhile(lambda each: each.instant <= end, firings):
         if begin is not None:
-            planned.append(_plan_interval(tx, schedule, firing, begin))
+            last = last_runs.get(firing.instant)
+            planned.append(_plan_interval(schedule, firing, begin, last))
         begin = firing.instant
         if len(planned) > _MOST_INTERVALS:
             raise InvalidRequest(
@@ -300,10 +294,13 @@ def _plan_intervals(
 
 
 def _plan_interval(
-    tx: Tx, schedule: JobSchedule, firing: Firing, start: datetime
-) -> tuple[PlannedInterval, RunTimes]:
-    times = _make_times(schedule, firing, start)
-    last = runs.find_last(tx, schedule.job_id, firing.instant)
+    schedule: JobSchedule, firing: Firing, start: datetime, last: JobRun | None
+) -> tuple[PlannedInterval, RunTimes, int]:
+    """Return an interval with the times and the repetition of its next run.
+
+    Args:
+        last: The last run of the interval; None: it has none.
+    """
     is_live = last is not None and last.state not in RUN.terminal
     refusal = f"its run {last.id} is {last.state}" if last is not None and is_live else None
     interval = PlannedInterval(
@@ -312,7 +309,8 @@ def _plan_interval(
         state=None if last is None else last.state,
         refusal=refusal,
     )
-    return interval, times
+    repetition = 0 if last is None else last.repetition + 1
+    return interval, make_times(schedule, firing, start), repetition
 
 
 def _insert(
@@ -324,8 +322,6 @@ def _insert(
     actor: str,
     version_id: str | None = None,
     position: int = 0,
-    parallelism: int = 1,
-    backfill_id: str | None = None,
 ) -> str:
     """Insert the next run of a logical time. Raise RunStateConflict if the last has not ended."""
     last = runs.find_last(tx, schedule.job_id, times.logical_time)
@@ -346,8 +342,6 @@ def _insert(
         actor=actor,
         repetition=0 if last is None else last.repetition + 1,
         position=position,
-        parallelism=parallelism,
-        backfill_id=backfill_id,
     )
 
 

@@ -52,6 +52,8 @@ _ROWS = 1000
 """Rows that the result of a statement keeps. The rows of a job are in its table."""
 _REFUSED_SECONDS = 5.0
 """Time after which a statement is submitted again that a limit has refused."""
+_MOST_SPECS = 1000
+"""Versions whose statements a node keeps in memory."""
 _LONGEST_WAIT = 5.0
 """Longest time without a look at a run, so that a cancel is seen."""
 _PERMANENT_STATES = ("42", "0A")
@@ -80,6 +82,8 @@ class RunSteps:
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
         self._service = service
+        self._specs: dict[str, BatchSpec] = {}
+        """What versions do. It never changes, and each look at a run needs it."""
         # Tests of other code compare the state of the module's own generator.
         self._random = random.SystemRandom()
 
@@ -120,15 +124,26 @@ class RunSteps:
             wait = runs.seconds_until_due(tx, run_id) if statement_id is None else 0.0
             is_wanted = run.cancelled_by is None and statement_id is None and wait > 0
             return min(wait, _LONGEST_WAIT) if is_wanted else None
-        spec = _read_spec(tx, run)
+        spec = self._read_spec(tx, run)
         has_to_end = run.cancelled_by is not None or _is_late(tx, run, spec)
         if has_to_end and statement.state is not StatementState.CANCELLING:
             return None
         shortest, longest = _POLL_SECONDS
         return min(max(runs.seconds_in_attempt(tx, run_id) / 10, shortest), longest)
 
+    def _read_spec(self, tx: Tx, run: JobRun) -> BatchSpec:
+        spec = self._specs.get(run.version_id)
+        if spec is None:
+            version = jobs.get_version(tx, run.version_id)
+            assert version is not None
+            assert version.spec.batch is not None
+            if len(self._specs) >= _MOST_SPECS:
+                self._specs.clear()
+            spec = self._specs[run.version_id] = version.spec.batch
+        return spec
+
     def _make_step(self, tx: Tx, run: JobRun) -> _Step:
-        spec = _read_spec(tx, run)
+        spec = self._read_spec(tx, run)
         statement_id = runs.find_statement(tx, run)
         statement = None if statement_id is None else statements.get(tx, statement_id)
         if statement is not None and statement.state not in STATEMENT.terminal:
@@ -336,13 +351,6 @@ def _is_permanent(failure: Failure) -> bool:
     """Return whether another attempt would fail in the same way."""
     sqlstate = failure.sqlstate or ""
     return failure.code in _PERMANENT_CODES or sqlstate.startswith(_PERMANENT_STATES)
-
-
-def _read_spec(tx: Tx, run: JobRun) -> BatchSpec:
-    version = jobs.get_version(tx, run.version_id)
-    assert version is not None
-    assert version.spec.batch is not None
-    return version.spec.batch
 
 
 def _act_as(run: JobRun) -> Caller:

@@ -93,6 +93,17 @@ def find_last(tx: Tx, job_id: str, logical_time: datetime) -> JobRun | None:
     return _first(tx, query.order_by(table.c.repetition.desc()).limit(1))
 
 
+def find_last_runs(
+    tx: Tx, job_id: str, *, start: datetime, end: datetime
+) -> dict[datetime, JobRun]:
+    """Return the last run of each logical time after `start` and up to `end` that has one."""
+    query = _SELECT.where(
+        table.c.job_id == job_id, table.c.logical_time > start, table.c.logical_time <= end
+    )
+    rows = tx.execute(query.order_by(table.c.logical_time, table.c.repetition)).mappings()
+    return {row["logical_time"]: _to_run(row) for row in rows}
+
+
 def list_backfill(tx: Tx, backfill_id: str) -> list[JobRun]:
     """Return the runs of a backfill, the earliest logical time first."""
     query = _SELECT.where(table.c.backfill_id == backfill_id)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 
 from headrace.model.run import FiringRules, JobSchedule
 from headrace.store.clock import clock
@@ -51,21 +50,10 @@ def pause(tx: Tx, job_id: str) -> None:
     tx.execute(update(table).where(table.c.job_id == job_id).values(next_at=None))
 
 
-def remove(tx: Tx, job_id: str) -> None:
-    """Remove the schedule of a job."""
-    tx.execute(delete(table).where(table.c.job_id == job_id))
-
-
 def find(tx: Tx, job_id: str) -> JobSchedule | None:
     """Return the schedule of a job, or None."""
     row = tx.execute(_SELECT.where(table.c.job_id == job_id)).mappings().one_or_none()
     return None if row is None else JobSchedule(**row)
-
-
-def find_all(tx: Tx, job_ids: Collection[str]) -> dict[str, JobSchedule]:
-    """Return the schedules of jobs, by the id of the job."""
-    rows = tx.execute(_SELECT.where(table.c.job_id.in_(job_ids))).mappings()
-    return {row["job_id"]: JobSchedule(**row) for row in rows}
 
 
 def lock(tx: Tx, job_id: str) -> JobSchedule | None:

@@ -167,7 +167,7 @@ class IntervalBody(ResponseModel):
     state: RunState | str | None
     """State of the last run of the interval; null: it has none."""
     refusal: str | None
-    """Why the interval is left out; null: it runs."""
+    """Why the interval does not run; null: it runs."""
 
 
 @has_examples(
@@ -258,7 +258,7 @@ def repair_run(
 )
 def run_job(request: Request, caller: Authenticated, name: JobRef, body: RunRequest) -> Response:
     """Run a batch job for a logical time."""
-    at = None if body.at is None else body.at.astimezone(UTC)
+    at = None if body.at is None else _to_utc(body.at)
     return json_response(_status_body(node_of(request).job_runs.run(caller, name, at)), 201)
 
 
