@@ -19,9 +19,10 @@ from headrace.errors import PackagesMissing
 
 EXTRAS = {
     "server": (
-        *("alembic", "fastapi", "fastapi_offline", "fsspec", "grpc", "jinja2", "joserfc"),
-        *("numpy", "prometheus_client", "psutil", "pyarrow", "ruamel.yaml", "sqlalchemy"),
-        *("sse_starlette", "thriftpy2", "urllib3", "uuid_utils", "uvicorn"),
+        *("alembic", "cronsim", "fastapi", "fastapi_offline", "fsspec", "grpc", "jinja2"),
+        *("joserfc", "numpy", "prometheus_client", "psutil", "pyarrow", "ruamel.yaml"),
+        *("sqlalchemy", "sse_starlette", "thriftpy2", "tzdata", "urllib3", "uuid_utils"),
+        "uvicorn",
     ),
     "postgres": ("psycopg",),
     "spark": ("fsspec", "pandas", "pyarrow", "pyspark", "urllib3"),

@@ -158,16 +158,21 @@ class Launches:
         if not free:
             return
         names = [name for name, profile in self._profiles.items() if profile.backend == backend]
-        with self._database.read() as tx:
-            weights = {}
-            if self._settings.limits.has_weights:
-                owners = sessions.list_launching_owners(tx, names)
-                weights = find_weights(tx, self._settings, owners)
-            # Sessions whose start waits for a thread are launchable until they are claimed.
-            pending = sessions.launchable(tx, _THREADS, profiles=names, weights=weights)
+        # Sessions whose start waits for a thread are launchable until they are claimed.
+        pending = self._list_in_turn(names)
         for session in [each for each in pending if not self._pools.is_busy(each.id)][:free]:
             profile = self._profiles[session.spec.profile]
             self._pools.submit(backend, session.id, partial(self._start_next, session, profile))
+
+    def _list_in_turn(self, profiles: Collection[str]) -> list[Session]:
+        with self._database.read() as tx:
+            if not self._settings.limits.has_weights:
+                return sessions.launchable(tx, _THREADS, profiles=profiles)
+            owners = sessions.list_launching_owners(tx, profiles)
+            weights = find_weights(tx, self._settings, owners)
+            pending = sessions.launchable(tx, _THREADS, profiles=profiles, weights=weights)
+        # An owner that came after the weights were read takes its turn at the next look.
+        return [session for session in pending if session.owner in owners]
 
     def _start_next(self, session: Session, profile: Profile) -> None:
         self._start(session, profile)
