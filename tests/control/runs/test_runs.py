@@ -100,6 +100,18 @@ def test_the_statements_of_a_run_follow_each_other_in_one_connection_with_typed_
     assert connection.ended_at is not None
 
 
+def test_the_end_of_a_statement_wakes_its_run(
+    start_job: Callable[..., BatchJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = start_job()
+    monkeypatch.setattr("headrace.control.runs.steps._POLL_SECONDS", (600.0, 600.0))
+    run = job.call("jobs/load/runs")
+    for text in (FIRST, SECOND):
+        assert job.next_statement() == text
+        job.succeed()
+    assert job.await_end(run["id"])["state"] == "succeeded"
+
+
 @pytest.mark.parametrize(
     ("resume_at", "texts"),
     [(ResumeAt.FAILED_STATEMENT, [SECOND]), (ResumeAt.START, [FIRST, SECOND])],

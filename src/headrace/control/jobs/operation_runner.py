@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 from headrace.control.context import NodeContext
 from headrace.errors import HeadraceError, LeaseLost, StoreUnavailable
 from headrace.model.deployment import OperationLease
 from headrace.store import operations
-from headrace.store.notifications import OPERATIONS
+from headrace.store.notifications import OPERATIONS, Subscription
 
 _LOG = logging.getLogger("headrace.operations")
 _MAX_CLAIMED = 200
@@ -25,11 +27,21 @@ _MAX_CLAIMED = 200
 _IDLE_SECONDS = 1.0
 _ERROR_SECONDS = 2.0
 
-Advance = Callable[[OperationLease, str], float | None]
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The time between two steps of an operation."""
+
+    seconds: float
+    topic: str | None = None
+    """Topic whose wake-up ends the pause; None: it lasts `seconds`."""
+
+
+Advance = Callable[[OperationLease, str], float | Pause | None]
 """Advances an operation by one step, given its lease and the id of its subject.
 
-Returns the seconds until the next step; None: the operation has ended. Raises LeaseLost if another
-node has adopted it.
+Returns the seconds until the next step, or a pause; None: the operation has ended. Raises LeaseLost
+if another node has adopted it.
 """
 
 
@@ -47,6 +59,9 @@ class OperationRunner:
         self._due: dict[OperationLease, tuple[float, str, str]] = {}
         """Time of the next step, kind and subject of each claimed operation."""
         self._running: set[OperationLease] = set()
+        self._woken: set[OperationLease] = set()
+        """Operations whose topic has had a wake-up since their last step began."""
+        self._subscriptions: dict[OperationLease, Subscription] = {}
         self._condition = threading.Condition()
         self._is_stopping = False
         self._renew_at = 0.0
@@ -67,6 +82,8 @@ class OperationRunner:
         if self._thread.is_alive():
             self._thread.join()
         self._pool.shutdown()
+        for lease in list(self._subscriptions):
+            self._follow(lease, None)
         if self._due:
             try:
                 with self._context.database.write("operation.release") as tx:
@@ -100,8 +117,11 @@ class OperationRunner:
             _LOG.warning("operations are not renewed: %s", error.message)
             return
         with self._condition:
-            for lease in [lease for lease in self._due if lease not in held]:
+            lost = [lease for lease in self._due if lease not in held]
+            for lease in lost:
                 del self._due[lease]
+        for lease in lost:
+            self._follow(lease, None)
 
     def _claim(self) -> None:
         free = _MAX_CLAIMED - len(self._due)
@@ -131,32 +151,62 @@ class OperationRunner:
                 if at <= now and lease not in self._running
             ]
             self._running.update(lease for lease, _kind, _ref in due)
+            self._woken.difference_update(lease for lease, _kind, _ref in due)
         for lease, kind, ref in due:
             self._pool.submit(self._advance, lease, kind, ref)
 
     def _advance(self, lease: OperationLease, kind: str, ref: str) -> None:
-        seconds: float | None
-        try:
-            seconds = self._kinds[kind](lease, ref)
-        except LeaseLost as error:
-            _LOG.info("another node continues operation %s: %s", lease.id, error.message)
-            seconds = None
-        except StoreUnavailable as error:
-            _LOG.warning("operation %s waits: %s", lease.id, error.message)
-            seconds = _ERROR_SECONDS
-        except HeadraceError as error:
-            _LOG.error("operation %s (%s of %s): %s", lease.id, kind, ref, error.message)
-            seconds = _ERROR_SECONDS
-        except Exception:  # noqa: BLE001 - the other operations must advance
-            _LOG.exception("operation %s (%s of %s) failed in a step", lease.id, kind, ref)
-            seconds = _ERROR_SECONDS
+        pause = self._make_step(lease, kind, ref)
+        is_new = self._follow(lease, None if pause is None else pause.topic)
         with self._condition:
             self._running.discard(lease)
-            if seconds is None:
+            if pause is None:
                 self._due.pop(lease, None)
+                self._woken.discard(lease)
             else:
+                # The wake-up of a new topic may have come before the subscription.
+                is_due = is_new or lease in self._woken
+                seconds = 0.0 if is_due else pause.seconds
                 self._due[lease] = (time.monotonic() + seconds, kind, ref)
             self._condition.notify_all()
+
+    def _make_step(self, lease: OperationLease, kind: str, ref: str) -> Pause | None:
+        try:
+            pause = self._kinds[kind](lease, ref)
+        except LeaseLost as error:
+            _LOG.info("another node continues operation %s: %s", lease.id, error.message)
+            return None
+        except StoreUnavailable as error:
+            _LOG.warning("operation %s waits: %s", lease.id, error.message)
+            return Pause(_ERROR_SECONDS)
+        except HeadraceError as error:
+            _LOG.error("operation %s (%s of %s): %s", lease.id, kind, ref, error.message)
+            return Pause(_ERROR_SECONDS)
+        except Exception:  # noqa: BLE001 - the other operations must advance
+            _LOG.exception("operation %s (%s of %s) failed in a step", lease.id, kind, ref)
+            return Pause(_ERROR_SECONDS)
+        return pause if pause is None or isinstance(pause, Pause) else Pause(pause)
+
+    def _follow(self, lease: OperationLease, topic: str | None) -> bool:
+        """Let the wake-ups of a topic end the pause. Return whether it is another topic."""
+        before = self._subscriptions.get(lease)
+        if before is not None and before.topic != topic:
+            before.close()
+            self._subscriptions.pop(lease, None)
+        if topic is None or (before is not None and before.topic == topic):
+            return False
+        notifications = self._context.database.notifications
+        callback = partial(self._end_pause, lease)
+        self._subscriptions[lease] = notifications.subscribe(topic, callback=callback)
+        return True
+
+    def _end_pause(self, lease: OperationLease) -> None:
+        with self._condition:
+            self._woken.add(lease)
+            if lease in self._due:
+                _at, kind, ref = self._due[lease]
+                self._due[lease] = (time.monotonic(), kind, ref)
+                self._condition.notify_all()
 
     def _seconds_until_due(self) -> float:
         times = [at for lease, (at, _k, _r) in self._due.items() if lease not in self._running]

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.firing import start_next
+from headrace.control.jobs.operation_runner import Pause
 from headrace.control.policy import Caller
 from headrace.control.statements.service import Statements
 from headrace.errors import (
@@ -39,6 +40,7 @@ from headrace.model.statement import Parameter, Statement, StatementSpec
 from headrace.store import operations, transactions
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs, runs, schedules
+from headrace.store.notifications import statement_topic
 from headrace.store.sessions import connections
 from headrace.store.statements import statements
 from headrace.text.readable import describe_duration
@@ -46,8 +48,8 @@ from headrace.text.readable import describe_duration
 PROTOCOL = "job"
 """Protocol of the connections of runs."""
 _LOG = logging.getLogger("headrace.runs")
-_POLL_SECONDS = (0.1, 2.0)
-"""Shortest and longest time between two looks at a statement."""
+_POLL_SECONDS = (0.5, 2.0)
+"""Shortest and longest time between two looks at a statement, whose end is a wake-up too."""
 _ROWS = 1000
 """Rows that the result of a statement keeps. The rows of a job are in its table."""
 _REFUSED_SECONDS = 5.0
@@ -87,12 +89,12 @@ class RunSteps:
         # Tests of other code compare the state of the module's own generator.
         self._random = random.SystemRandom()
 
-    def advance(self, lease: OperationLease, run_id: str) -> float | None:
+    def advance(self, lease: OperationLease, run_id: str) -> float | Pause | None:
         """Make the next step of a run if it is due. See `Advance`."""
         with self._database.read() as tx:
-            seconds = self._find_wait(tx, run_id)
-        if seconds is not None:
-            return seconds
+            pause = self._find_pause(tx, run_id)
+        if pause is not None:
+            return pause
         with self._database.write("run.step") as tx:
             if not operations.renew(tx, lease, self._lease_seconds):
                 raise LeaseLost(f"Operation {lease.id} has another node.")
@@ -109,12 +111,13 @@ class RunSteps:
                 operations.finish(tx, lease)
         if step.cancels is not None:
             self._cancel(run, step.cancels)
+            return _await_end(step.cancels, _POLL_SECONDS[0])
         if step.submits:
             return self._submit(lease, run_id)
         return step.seconds
 
-    def _find_wait(self, tx: Tx, run_id: str) -> float | None:
-        """Return the seconds for which nothing is to be done, or None if a step is due."""
+    def _find_pause(self, tx: Tx, run_id: str) -> Pause | None:
+        """Return how long nothing is to be done, or None if a step is due."""
         run = runs.get(tx, run_id)
         if run is None or run.state in RUN.terminal:
             return None
@@ -123,13 +126,14 @@ class RunSteps:
         if statement is None or statement.state in STATEMENT.terminal:
             wait = runs.seconds_until_due(tx, run_id) if statement_id is None else 0.0
             is_wanted = run.cancelled_by is None and statement_id is None and wait > 0
-            return min(wait, _LONGEST_WAIT) if is_wanted else None
+            return Pause(min(wait, _LONGEST_WAIT)) if is_wanted else None
         spec = self._read_spec(tx, run)
         has_to_end = run.cancelled_by is not None or _is_late(tx, run, spec)
         if has_to_end and statement.state is not StatementState.CANCELLING:
             return None
         shortest, longest = _POLL_SECONDS
-        return min(max(runs.seconds_in_attempt(tx, run_id) / 10, shortest), longest)
+        seconds = min(max(runs.seconds_in_attempt(tx, run_id) / 10, shortest), longest)
+        return _await_end(statement.id, seconds)
 
     def _read_spec(self, tx: Tx, run: JobRun) -> BatchSpec:
         spec = self._specs.get(run.version_id)
@@ -251,7 +255,7 @@ class RunSteps:
             # It has ended by itself.
             return
 
-    def _submit(self, lease: OperationLease, run_id: str) -> float | None:
+    def _submit(self, lease: OperationLease, run_id: str) -> float | Pause | None:
         """Submit the statement of a run, whose id is stored."""
         with self._database.read() as tx:
             run = runs.get(tx, run_id)
@@ -264,7 +268,7 @@ class RunSteps:
         assert version.spec.batch is not None
         spec, parameters = version.spec.batch, list_parameters(run, version)
         if is_submitted:
-            return _POLL_SECONDS[0]
+            return _await_end(statement_id, _POLL_SECONDS[0])
         statement = StatementSpec(
             text=spec.statements[run.position].text,
             parameters=parameters,
@@ -273,18 +277,23 @@ class RunSteps:
         )
         try:
             self._service.submit(
-                _act_as(run), statement, connection=run.connection_id, statement_id=statement_id
+                _act_as(run),
+                statement,
+                connection=run.connection_id,
+                statement_id=statement_id,
+                awaited=True,
             )
         except (InvalidRequest, NotPermitted) as error:
-            return self._refuse(lease, run_id, Failure.of(error))
+            self._refuse(lease, run_id, Failure.of(error))
+            return None
         except (StoreUnavailable, ConnectionNotFound):
             raise
         except HeadraceError as error:
             _LOG.warning("run %s waits: %s", run_id, error.message)
             return _REFUSED_SECONDS
-        return _POLL_SECONDS[0]
+        return _await_end(statement_id, _POLL_SECONDS[0])
 
-    def _refuse(self, lease: OperationLease, run_id: str, failure: Failure) -> float | None:
+    def _refuse(self, lease: OperationLease, run_id: str, failure: Failure) -> None:
         """End a run whose statement is not accepted."""
         with self._database.write("run.step") as tx:
             if not operations.renew(tx, lease, self._lease_seconds):
@@ -296,7 +305,11 @@ class RunSteps:
             assert run is not None
             self._end(tx, run, RunState.FAILED, failure=failure)
             operations.finish(tx, lease)
-        return None
+
+
+def _await_end(statement_id: str, seconds: float) -> Pause:
+    """Return a pause until the end of a statement, at most for some seconds."""
+    return Pause(seconds, topic=statement_topic(statement_id))
 
 
 def _is_late(tx: Tx, run: JobRun, spec: BatchSpec) -> bool:
