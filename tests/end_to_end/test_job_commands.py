@@ -14,7 +14,7 @@ from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "ticks"
 NAMES = ["even-ticks", "shouting", "tick-counts", "tick-log", "two-queries"]
 
 

@@ -92,7 +92,7 @@ def test_every_page_of_a_real_run_has_its_picture(
 ) -> None:
     images = IMAGES if os.environ.get("RECORD_IMAGES") else tmp_path
     examples = tmp_path / "examples"
-    shutil.copytree(ROOT / "examples", examples)
+    shutil.copytree(ROOT / "examples" / "ticks", examples)
     subprocess.run(
         [sys.executable, "-m", "headrace.cli", "deploy", str(examples), "--yes"],
         env=node.client_environment,

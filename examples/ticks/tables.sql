@@ -1,4 +1,4 @@
--- What the jobs of this folder read and write. `headrace deploy examples/` reads this file.
+-- What the jobs of this folder read and write. `headrace deploy examples/ticks/` reads this file.
 
 -- Five rows a second: columns timestamp and value.
 CREATE STREAM ticks FROM rate OPTIONS ('rowsPerSecond' = '5');
