@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.deploy.relations import order_relations
+from headrace.deploy.relations import order_relations, split_definitions
 
 TABLE = "CREATE TABLE t (a INT)"
 STREAM = "CREATE STREAM foo FROM rate"
@@ -52,3 +52,13 @@ def test_views_that_read_each_other_are_all_kept() -> None:
     ]
 
     assert sorted(order_relations([*views, STREAM]).streams) == sorted([*views, STREAM])
+
+
+def test_a_deployment_creates_tables_and_a_run_prepares_its_session() -> None:
+    table = "CREATE TABLE IF NOT EXISTS t (a INT)"
+    permanent = "CREATE OR REPLACE VIEW v AS SELECT 'TEMPORARY' AS a"
+    temporary = "-- of one session\nCREATE OR REPLACE GLOBAL TEMP VIEW w AS SELECT 1"
+    use, setting = "USE sales", "SET spark.sql.ansi.enabled = true"
+    split = split_definitions([use, table, permanent, temporary, setting])
+    assert split.deployed == [use, table, permanent, setting]
+    assert split.per_run == [use, temporary, setting]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from headrace.grammar.lexer import TokenKind, code_tokens
 from headrace.grammar.parse import parse
@@ -91,7 +92,34 @@ def fold_name(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 _TEMPORARY = frozenset({"TEMPORARY", "TEMP"})
+_CATALOG_VERBS = frozenset({"CREATE", "ALTER", "DROP", "COMMENT"})
 _MODIFIERS = frozenset({"OR", "REPLACE", "GLOBAL", "LOCAL"}) | _TEMPORARY
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDefinitions:
+    """The definitions of a batch job, by when they run. Some run at both times."""
+
+    deployed: list[str]
+    """What the deployment runs: tables and permanent views, and what their names depend on."""
+    per_run: list[str]
+    """What each run begins with: temporary views, and the configuration of its Spark session."""
+
+
+def split_definitions(statements: Sequence[str]) -> BatchDefinitions:
+    """Split the definitions of a batch job by when they run."""
+    deployed, per_run = list[str](), list[str]()
+    for text in statements:
+        verb, *others = [token.word for token in code_tokens(text)] or [""]
+        modifiers = takewhile(lambda word: word in _MODIFIERS, others)
+        if not _TEMPORARY.isdisjoint(modifiers):
+            # It may name a secret, which only runs may read.
+            per_run.append(text)
+            continue
+        deployed.append(text)
+        if verb not in _CATALOG_VERBS:
+            per_run.append(text)
+    return BatchDefinitions(deployed, per_run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class RestoreSavepoint(BaseModel):
 
 
 class WriteManifests(BaseModel):
-    """Write manifests of deployed jobs, each in one step, and delete others."""
+    """Create what deployed jobs need, and write their manifests in one step each; delete others."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -85,6 +85,8 @@ class WriteManifests(BaseModel):
     texts: dict[str, str] = {}
     """Texts by path."""
     deleted: list[str] = []
+    definitions: list[str] = []
+    """Statements to run before: tables and views that exist stay."""
 
 
 class DeleteStates(BaseModel):

@@ -96,6 +96,8 @@ class BatchSpec(BaseModel):
 
     rules: FiringRules
     statements: list[BatchStatement]
+    definitions: list[str] = []
+    """Statements that create its tables and views. A deployment runs them, and no run does."""
     conf: dict[str, str] = {}
     """Spark configuration of its Spark session."""
     retries: RunRetries = RunRetries()

@@ -23,7 +23,7 @@ from headrace.deploy.batch_writes import (
 )
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import DEDICATED, JobManifest
-from headrace.deploy.relations import order_relations
+from headrace.deploy.relations import order_relations, split_definitions
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
 from headrace.errors import InvalidStatement, Position
 from headrace.files.places import to_hadoop_form
@@ -129,7 +129,8 @@ def compile_batch(
             hint="Delete it, or set it in the default profile.",
         )
     conf = dict(manifest.spark_properties)
-    statements = [BatchStatement(text=text) for text in needed.setup]
+    definitions = split_definitions(needed.setup)
+    statements = [BatchStatement(text=text) for text in definitions.per_run]
     if manifest.script is not None:
         statements += [BatchStatement(text=part.text) for part in split_script(manifest.script)]
     elif manifest.sql is not None:
@@ -146,6 +147,7 @@ def compile_batch(
     )
     return BatchSpec(
         rules=rules,
+        definitions=definitions.deployed,
         statements=statements,
         conf=conf,
         retries=manifest.retries or RunRetries(),

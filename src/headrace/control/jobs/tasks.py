@@ -185,7 +185,11 @@ def submit_manifest(tx: Tx, settings: Settings, change: JobChange) -> ChangeReco
     version = get_version(tx, record.new_version_id or record.old_version_id)
     task = WriteManifests(deleted=[path])
     if record.action is not JobAction.DELETE:
-        task = WriteManifests(texts={path: write_manifest_text(version)})
+        batch = version.spec.batch
+        task = WriteManifests(
+            texts={path: write_manifest_text(version)},
+            definitions=[] if batch is None else batch.definitions,
+        )
     session_id = open_check_session(tx, settings, job.owner, version.spec.session)
     return _submit(tx, change, record, task, session_id, "write the manifest of")
 

@@ -72,6 +72,8 @@ def run_task(
 
     Raises:
         BatchFileUnreadable: The file of a batch cannot be read.
+        InvalidStream: A definition does more than define something.
+        PySparkException: Spark refuses a definition.
         KnownFailure: The Python file of a batch has failed.
         SavepointBroken: A file of a savepoint is missing or altered.
         Py4JError: A file system does not answer as it should.
@@ -83,6 +85,8 @@ def run_task(
     if isinstance(task, RestoreSavepoint):
         restore_savepoint(session, task)
     elif isinstance(task, WriteManifests):
+        if task.definitions:
+            run_setup(clone_session(), task.definitions, [], persists=True)
         _write_manifests(StateFiles(session), task)
     elif isinstance(task, DeleteStates):
         _delete_states(StateFiles(session), task)
