@@ -30,6 +30,7 @@ from headrace.control.identity.accounts import Accounts
 from headrace.control.identity.api_tokens import ApiTokens
 from headrace.control.identity.authenticator import Authenticator
 from headrace.control.jobs import change_steps, firing, job_changer, planning
+from headrace.control.jobs.conditions import Conditions
 from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
@@ -385,6 +386,7 @@ class Node:
             PeriodicTask("free places", FreePlaces(self.context).run),
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("schedules", Schedules(self.context).run),
+            PeriodicTask("conditions", Conditions(self.context).run),
             PeriodicTask("audit", self.context.audit.flush),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),

@@ -125,6 +125,17 @@ class RunTimes:
     """Version of the time zone data with which the time was computed."""
 
 
+class RunInput(BaseModel):
+    """What started a run: the run of a job that it follows."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job: str
+    """Name of the job."""
+    run: str
+    """Id of its run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
     """A run of a job for one logical time, as the store holds it.
@@ -145,6 +156,8 @@ class JobRun:
     backfill_id: str | None
     """The backfill to which it belongs, or None."""
     times: RunTimes
+    inputs: list[RunInput]
+    """What started it; nothing, unless a condition did."""
     repetition: int
     """0: the first run of its logical time."""
     attempt: int
@@ -170,6 +183,15 @@ class JobRun:
     started_at: datetime | None
     """Begin of its last attempt."""
     ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRun:
+    """A run that has ended, as a job that follows it has yet to take it into account."""
+
+    run: JobRun
+    is_missed: bool
+    """Whether the job that follows was stopped when the run ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,11 @@ class Schedule(BaseModel):
         parts = self.all_ or self.any_
         return [self] if parts is None else [part for each in parts for part in each.list_parts()]
 
+    def list_upstream(self) -> list[str]:
+        """Return the names of the jobs that the schedule follows."""
+        names = [name for part in self.list_parts() for name in part.after or []]
+        return list({name.casefold(): name for name in names}.values())
+
 
 MANUAL = Schedule.model_construct()
 """The schedule of a job that only users start."""

@@ -82,7 +82,7 @@ from headrace.model.request_fields import (
     describe_fields,
 )
 from headrace.model.result import Disposition, ResultRequest
-from headrace.model.run import FiringRules, RunTrigger
+from headrace.model.run import FiringRules, RunInput, RunTrigger
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
 from headrace.model.stream_history import BatchPart
@@ -205,6 +205,7 @@ SLOW = {
 """Condition on statements that have ended and ran for at least a second, for each database."""
 _BACKFILLS = text("backfill_id IS NOT NULL")
 _FIRES = text("next_at IS NOT NULL")
+_IS_READY = text("ready_at IS NOT NULL")
 _PUBLISHING = text("state = 'committing' AND NOT shares_target")
 
 metadata = MetaData(
@@ -1103,6 +1104,8 @@ runs = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("ended_at", Instant),
+    # NULL: none.
+    Column("inputs", Document(list[RunInput])),
     ended_check(RUN),
     # A firing is neither lost nor doubled, whatever is deployed, purged or upgraded meanwhile.
     Index("runs_by_time", "job_id", "logical_time", "repetition", unique=True),
@@ -1127,6 +1130,30 @@ run_statements = Table(
     # The intent to submit it: the statement may not exist yet, and may be deleted before the run.
     Column("statement_id", id_type(), nullable=False),
     Index("run_statements_by_statement", "statement_id"),
+)
+
+# The jobs whose runs start the runs of a deployed job. A stopped job keeps its rows.
+job_triggers = Table(
+    "job_triggers",
+    metadata,
+    Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("upstream_key", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("is_paused", Boolean, nullable=False),
+    Index("job_triggers_by_upstream", "owner", "upstream_key"),
+)
+
+# Runs that have ended, and that a job which follows them has not used yet.
+upstream_runs = Table(
+    "upstream_runs",
+    metadata,
+    Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_id", id_type(), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("is_missed", Boolean, nullable=False),
+    # NULL: it waits for a run of another job, or for the start of the job.
+    Column("ready_at", Instant),
+    Index("upstream_runs_ready", "ready_at", sqlite_where=_IS_READY, postgresql_where=_IS_READY),
+    Index("upstream_runs_by_run", "run_id"),
 )
 
 # Long work of a node. A node claims an operation; another one adopts it when the lease has expired.

@@ -20,7 +20,7 @@ from headrace.model.deployment import (
 from headrace.model.job import JobDecision
 from headrace.model.lifecycle import JobState, SavepointState
 from headrace.store.database import Tx
-from headrace.store.jobs import jobs, savepoints
+from headrace.store.jobs import jobs, savepoints, triggers
 from headrace.store.streams import stream_queries
 
 _SHOWN = 100
@@ -165,6 +165,8 @@ def plan_action(
             f"The job {job.name} was never deployed: it is {job.state}.",
             hint="Deploy its manifest again.",
         )
+    if action is JobAction.DELETE:
+        _check_followers(tx, job)
     if action in {JobAction.STOP, JobAction.DELETE}:
         planned = _plan_stop(tx, job, action, takes_savepoint=takes_savepoint)
     elif action is JobAction.SAVEPOINT:
@@ -186,6 +188,17 @@ def plan_action(
         }
     )
     return DeploymentPlan(state_location=job.state_location, jobs=[complete])
+
+
+def _check_followers(tx: Tx, job: Job) -> None:
+    """Raise JobStateConflict if other jobs follow a job that is to be deleted."""
+    followers = triggers.list_followers(tx, job.owner, job.name)
+    if followers:
+        raise JobStateConflict(
+            f"The job {job.name} cannot be deleted: {', '.join(followers)} would never run again,"
+            " because its runs start theirs.",
+            hint="Delete these jobs first, or deploy them with another schedule.",
+        )
 
 
 def _check_session(tx: Tx, job: Job, wanted: JobSession) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from headrace.config.settings import Settings
 from headrace.control.jobs.job_changer import KIND
 from headrace.control.jobs.places import new_run
+from headrace.control.jobs.trigger_checks import find_trigger_problems, list_upstream
 from headrace.control.places import SessionPlaces, owner_folder
 from headrace.errors import JobBusy, PlanNotApplicable, PlanOutdated
 from headrace.files.places import identify, join
@@ -53,6 +54,7 @@ def apply_plan(tx: Tx, settings: Settings, deployment: Deployment, *, actor: str
         raise PlanNotApplicable(
             f"The plan has errors, so that nothing is applied: {', '.join(failed)}."
         )
+    _check_triggers(tx, deployment)
     job_changes.move_deployment(tx, deployment, DeploymentState.APPLYING, actor=actor)
     live = _live_queries_by_job(tx, deployment.owner)
     # Jobs are locked in the order of their names, so that two deployers cannot block each other.
@@ -62,6 +64,24 @@ def apply_plan(tx: Tx, settings: Settings, deployment: Deployment, *, actor: str
         applying = job_changes.get_deployment(tx, deployment.id)
         assert applying is not None
         job_changes.move_deployment(tx, applying, DeploymentState.APPLIED, actor=actor)
+
+
+def _check_triggers(tx: Tx, deployment: Deployment) -> None:
+    """Raise PlanNotApplicable if jobs follow others that were changed since the plan was made."""
+    planned = {job.name: job for job in deployment.plan.changes}
+    if not any(job.spec is not None and list_upstream(job.spec) for job in planned.values()):
+        return
+    live = jobs.list_live(tx, [deployment.owner])
+    versions = jobs.list_versions(tx, [job.version_id for job in live if job.version_id])
+    changed = {name.casefold() for name in planned}
+    specs: dict[str, VersionSpec | None] = {
+        job.name: versions[job.version_id].spec if job.version_id in versions else None
+        for job in live
+        if job.name.casefold() not in changed
+    }
+    specs |= {name: job.spec for name, job in planned.items() if job.spec is not None}
+    for problem in find_trigger_problems(specs)[:1]:
+        raise PlanNotApplicable(problem.message, hint=problem.hint)
 
 
 def _begin_change(

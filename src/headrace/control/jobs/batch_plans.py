@@ -12,7 +12,7 @@ from headrace.model.job import JobDecision
 from headrace.model.run import BatchSpec
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import schedules
+from headrace.store.jobs import schedules, triggers
 from headrace.text.readable import describe_count
 
 _KIND_HINT = "Delete the job first: headrace job delete NAME. Its runs and its state end with it."
@@ -53,7 +53,7 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
     if schedule is None:
         return ["only users start it: headrace job run NAME"]
     if not schedule.is_of_time:
-        return []
+        return [f"a run starts after {', '.join(schedule.list_upstream())}"]
     shown = preview(schedule, now)
     times = [f"{firing.local:%Y-%m-%d %H:%M:%S %z}" for firing in shown.firings]
     notes = [f"next runs: {', '.join(times)}"] if times else []
@@ -88,6 +88,9 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
         cursor=cursor,
         next_at=None if following is None else following.instant,
     )
+    upstream = [] if rules.schedule is None else rules.schedule.list_upstream()
+    keeps = before is not None and before.rules.schedule == rules.schedule
+    triggers.save(tx, job.id, owner=job.owner, upstream=upstream, keeps=keeps)
 
 
 def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:
@@ -95,5 +98,7 @@ def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:
     if schedules.lock(tx, job.id) is None:
         return
     schedules.pause(tx, job.id)
+    triggers.pause(tx, job.id)
     if is_deleted:
+        triggers.remove(tx, job.id)
         skip_waiting(tx, job.id, actor=actor)

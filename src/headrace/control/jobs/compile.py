@@ -46,6 +46,7 @@ from headrace.model.run import (
     ResumeAt,
     RunRetries,
 )
+from headrace.model.schedule import Schedule
 from headrace.model.session import SessionSpec
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import QuerySpec
@@ -113,11 +114,7 @@ def compile_batch(
     """
     if manifest.schedule is None:
         return None
-    if not (manifest.schedule.is_manual or manifest.schedule.is_of_time):
-        raise InvalidStatement(
-            "Runs are not started by other jobs, tables or files yet.",
-            hint="Write `schedule` with `cron` or `every`, or `manual`.",
-        )
+    _check_conditions(manifest.schedule)
     application = sorted(filter(is_application_property, manifest.spark_properties))
     refused = [*application, *(["session"] if manifest.session is not None else [])]
     refused += ["a profile"] if profile != SessionSpec().profile else []
@@ -141,7 +138,7 @@ def compile_batch(
         )
     rules = FiringRules(
         schedule=None if manifest.schedule.is_manual else manifest.schedule,
-        overlap=manifest.overlap or Overlap.SKIP,
+        overlap=manifest.overlap or _choose_overlap(manifest.schedule),
         catch_up=manifest.catch_up or _choose_catch_up(manifest),
         delay=manifest.delay or timedelta(),
     )
@@ -154,6 +151,20 @@ def compile_batch(
         time_limit=manifest.time_limit,
         resume_at=manifest.resume_at or ResumeAt.FAILED_STATEMENT,
     )
+
+
+def _check_conditions(schedule: Schedule) -> None:
+    """Raise InvalidStatement for a condition that cannot start a run yet."""
+    if not (schedule.is_manual or schedule.is_of_time or schedule.after is not None):
+        raise InvalidStatement(
+            "Runs are not started by tables, files or several conditions yet.",
+            hint="Write `schedule` with `cron`, `every` or `after`, or `manual`.",
+        )
+
+
+def _choose_overlap(schedule: Schedule) -> Overlap:
+    """Return the default: a job that follows others needs each of its runs."""
+    return Overlap.QUEUE if schedule.list_upstream() else Overlap.SKIP
 
 
 def _write_rows(manifest: JobManifest, sql: str) -> BatchStatement:

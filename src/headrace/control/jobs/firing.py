@@ -19,7 +19,15 @@ from zoneinfo import ZoneInfoNotFoundError
 from headrace.control.context import NodeContext
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.model.lifecycle import RunState
-from headrace.model.run import CatchUp, JobRun, JobSchedule, Overlap, RunTimes, RunTrigger
+from headrace.model.run import (
+    CatchUp,
+    JobRun,
+    JobSchedule,
+    Overlap,
+    RunInput,
+    RunTimes,
+    RunTrigger,
+)
 from headrace.store import operations
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
@@ -38,9 +46,9 @@ _MOST_FIRINGS = 1000
 """Firings of one schedule in one transaction, and missed runs that are kept apart."""
 _ON_TIME = timedelta(minutes=1)
 """Lateness from which a run counts as missed."""
-_MOST_WAITING = 100
+MOST_WAITING = 100
 """Runs of a job that wait for their turn, above which its schedule waits as well."""
-_PARKED = timedelta(minutes=1)
+PARKED = timedelta(minutes=1)
 """Time after which a schedule that waits, or cannot be computed, is tried again."""
 
 
@@ -79,7 +87,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
     A schedule that waits, or cannot be computed, is tried again a moment later.
     """
     live = runs.list_live(tx, schedule.job_id)
-    places = _MOST_WAITING - len(live)
+    places = MOST_WAITING - len(live)
     if places <= 0:
         # The cursor waits as well: no firing is lost.
         _park(tx, schedule, now)
@@ -95,7 +103,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
     for each in due:
         # A user may have run the time before it was due: the cursor passes it.
         if each.times.logical_time not in present:
-            _insert(tx, schedule, each, live)
+            insert_due(tx, schedule, each, live)
     last = due[-1].times.logical_time if due else schedule.cursor
     schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
     if due:
@@ -106,22 +114,25 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
 def _park(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
     """Try a schedule again a moment later."""
     cursor = schedule.cursor
-    schedules.advance(tx, schedule.job_id, cursor=cursor, to=cursor, next_at=now + _PARKED)
+    schedules.advance(tx, schedule.job_id, cursor=cursor, to=cursor, next_at=now + PARKED)
 
 
 @dataclass(frozen=True, slots=True)
-class _DueRun:
+class DueRun:
     """A run to insert."""
 
     times: RunTimes
     is_missed: bool
     skip_reason: str | None
     """Why it is skipped, whatever else runs; None: it is not."""
+    trigger: RunTrigger = RunTrigger.SCHEDULE
+    inputs: Sequence[RunInput] = ()
+    repetition: int = 0
 
 
 def _list_due(
     schedule: JobSchedule, now: datetime, places: int
-) -> tuple[list[_DueRun], datetime | None]:
+) -> tuple[list[DueRun], datetime | None]:
     """Return the runs to insert, and the time of the next firing.
 
     Args:
@@ -134,7 +145,7 @@ def _list_due(
         for firing in islice(list_firings(rules.schedule, schedule.cursor), _MOST_FIRINGS + 1)
         if firing.instant <= now
     ]
-    start, gap = schedule.cursor, list[_DueRun]()
+    start, gap = schedule.cursor, list[DueRun]()
     if len(firings) > _MOST_FIRINGS and rules.catch_up is not CatchUp.ALL:
         # One row stands for all that were missed, apart from the last.
         last = find_last(rules.schedule, now + timedelta(microseconds=1))
@@ -142,7 +153,7 @@ def _list_due(
         before = find_last(rules.schedule, last.instant)
         assert before is not None
         reason = f"All runs from {start.isoformat()} on were missed: they are more than 1,000."
-        gap = [_DueRun(make_times(schedule, before, start), True, reason)]
+        gap = [DueRun(make_times(schedule, before, start), True, reason)]
         start, firings = before.instant, [last]
     waits = rules.catch_up is CatchUp.ALL or rules.overlap is Overlap.QUEUE
     firings = firings[: places if waits else _MOST_FIRINGS]
@@ -154,7 +165,7 @@ def _list_due(
 
 def _apply_catch_up(
     schedule: JobSchedule, firings: Sequence[Firing], start: datetime, now: datetime
-) -> list[_DueRun]:
+) -> list[DueRun]:
     missed = sum(now - firing.instant > _ON_TIME for firing in firings)
     catch_up = schedule.rules.catch_up
     made_up = {
@@ -168,7 +179,7 @@ def _apply_catch_up(
         reason = None
         if number < missed and number not in made_up:
             reason = f"The run was missed, and `catch-up` is {catch_up}."
-        due.append(_DueRun(make_times(schedule, firing, start), number < missed, reason))
+        due.append(DueRun(make_times(schedule, firing, start), number < missed, reason))
         start = firing.instant
     return due
 
@@ -197,7 +208,7 @@ def _find_tzdata_version() -> str:
         return ""
 
 
-def _insert(tx: Tx, schedule: JobSchedule, due: _DueRun, live: list[JobRun]) -> None:
+def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> None:
     """Insert a run that is due. Overlaps are decided now, and not when a place is free.
 
     Args:
@@ -210,10 +221,12 @@ def _insert(tx: Tx, schedule: JobSchedule, due: _DueRun, live: list[JobRun]) -> 
         owner=schedule.owner,
         name=schedule.name,
         version_id=schedule.version_id,
-        trigger=RunTrigger.SCHEDULE,
+        trigger=due.trigger,
         times=due.times,
         due_at=due.times.logical_time + schedule.rules.delay,
         actor=ACTOR,
+        repetition=due.repetition,
+        inputs=due.inputs,
     )
     run = runs.get(tx, run_id)
     assert run is not None

@@ -27,6 +27,7 @@ from headrace.control.jobs.places import (
 )
 from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
+from headrace.control.jobs.trigger_checks import find_trigger_errors
 from headrace.control.limits import describe_owner, take_submit
 from headrace.control.places import SessionPlaces
 from headrace.errors import InvalidLocation, LeaseLost
@@ -42,6 +43,7 @@ from headrace.model.deployment import (
     PlannedFacts,
     PlannedJob,
     Savepoint,
+    VersionSpec,
 )
 from headrace.model.job import JobDecision
 from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
@@ -104,6 +106,8 @@ class JobPlanner:
             now = read_clock(tx.connection)
             planned = [_plan_job(draft, deployed, now) for draft in drafts]
             raise_errors(_list_batch_errors(planned))
+            pruned = _find_undeclared(planned, deployed, place) if request.prune else []
+            raise_errors(find_trigger_errors(drafts, _list_others(deployed, drafts, pruned)))
             if request.prune:
                 planned += _plan_pruned(planned, deployed, place)
             else:
@@ -279,6 +283,17 @@ def _find_conflicts(
         if conflict is not None:
             errors.append(draft.error(conflict.code, conflict.message, conflict.hint or ""))
     return errors
+
+
+def _list_others(
+    deployed: _Deployed, drafts: Iterable[JobDraft], pruned: Iterable[Job]
+) -> dict[str, VersionSpec | None]:
+    """Return what the deployed jobs do that stay as they are, by their names."""
+    gone = {draft.name.casefold() for draft in drafts} | {job.name.casefold() for job in pruned}
+    versions = {
+        job.name: deployed.version_of(job) for key, job in deployed.jobs.items() if key not in gone
+    }
+    return {name: None if each is None else each.spec for name, each in versions.items()}
 
 
 def _plan_job(draft: JobDraft, deployed: _Deployed, now: datetime) -> PlannedJob:

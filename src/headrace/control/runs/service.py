@@ -111,7 +111,7 @@ class JobRuns:
         """
         with self._database.write("run.request") as tx:
             schedule = _lock_schedule(tx, caller, name)
-            times = _choose_times(schedule, at, read_clock(tx.connection))
+            times = _choose_times(tx, schedule, at, read_clock(tx.connection))
             run_id = _insert(tx, schedule, times, RunTrigger.USER, actor=caller.actor)
             start_next(tx, schedule.job_id, actor=caller.actor)
             return _status(tx, run_id)
@@ -248,10 +248,13 @@ def _describe_no_schedule(job: Job) -> str:
     return f"The job {job.name} is a stream, which has no runs."
 
 
-def _choose_times(schedule: JobSchedule, at: datetime | None, now: datetime) -> RunTimes:
+def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datetime) -> RunTimes:
     rule = schedule.rules.schedule
     if rule is None or not rule.is_of_time:
         instant = now if at is None else at
+        last = runs.find_last(tx, schedule.job_id, instant)
+        if last is not None:
+            return last.times
         return make_times(schedule, Firing(instant, instant), instant)
     firing = find_last(rule, now if at is None else at + (at.resolution))
     if firing is None or (at is not None and firing.instant != at):
@@ -272,7 +275,7 @@ def _plan_intervals(
     if rule is None or not rule.is_of_time:
         raise InvalidRequest(
             f"The job {schedule.name} has no schedule of time, so that it has no intervals.",
-            hint=f"headrace job run {schedule.name} --at TIME runs it for one time.",
+            hint=_suggest_runs(schedule),
         )
     firings = list_firings(rule, start)
     last_runs = runs.find_last_runs(tx, schedule.job_id, start=start, end=end)
@@ -291,6 +294,15 @@ def _plan_intervals(
                 hint="Backfill them in parts.",
             )
     return planned
+
+
+def _suggest_runs(schedule: JobSchedule) -> str:
+    """Return how to make past runs of a job that has no intervals of its own."""
+    rule = schedule.rules.schedule
+    upstream = [] if rule is None else rule.list_upstream()
+    if upstream:
+        return f"A backfill of {upstream[0]} starts the runs of {schedule.name} as well."
+    return f"headrace job run {schedule.name} --at TIME runs it for one time."
 
 
 def _plan_interval(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, insert, select, update
+from sqlalchemy import Select, insert, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, RunState
-from headrace.model.run import JobRun, RunStatement, RunTimes, RunTrigger
+from headrace.model.run import (
+    JobRun,
+    RunInput,
+    RunStatement,
+    RunTimes,
+    RunTrigger,
+    UpstreamRun,
+)
 from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.tables import run_statements
+from headrace.store.jobs import triggers
+from headrace.store.tables import jobs, run_statements, upstream_runs
 from headrace.store.tables import runs as table
 from headrace.store.transitions import Transitions
 
@@ -40,6 +48,7 @@ def insert_run(
     position: int = 0,
     parallelism: int = 1,
     backfill_id: str | None = None,
+    inputs: Sequence[RunInput] = (),
 ) -> str:
     """Insert a run that is due. Return its id.
 
@@ -50,6 +59,7 @@ def insert_run(
         repetition: 0 for the first run of the logical time.
         position: Position of the first statement to run.
         parallelism: Number of runs of the job beside which it may begin, itself included.
+        inputs: What starts it.
     """
     run_id = new_id("rn")
     row = {
@@ -69,6 +79,7 @@ def insert_run(
         "parallelism": parallelism,
         "due_at": due_at,
         "reason": "",
+        "inputs": list(inputs) or None,
         **{field: getattr(times, field) for field in _TIMES},
     }
     tx.execute(insert(table).values(created_at=clock()), row)
@@ -116,6 +127,28 @@ def list_live(tx: Tx, job_id: str) -> list[JobRun]:
     query = _SELECT.where(table.c.job_id == job_id, _LIVE)
     rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
     return [_to_run(row) for row in rows]
+
+
+def list_live_of_jobs(tx: Tx, owner: str, names: Collection[str]) -> list[JobRun]:
+    """Return the live runs of the jobs of an owner with these names."""
+    keys = [name.casefold() for name in names]
+    joined = _SELECT.join(jobs, jobs.c.id == table.c.job_id)
+    query = joined.where(
+        jobs.c.owner == owner, jobs.c.name_key.in_(keys), jobs.c.ended_at.is_(None)
+    )
+    return [_to_run(row) for row in tx.execute(query.where(_LIVE)).mappings()]
+
+
+def list_upstream(tx: Tx, job_id: str, limit: int) -> list[UpstreamRun]:
+    """Return the ended runs that a job which follows them has not used yet, the oldest first."""
+    query = select(table, upstream_runs.c.is_missed).join(
+        upstream_runs, upstream_runs.c.run_id == table.c.id
+    )
+    ordered = query.where(upstream_runs.c.job_id == job_id).order_by(
+        table.c.logical_time, table.c.id
+    )
+    rows = map(dict, tx.execute(ordered.limit(limit)).mappings())
+    return [UpstreamRun(is_missed=row.pop("is_missed"), run=_to_run(row)) for row in rows]
 
 
 def list_times(tx: Tx, job_id: str, *, after: datetime) -> set[datetime]:
@@ -213,7 +246,8 @@ def end(
     reason: str = "",
     failure: Failure | None = None,
 ) -> None:
-    """End a locked run."""
+    """End a locked run. The jobs that follow its job take it into account."""
+    triggers.note_end(tx, run)
     _TRANSITIONS.apply(
         tx,
         run.id,
@@ -289,7 +323,8 @@ def _first(tx: Tx, query: Select[Any]) -> JobRun | None:
     return None if row is None else _to_run(row)
 
 
-def _to_run(row: RowMapping) -> JobRun:
+def _to_run(row: Mapping[Any, Any]) -> JobRun:
     values = dict(row)
+    values["inputs"] = values["inputs"] or []
     times = RunTimes(**{field: values.pop(field) for field in _TIMES})
     return JobRun(times=times, **values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -61,6 +62,13 @@ def lock(tx: Tx, job_id: str) -> JobSchedule | None:
     locked = _SELECT.where(table.c.job_id == job_id).with_for_update(of=table)
     row = tx.execute(locked).mappings().one_or_none()
     return None if row is None else JobSchedule(**row)
+
+
+def lock_some(tx: Tx, job_ids: Collection[str]) -> list[JobSchedule]:
+    """Lock the schedules of these jobs that no other transaction has locked."""
+    query = _SELECT.where(table.c.job_id.in_(job_ids)).order_by(table.c.job_id)
+    locked = query.with_for_update(of=table, skip_locked=True)
+    return [JobSchedule(**row) for row in tx.execute(locked).mappings()]
 
 
 def has_due(tx: Tx) -> bool:

@@ -50,6 +50,7 @@ _RUN: Json = {
     "utc_offset_seconds": 3600,
     "shifted": False,
     "tzdata": "2026.6",
+    "inputs": [],
     "repetition": 0,
     "attempt": 1,
     "due_at": AT,
@@ -60,6 +61,15 @@ _RUN: Json = {
     "ended_at": LATER,
     "statements": [],
 }
+
+
+class RunInputBody(ResponseModel):
+    """What started a run: the run of a job that it follows."""
+
+    job: str
+    """Name of the job."""
+    run: str
+    """Id of its run."""
 
 
 class RunStatementBody(ResponseModel):
@@ -105,6 +115,8 @@ class RunBody(ResponseModel):
     """Whether the clock skipped the time of the schedule on that day."""
     tzdata: str
     """Version of the time zone data with which the time was computed."""
+    inputs: list[RunInputBody]
+    """The runs of other jobs that started it; empty, unless a condition did."""
     repetition: int
     """0 for the first run of its logical time."""
     attempt: int
@@ -316,6 +328,7 @@ def run_body(run: JobRun) -> RunBody:
         utc_offset_seconds=run.times.utc_offset,
         shifted=run.times.is_shifted,
         tzdata=run.times.tzdata,
+        inputs=[RunInputBody(job=each.job, run=each.run) for each in run.inputs],
         repetition=run.repetition,
         attempt=run.attempt,
         due_at=run.due_at,

@@ -1,0 +1,253 @@
+"""Runs that follow runs of other jobs, in a store."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.batch_jobs import insert_batch_job
+
+from headrace.control.jobs.conditions import Conditions
+from headrace.control.jobs.firing import start_next
+from headrace.model.lifecycle import RunState
+from headrace.model.run import CatchUp, FiringRules, JobRun, Overlap, RunTimes, RunTrigger
+from headrace.model.schedule import Schedule
+from headrace.store.database import Database
+from headrace.store.jobs import runs, triggers
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+SUCCEEDED, FAILED, SKIPPED = RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED
+DUE, RUNNING = RunState.DUE, RunState.RUNNING
+
+
+class Jobs:
+    """Jobs of a store, whose runs the test inserts and ends."""
+
+    def __init__(self, store: Database) -> None:
+        self.store = store
+        self.ids: dict[str, str] = {}
+
+    def add(self, name: str, *after: str, **rules: Any) -> None:
+        schedule = Schedule(after=list(after)) if after else Schedule(cron="0 * * * *")
+        given = FiringRules(**{"schedule": schedule, "overlap": Overlap.QUEUE, **rules})
+        job_id = insert_batch_job(self.store, given, cursor=NOON, name=name)
+        self.ids[name] = job_id
+        with self.store.write("test") as tx:
+            triggers.save(tx, job_id, owner="ada", upstream=after, keeps=False)
+
+    def begin(self, name: str, hour: float = 0, hours: float = 1) -> str:
+        """Insert the next run of the time that ends this number of hours after noon."""
+        end = NOON + timedelta(hours=hour)
+        times = RunTimes(
+            logical_time=end, interval_start=end - timedelta(hours=hours), interval_end=end
+        )
+        with self.store.write("test") as tx:
+            last = runs.find_last(tx, self.ids[name], end)
+            return runs.insert_run(
+                tx,
+                self.ids[name],
+                owner="ada",
+                name=name,
+                version_id="jv_x",
+                trigger=RunTrigger.SCHEDULE,
+                times=times,
+                due_at=end,
+                actor="test",
+                repetition=0 if last is None else last.repetition + 1,
+            )
+
+    def end(self, run_id: str, target: RunState = SUCCEEDED) -> None:
+        with self.store.write("test") as tx:
+            run = runs.lock(tx, run_id)
+            assert run is not None
+            if run.state is DUE and target is not SKIPPED:
+                runs.begin_attempt(tx, run, position=0, connection_id="cn_x", actor="test")
+                run = runs.lock(tx, run_id)
+                assert run is not None
+            if target is not RUNNING:
+                runs.end(tx, run, target, actor="test")
+                start_next(tx, run.job_id, actor="test")
+
+    def run(self, name: str, hour: float = 0, target: RunState = SUCCEEDED, **times: Any) -> str:
+        """Insert a run and end it. Return its id."""
+        run_id = self.begin(name, hour, **times)
+        self.end(run_id, target)
+        return run_id
+
+    def follow(self) -> None:
+        context: Any = SimpleNamespace(database=self.store)
+        Conditions(context).run()
+
+    def list(self, name: str) -> list[JobRun]:
+        self.follow()
+        with self.store.read() as tx:
+            return runs.page(tx, owners=None, job_id=self.ids[name], limit=5000)[::-1]
+
+    def states(self, name: str) -> list[tuple[int, RunState]]:
+        return [
+            ((run.times.logical_time - NOON) // timedelta(hours=1), run.state)
+            for run in self.list(name)
+        ]
+
+
+@pytest.fixture
+def jobs(store: Database) -> Jobs:
+    return Jobs(store)
+
+
+def test_a_run_follows_with_the_times_of_the_one_that_has_succeeded(jobs: Jobs) -> None:
+    jobs.add("load")
+    jobs.add("clean", "LOAD")
+    run_id = jobs.run("load", hour=3)
+    [run] = jobs.list("clean")
+    assert (run.state, run.trigger, run.has_turn) == (DUE, RunTrigger.CONDITION, True)
+    assert run.times.logical_time == run.times.interval_end == NOON + timedelta(hours=3)
+    assert run.times.interval_start == NOON + timedelta(hours=2)
+    assert [(each.job, each.run) for each in run.inputs] == [("load", run_id)]
+    assert jobs.list("clean") == [run]
+
+
+def test_each_time_of_a_backfill_is_followed(jobs: Jobs) -> None:
+    jobs.add("load")
+    jobs.add("clean", "load")
+    for hour in (2, 1, 3):
+        jobs.run("load", hour)
+    assert jobs.states("clean") == [(1, DUE), (2, DUE), (3, DUE)]
+
+
+@pytest.mark.parametrize("target", [FAILED, RunState.CANCELLED, SKIPPED])
+def test_a_time_that_has_not_succeeded_is_a_gap_until_a_repetition_succeeds(
+    jobs: Jobs, target: RunState
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", "load")
+    jobs.add("report", "clean")
+    run_id = jobs.run("load", 1, target)
+    [gap] = jobs.list("clean")
+    assert (gap.state, gap.reason) == (SKIPPED, f"The run {run_id} of load is {target}.")
+    [next_gap] = jobs.list("report")
+    assert (next_gap.state, next_gap.inputs[0].run) == (SKIPPED, gap.id)
+    jobs.run("load", 1, target)
+    assert jobs.states("clean") == [(1, SKIPPED)]
+    jobs.run("load", 1)
+    [_gap, repeated] = jobs.list("clean")
+    assert (repeated.state, repeated.repetition) == (DUE, 1)
+    jobs.end(repeated.id)
+    assert jobs.states("report") == [(1, SKIPPED), (1, DUE)]
+
+
+@pytest.mark.parametrize(
+    ("is_begun", "states"),
+    [("due", [DUE]), ("running", [RUNNING, DUE]), ("ended", [SUCCEEDED, DUE])],
+)
+def test_repetitions_of_a_time_are_followed_by_one_run_that_begins_afterwards(
+    jobs: Jobs, is_begun: str, states: list[RunState]
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", "load")
+    jobs.run("load", 1)
+    [run] = jobs.list("clean")
+    if is_begun != "due":
+        jobs.end(run.id, RUNNING if is_begun == "running" else SUCCEEDED)
+    for _repetition in range(2):
+        jobs.run("load", 1)
+        jobs.follow()
+    listed = jobs.list("clean")
+    assert [each.state for each in listed] == states
+    assert sum(len(each.inputs) for each in listed) == 3
+    assert [each.has_turn for each in listed][-1] is (is_begun != "running")
+
+
+def test_a_run_waits_for_all_jobs_and_its_interval_spans_theirs(jobs: Jobs) -> None:
+    jobs.add("day")
+    jobs.add("hour")
+    jobs.add("report", "day", "hour")
+    for hour in (-1, 0):
+        jobs.run("hour", hour)
+    late = jobs.begin("hour", 1)
+    jobs.run("day", 1, hours=24)
+    assert jobs.list("report") == []
+    jobs.end(late)
+    [run] = jobs.list("report")
+    assert run.times.logical_time == NOON + timedelta(hours=1)
+    assert run.times.interval_start == NOON - timedelta(hours=23)
+    assert [each.job for each in run.inputs].count("hour") == 3
+    jobs.run("hour", 2)
+    assert len(jobs.list("report")) == 1
+
+
+def test_times_of_two_backfills_meet_in_any_order(jobs: Jobs) -> None:
+    jobs.add("left")
+    jobs.add("right")
+    jobs.add("join", "left", "right")
+    for name, hour in [("left", 1), ("right", 2), ("left", 3), ("left", 2), ("right", 1)]:
+        jobs.run(name, hour)
+    assert jobs.states("join") == [(1, DUE), (2, DUE)]
+    jobs.run("right", 3, FAILED)
+    assert jobs.states("join")[2:] == [(3, SKIPPED)]
+    jobs.run("right", 3)
+    assert jobs.states("join")[3:] == [(3, DUE)]
+
+
+def test_jobs_without_a_clock_are_followed_when_each_has_run(jobs: Jobs) -> None:
+    jobs.add("one")
+    jobs.add("two")
+    jobs.add("both", "one", "two")
+    for hour in (1, 2):
+        jobs.run("one", hour, hours=0)
+    jobs.run("two", 5, hours=0)
+    [run] = jobs.list("both")
+    assert (len(run.inputs), run.times.logical_time) == (3, NOON + timedelta(hours=5))
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "states"),
+    [
+        (CatchUp.ALL, [DUE, DUE, DUE]),
+        (CatchUp.LAST, [SKIPPED, SKIPPED, DUE]),
+        (CatchUp.NONE, [SKIPPED, SKIPPED, SKIPPED]),
+    ],
+)
+def test_runs_that_end_while_a_job_is_stopped_are_made_up_for_as_it_wants(
+    jobs: Jobs, store: Database, catch_up: CatchUp, states: list[RunState]
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", "load", catch_up=catch_up)
+    with store.write("test") as tx:
+        triggers.pause(tx, jobs.ids["clean"])
+    for hour in (1, 2, 3):
+        jobs.run("load", hour)
+    assert jobs.list("clean") == []
+    with store.write("test") as tx:
+        triggers.save(tx, jobs.ids["clean"], owner="ada", upstream=["load"], keeps=True)
+    assert [state for _hour, state in jobs.states("clean")] == states
+
+
+def test_runs_beyond_those_that_may_wait_keep_their_place(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.conditions.MOST_WAITING", 2)
+    jobs.add("load")
+    jobs.add("clean", "load")
+    for hour in (1, 2, 3):
+        jobs.run("load", hour)
+    [first, _second] = jobs.list("clean")
+    jobs.end(first.id)
+    jobs.run("load", 4)
+    assert jobs.states("clean") == [(1, SUCCEEDED), (2, DUE), (3, DUE)]
+
+
+def test_nodes_that_follow_at_the_same_time_insert_each_run_once(jobs: Jobs) -> None:
+    jobs.add("load")
+    for number in range(25):
+        jobs.add(f"clean{number}", "load")
+    for hour in range(3):
+        jobs.run("load", hour)
+    with ThreadPoolExecutor(3) as nodes:
+        for done in [nodes.submit(jobs.follow) for _node in range(3)]:
+            done.result()
+    for number in range(25):
+        assert jobs.states(f"clean{number}") == [(0, DUE), (1, DUE), (2, DUE)]

@@ -1,0 +1,184 @@
+"""Jobs that follow others: what a deployment and a deletion refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.deployed_job import DeployedJob
+from tests.support.identities import LOCAL_CALLER
+from tests.support.in_process_node import InProcessNode
+from tests.support.waiting import wait_until
+
+from headrace.store.jobs import triggers
+
+
+class Project:
+    """Manifests of batch jobs that follow each other."""
+
+    def __init__(self, node: InProcessNode) -> None:
+        self.node = node
+
+    def plan(self, *, prune: bool = False, **after: Any) -> Any:
+        """Plan jobs by name, with the jobs that each follows. A job `NAME=None` is manual."""
+        manifests = [
+            {
+                "path": f"{name}.yaml",
+                "text": json.dumps(
+                    {
+                        "name": name,
+                        "script": "SELECT 1",
+                        "schedule": "manual" if upstream is None else {"after": upstream},
+                    }
+                ),
+            }
+            for name, upstream in after.items()
+        ]
+        body = {"manifests": manifests, "prune": prune}
+        return self.node.http.post("/api/v1/deployments", json=body)
+
+    def deploy(self, **after: Any) -> Any:
+        planned = self.plan(**after)
+        assert planned.status_code == 201, planned.text
+        return self.apply(planned.json()["id"])
+
+    def apply(self, deployment_id: str) -> Any:
+        applied = self.node.http.post(f"/api/v1/deployments/{deployment_id}/apply")
+        assert applied.status_code == 202, applied.text
+        return self.await_end(deployment_id)
+
+    def await_end(self, deployment_id: str) -> Any:
+        path = f"/api/v1/deployments/{deployment_id}"
+        wait_until(lambda: self.node.http.get(path).json()["state"] in {"applied", "failed"})
+        ended = self.node.http.get(path).json()
+        assert ended["state"] == "applied", ended
+        return ended
+
+    def refuse(self, **after: Any) -> Any:
+        answer = self.plan(**after)
+        assert answer.status_code == 400, answer.text
+        [problem] = answer.json()["problems"]
+        return problem
+
+    def act(self, name: str, action: str) -> None:
+        answer = self.node.http.post(f"/api/v1/jobs/{name}/{action}", json={})
+        assert answer.status_code == 202, answer.text
+        self.await_end(answer.json()["id"])
+
+    def followers(self, name: str) -> list[str]:
+        with self.node.database.read() as tx:
+            return triggers.list_followers(tx, LOCAL_CALLER.owner, name)
+
+
+@pytest.fixture
+def project(deployed_job: DeployedJob) -> Project:
+    return Project(deployed_job.node)
+
+
+def test_jobs_of_one_deployment_and_deployed_ones_are_followed(project: Project) -> None:
+    ended = project.deploy(load=None, clean=["Load"])
+    notes = {job["name"]: job["notes"] for job in ended["jobs"]}
+    assert notes["clean"] == ["a run starts after Load"]
+    project.deploy(report=["clean", "load"])
+    assert project.followers("load") == ["clean", "report"]
+    project.deploy(report=["clean"])
+    assert project.followers("load") == ["clean"]
+
+
+def test_a_job_that_does_not_exist_is_refused_with_near_names(project: Project) -> None:
+    project.deploy(load_sales=None)
+    problem = project.refuse(clean=["load_sale"])
+    assert problem["code"] == "unknown_job"
+    assert "follows the job load_sale, which does not exist" in problem["message"]
+    assert problem["hint"] == "Did you mean load_sales?"
+    assert problem["path"] == "clean.yaml"
+
+
+@pytest.mark.parametrize(
+    ("after", "path"),
+    [
+        ({"a": ["a"]}, "a → a"),
+        ({"a": ["c"], "b": ["a"], "c": ["b"]}, "a → c → b → a"),
+        ({"start": ["b"], "a": ["b"], "b": ["a"]}, "b → a → b"),
+    ],
+    ids=["itself", "three", "behind"],
+)
+def test_a_cycle_is_refused_with_its_path(
+    project: Project, after: dict[str, list[str]], path: str
+) -> None:
+    problem = project.refuse(**after)
+    assert (problem["code"], problem["message"]) == (
+        "cyclic_schedule",
+        f"The jobs follow each other in a cycle: {path}.",
+    )
+
+
+def test_a_cycle_through_a_deployed_job_is_refused_by_the_plan_and_on_applying(
+    project: Project,
+) -> None:
+    project.deploy(a=None, b=None)
+    planned = project.plan(a=["b"]).json()
+    project.deploy(b=["a"])
+    assert project.refuse(a=["b"])["code"] == "cyclic_schedule"
+    answer = project.node.http.post(f"/api/v1/deployments/{planned['id']}/apply")
+    assert (answer.status_code, "cycle: " in answer.json()["detail"]) == (409, True)
+
+
+def test_a_job_that_others_follow_is_not_deleted(project: Project) -> None:
+    project.deploy(load=None, clean=["load"])
+    answer = project.node.http.delete("/api/v1/jobs/load")
+    assert answer.status_code == 409
+    assert "clean would never run again" in answer.json()["detail"]
+    [problem] = project.plan(prune=True, clean=["load"]).json()["problems"]
+    assert problem["code"] == "unknown_job"
+    for name in ("clean", "load"):
+        deleted = project.node.http.delete(f"/api/v1/jobs/{name}")
+        assert deleted.status_code == 202, deleted.text
+        project.await_end(deleted.json()["id"])
+
+
+def test_a_stopped_job_runs_for_what_has_ended_meanwhile(project: Project) -> None:
+    project.deploy(load=None, clean=["load"])
+    project.act("clean", "stop")
+    run = project.node.http.post("/api/v1/jobs/load/runs", json={}).json()
+    cancelled = project.node.http.post(f"/api/v1/runs/{run['id']}/cancel")
+    assert cancelled.status_code == 202
+
+    def list_runs(name: str) -> Any:
+        return project.node.http.get("/api/v1/runs", params={"job": name}).json()["items"]
+
+    wait_until(lambda: list_runs("load")[0]["ended_at"])
+    assert list_runs("clean") == []
+    project.act("clean", "start")
+    wait_until(lambda: list_runs("clean"))
+    [gap] = list_runs("clean")
+    assert (gap["state"], gap["trigger"]) == ("skipped", "condition")
+    assert gap["inputs"] == [{"job": "load", "run": run["id"]}]
+    again = {"at": gap["logical_time"]}
+    repeated = project.node.http.post("/api/v1/jobs/clean/runs", json=again).json()
+    assert (repeated["repetition"], repeated["interval_start"]) == (1, gap["interval_start"])
+
+
+def test_a_backfill_of_a_job_that_follows_names_the_job_to_backfill(project: Project) -> None:
+    project.deploy(load=None, clean=["load"])
+    body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    answer = project.node.http.post("/api/v1/jobs/clean/backfills", json=body)
+    assert (answer.status_code, "backfill of load" in answer.json()["hint"]) == (400, True)
+
+
+def test_a_stream_is_not_followed(project: Project) -> None:
+    stream = {"name": "live", "sql": "SELECT value FROM numbers", "target-table": "t"}
+    follower = {"name": "clean", "script": "SELECT 1", "schedule": {"after": ["live"]}}
+    answer = project.node.http.post(
+        "/api/v1/deployments",
+        json={
+            "manifests": [
+                {"path": f"{each['name']}.yaml", "text": json.dumps(each)}
+                for each in (stream, follower)
+            ],
+            "definitions": [{"path": "d.sql", "text": "CREATE STREAM numbers FROM rate;"}],
+        },
+    )
+    [problem] = answer.json()["problems"]
+    assert problem["message"] == "clean follows the job live, which is a stream."
