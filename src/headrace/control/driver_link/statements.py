@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.control.driver_link.expectations import find_expectations, save_counts
 from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
 from headrace.control.driver_link.table_journal import make_entry, mark_committed
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
 from headrace.errors import InvalidResult, StatementFailed, UpgradeUnfinished
-from headrace.model.connection import AssignedConnection
+from headrace.model.connection import AssignedConnection, Connection
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Poll
@@ -85,6 +86,8 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
     """
     entry = None if transaction is None else make_entry(tx, transaction)
     statement, spec = claim.statement, claim.statement.spec
+    connection_id = statement.connection_id
+    connection = None if connection_id is None else connections.get(tx, connection_id)
     return Assignment(
         statement_id=statement.id,
         text=spec.text,
@@ -107,17 +110,19 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         view=find_view_to_refresh(tx, statement),
         task=jobs.get_task(tx, statement.id) if statement.command in TASKS else None,
         isolated=claim.in_pool and statement.connection_id is None,
-        connection=_assign_connection(tx, statement),
+        connection=_assign_connection(statement, connection),
+        expectations=find_expectations(tx, statement, connection),
         alone=claim.parallelism == 1,
         ordinal=statement.ordinal,
     )
 
 
-def _assign_connection(tx: Tx, statement: Statement) -> AssignedConnection | None:
+def _assign_connection(
+    statement: Statement, connection: Connection | None
+) -> AssignedConnection | None:
     """Return the connection of a statement; None if it belongs to none."""
     if statement.connection_id is None:
         return None
-    connection = connections.get(tx, statement.connection_id)
     # No driver has a session with this state, so that it asks for the connection that is gone.
     changed_by = statement.id if connection is None else connection.changed_by
     return AssignedConnection(id=statement.connection_id, changed_by=changed_by)
@@ -199,6 +204,9 @@ def save_report(
             )
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
+    counts = message.expectation_counts
+    if counts is not None and message.rows_written in {None, counts.rows_written}:
+        save_counts(tx, message.statement_id, counts)
     statement_transitions.set_outcome(
         tx,
         message.statement_id,

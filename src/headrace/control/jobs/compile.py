@@ -157,11 +157,17 @@ def compile_batch(
 def _write_rows(manifest: JobManifest, sql: str) -> BatchStatement:
     assert manifest.target is not None
     write = parse_write(manifest.write or WriteMode.APPEND)
+    if manifest.expect and write.mode is WriteMode.MERGE:
+        raise InvalidStatement(
+            "A job with `write: merge` cannot have `expect`: a MERGE may read its rows twice.",
+            hint="Write the rows with `overwrite-partitions` or `append`.",
+        )
     is_overwrite = write.mode is WriteMode.OVERWRITE_PARTITIONS
     query = add_metadata(sql) if manifest.metadata_columns else sql
     return BatchStatement(
         text=write_statement(manifest.target, query, write),
         conf=OVERWRITE_CONF if is_overwrite else {},
+        expectations=manifest.expect or [],
     )
 
 
