@@ -1,4 +1,4 @@
-"""Expectations of batch jobs with a real node and Spark: counted, dropped, and never half written."""
+"""Expectations of batch jobs with a real node and Spark: rows are counted as they are written."""
 
 from __future__ import annotations
 

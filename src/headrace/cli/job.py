@@ -296,7 +296,7 @@ _EXPECTATION_COLUMNS = (
     ListColumn(title="RUN", text=lambda item: item["run"]),
     ListColumn(title="EXPECTATION", text=lambda item: item["expectation"], flexible=True),
     ListColumn(title="ON VIOLATION", text=lambda item: item["on_violation"]),
-    ListColumn(title="RESULT", text=lambda item: item["result"].replace("_", " ")),
+    ListColumn(title="RESULT", text=lambda item: str(item["result"]).replace("_", " ")),
     ListColumn(title="ROWS", text=lambda item: item["rows_in"], right=True),
     ListColumn(title="VIOLATIONS", text=lambda item: item["violations"], right=True),
     ListColumn(title="NULL", text=lambda item: item["nulls"], right=True),

@@ -15,7 +15,7 @@ from headrace.deploy.manifest import (
     JobManifest,
     ManifestMeta,
 )
-from headrace.model.expectation import MAX_EXPECTATIONS, Expectation
+from headrace.model.expectation import MAX_EXPECTATIONS, OnViolation
 from headrace.model.job import JOB_NAME_PATTERN, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt
 
@@ -86,7 +86,16 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
     "expect": {
         "type": ["array", "null"],
         "maxItems": MAX_EXPECTATIONS,
-        "items": Expectation.model_json_schema(by_alias=True),
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "condition": {"type": "string"},
+                "on-violation": {"pattern": f"^({'|'.join(OnViolation)})$|{_REFERENCE}"},
+            },
+            "required": ["name", "condition"],
+            "additionalProperties": False,
+        },
     },
     "overlap": {"pattern": f"^({'|'.join(Overlap)})$|{_REFERENCE}"},
     "catch-up": {"pattern": f"^({'|'.join(CatchUp)})$|{_REFERENCE}"},

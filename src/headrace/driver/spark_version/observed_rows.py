@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation
 
 from headrace.driver.spark_version.bridge import (
+    INSERT,
     Py4JBridge,
     analysed_plan,
     option_value,
@@ -17,6 +18,11 @@ from headrace.driver.spark_version.bridge import (
 _LISTENER_BUS_MILLIS = 10_000
 """Longest time to wait for the counts of a write that its catalog runs in a query of its own."""
 _COLLECT_METRICS = "org.apache.spark.sql.execution.CollectMetricsExec"
+
+
+def find_query(parsed_plan: Any) -> Any | None:
+    """Return the query of a parsed INSERT; None for another statement. Raises Py4JError."""
+    return parsed_plan.query() if plan_class_name(parsed_plan) == INSERT else None
 
 
 def replace_query(insert: Any, query: DataFrame) -> Any:

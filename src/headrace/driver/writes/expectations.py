@@ -16,8 +16,8 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions
 from pyspark.sql.types import BooleanType
 
-from headrace.driver.spark_version.bridge import INSERT, plan_class_name
 from headrace.driver.spark_version.observed_rows import (
+    find_query,
     read_observation,
     replace_query,
     uses_row_alone,
@@ -61,9 +61,10 @@ class RowChecks:
             InvalidExpectation: A condition is not a boolean expression over the columns.
             PySparkException: Spark rejects the query.
         """
-        if plan_class_name(parsed_plan) != INSERT:
+        query = find_query(parsed_plan)
+        if query is None:
             raise InvalidExpectation("Only an INSERT can have expectations.")
-        rows = frame_of_plan(self._session, bind(parsed_plan.query()))
+        rows = frame_of_plan(self._session, bind(query))
         conditions = [self._check(rows, each) for each in self._expectations]
         columns = zip(conditions, self._columns, strict=True)
         checked = rows.select("*", *(condition.alias(name) for condition, name in columns))
