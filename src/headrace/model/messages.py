@@ -200,6 +200,9 @@ class Poll(Message):
     opens_connections: bool = False
     """Whether the driver runs the statements of a connection in its Spark session. Drivers of an
     older version would run them in another one."""
+    checks_rows: bool = False
+    """Whether the driver checks the expectations of a statement. One of an older version would
+    write the rows without."""
 
 
 class JournalEntry(Message):

@@ -41,7 +41,8 @@ def claim_next_assignment(
 ) -> tuple[Statement, Assignment] | None:
     """Claim the first statement in the queue for a poll; see `claim_next`.
 
-    A statement of a connection fails if the driver cannot run it. Return None then, too.
+    A statement of a connection, or with expectations, fails if the driver cannot run it. Return
+    None then, too.
     """
     claim = claim_next(
         tx,
@@ -53,19 +54,27 @@ def claim_next_assignment(
     if claim is None:
         return None
     if claim.statement.connection_id is not None and not message.opens_connections:
-        _refuse_older_driver(tx, lease, claim.statement)
+        _refuse_older_driver(tx, lease, claim.statement, "connections")
         return None
     transaction = None
     if claim.statement.attempts > 1:
         transaction = transactions.adopt(tx, claim.statement.id, lease)
-    return claim.statement, make_assignment(tx, claim, transaction)
+    assignment = make_assignment(tx, claim, transaction)
+    if assignment.expectations and not message.checks_rows:
+        _refuse_older_driver(tx, lease, claim.statement, "expectations")
+        return None
+    return claim.statement, assignment
 
 
-def _refuse_older_driver(tx: Tx, lease: DriverLease, statement: Statement) -> None:
-    """Fail a statement of a connection: its driver would run it in another Spark session."""
+def _refuse_older_driver(tx: Tx, lease: DriverLease, statement: Statement, lacks: str) -> None:
+    """Fail a statement that its driver would run in another way.
+
+    Args:
+        lacks: What the driver does not know.
+    """
     error = UpgradeUnfinished(
         f"The driver of session {lease.session_id} has an older version, which does not know"
-        f" connections. Close the session (headrace session close {lease.session_id}), and submit"
+        f" {lacks}. Close the session (headrace session close {lease.session_id}), and submit"
         " the statement again."
     )
     statement_transitions.transition(
