@@ -13,6 +13,7 @@ from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.hooks import Hooks, StatementFacts
 from headrace.driver.planner import plan_statement
 from headrace.driver.spark_version.collect import collect_arrow
+from headrace.model.expectation import Expectation
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Assignment, JournalEntry, OrphanedTransaction
 from headrace.model.result import ResultRequest
@@ -41,6 +42,7 @@ class CtasRun:
         *,
         parameters: list[Parameter] | None = None,
         earlier: JournalEntry | None = None,
+        expectations: list[Expectation] | None = None,
     ) -> None:
         """Run the statement.
 
@@ -56,6 +58,7 @@ class CtasRun:
             is_query=False,
             attempt=1 if earlier is None else 2,
             transaction=earlier,
+            expectations=expectations or [],
         )
         facts = StatementFacts(
             id=STATEMENT, session_id="se_1", text=text, attempt=assignment.attempt
@@ -64,7 +67,10 @@ class CtasRun:
         hooks = Hooks(facts, [], self.plan.hook)
         try:
             hooks.notify_created()
-            self.rows = fetch_frame_rows(self.plan.run())
+            frame = self.plan.run()
+            hook = self.plan.hook
+            self.plan.check_rows(frame, None if hook is None else hook.rows_written)
+            self.rows = fetch_frame_rows(frame)
             hooks.notify_finished()
         except Cancelled:
             hooks.notify_cancelled()
@@ -73,6 +79,8 @@ class CtasRun:
             raise
         except Exception as error:
             hooks.notify_failed(error)
+            if self.plan.checks is not None:
+                raise self.plan.checks.explain(error) from None
             raise
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
@@ -19,6 +21,12 @@ class PoolDriver:
         self.statement = ""
         """Id of the statement that it has claimed."""
 
+    @property
+    def link(self) -> ScriptedDriver:
+        """The driver, which has claimed a statement."""
+        assert self._driver is not None
+        return self._driver
+
     def claim(self) -> str:
         """Claim the one statement that waits, and return its text."""
         query = {"state": ["waiting"]}
@@ -29,12 +37,10 @@ class PoolDriver:
         self.statement = str(self._driver.claim().statement_id)
         return str(statement["statement"])
 
-    def succeed(self, result: ResultReport) -> None:
-        """Report the success of the statement."""
-        assert self._driver is not None
-        self._driver.succeed(self.statement, result)
+    def succeed(self, result: ResultReport, **table: Any) -> None:
+        """Report the success of the statement; see `ScriptedDriver.report_end`."""
+        self.link.report_end(self.statement, StatementState.SUCCESS, result=result, **table)
 
-    def fail(self, failure: Failure) -> None:
-        """Report the failure of the statement."""
-        assert self._driver is not None
-        self._driver.report_end(self.statement, StatementState.FAILED, failure=failure)
+    def fail(self, failure: Failure, **table: Any) -> None:
+        """Report the failure of the statement; see `ScriptedDriver.report_end`."""
+        self.link.report_end(self.statement, StatementState.FAILED, failure=failure, **table)

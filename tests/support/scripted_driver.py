@@ -89,6 +89,8 @@ class ScriptedDriver:
         """See `Poll.separates_queries`."""
         self.opens_connections = True
         """See `Poll.opens_connections`."""
+        self.checks_rows = True
+        """See `Poll.checks_rows`."""
         self._on_goodbye = on_goodbye
         path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._client = httpx.Client(
@@ -152,6 +154,7 @@ class ScriptedDriver:
             announces_effects=self.announces_effects,
             separates_queries=self.separates_queries,
             opens_connections=self.opens_connections,
+            checks_rows=self.checks_rows,
         )
         return self._call("poll", message, Orders)
 

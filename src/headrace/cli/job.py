@@ -288,6 +288,85 @@ def backfill(
         context.terminal.notice(f"Backfill {found['id']} has begun.")
 
 
+_EXPECTATION_FIELDS = (
+    *("run", "expectation", "on_violation", "result", "rows_in", "violations", "nulls"),
+    "condition",
+)
+_EXPECTATION_COLUMNS = (
+    ListColumn(title="RUN", text=lambda item: item["run"]),
+    ListColumn(title="EXPECTATION", text=lambda item: item["expectation"], flexible=True),
+    ListColumn(title="ON VIOLATION", text=lambda item: item["on_violation"]),
+    ListColumn(title="RESULT", text=lambda item: str(item["result"]).replace("_", " ")),
+    ListColumn(title="ROWS", text=lambda item: item["rows_in"], right=True),
+    ListColumn(title="VIOLATIONS", text=lambda item: item["violations"], right=True),
+    ListColumn(title="NULL", text=lambda item: item["nulls"], right=True),
+    ListColumn(title="CONDITION", text=lambda item: item["condition"], flexible=True),
+)
+
+
+@job.command("check")
+@_name_argument
+@click.option("--strict", is_flag=True, help="Fail on violations of `warn` and `drop` also.")
+@click.option(
+    "--runs",
+    "limit",
+    type=click.IntRange(1, 1000),
+    default=1,
+    metavar="N",
+    show_default=True,
+    help="Number of runs to list.",
+)
+@options.output
+@with_context
+def check_job(
+    context: CommandContext,
+    *,
+    name: str,
+    strict: bool,
+    limit: int,
+    output_format: OutputFormat | None,
+) -> None:
+    """Show what the last run has counted for the expectations.
+
+    The exit code is 1 if the last run violates an expectation with `fail`, if its counts are not
+    known, or if there is none.
+    """
+    items = context.connect().expectations(name, limit=limit)["items"]
+    listed = [_list_expectation(item, each) for item in items for each in _expectations_of(item)]
+    write_items(context.terminal, listed, _EXPECTATION_FIELDS, output_format, _EXPECTATION_COLUMNS)
+    if not items:
+        context.terminal.warn(f"No run of {name} has expectations.")
+        raise Exit(1)
+    checks, failure = items[0]["checks"], items[0]["failure"]
+    if checks["rows_in"] is not None:
+        written = checks["rows_written"]
+        context.terminal.notice(
+            f"{checks['rows_in']} rows in, {checks['rows_dropped']} dropped,"
+            f" {'none' if written is None else written} written."
+        )
+    if failure is not None:
+        context.terminal.warn(failure["message"])
+    if any(_is_refused(each, strict=strict) for each in _expectations_of(items[0])):
+        raise Exit(1)
+
+
+def _expectations_of(item: Json) -> list[Json]:
+    expectations: list[Json] = item["checks"]["expectations"]
+    return expectations
+
+
+def _list_expectation(item: Json, expectation: Json) -> Json:
+    shown = {"run": item["run"], "expectation": expectation["name"]}
+    return {**expectation, **shown, "rows_in": item["checks"]["rows_in"]}
+
+
+def _is_refused(expectation: Json, *, strict: bool) -> bool:
+    """Return whether an expectation lets the command fail."""
+    if expectation["result"] == "violated":
+        return strict or expectation["on_violation"] == "fail"
+    return bool(expectation["result"] == "unknown")
+
+
 @job.command()
 @_run_argument
 @click.option("--latest", is_flag=True, help="Run the deployed version, not that of the run.")

@@ -513,6 +513,11 @@ class Client:
         """Return a run with its statements."""
         return self.get("runs", run_id)
 
+    def expectations(self, job: str, *, limit: int | None = None) -> Json:
+        """Return what the last runs of a job have counted for its expectations: `{items}`."""
+        path = f"/api/v1/jobs/{quote_name(job)}/expectations"
+        return self._call("GET", path, query={"limit": limit})
+
     def run_job(self, name: str, *, at: str | None = None) -> Json:
         """Run a batch job for a logical time. Return the run."""
         return self.act("jobs", name, "runs", body={"at": at})

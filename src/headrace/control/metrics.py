@@ -13,8 +13,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.model.expectation import StatementChecks
 from headrace.model.failure import SPARK_CODES
 from headrace.model.lifecycle import StreamState
+from headrace.model.run import JobRun
 from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
@@ -340,6 +342,44 @@ class StatementMetrics:
             return _NO_CODE
         # A driver reports the code, so it may be any text.
         return end.code if end.code in self._known_codes else _OTHER_CODE
+
+
+_MAX_EXPECTATIONS = 1000
+_OTHER_EXPECTATION = "other"
+
+
+class ExpectationMetrics:
+    """Counters of the rows that runs have checked, for statements that this node has followed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._labels = set[tuple[str, str, str]]()
+        """Expectations with a time series of their own: owner, job and name."""
+        self._rows = Counter(
+            "headrace_expectation_rows",
+            "Rows that were checked by an expectation of a batch job, by outcome: `passed`,"
+            " `violated`, or `null` if the condition was NULL. After"
+            f" {_MAX_EXPECTATIONS} expectations, `job` and `expectation` of the others are"
+            f" `{_OTHER_EXPECTATION}`.",
+            ["owner", "job", "expectation", "outcome"],
+            registry=registry,
+        )
+
+    def observe(self, run: JobRun, checks: StatementChecks | None) -> None:
+        """Count the rows of a statement that has ended; None: it has no expectations."""
+        if checks is None or checks.counts is None:
+            return
+        for each in checks.counts.expectations:
+            labels = (run.owner, run.name, each.name)
+            if labels not in self._labels and len(self._labels) >= _MAX_EXPECTATIONS:
+                labels = (run.owner, _OTHER_EXPECTATION, _OTHER_EXPECTATION)
+            self._labels.add(labels)
+            by_outcome = {
+                "passed": checks.counts.rows_in - each.violations,
+                "violated": each.violations - each.nulls,
+                "null": each.nulls,
+            }
+            for outcome, rows in by_outcome.items():
+                self._rows.labels(*labels, outcome).inc(rows)
 
 
 def _observe(histogram: Histogram, start: datetime | None, end: datetime | None) -> None:

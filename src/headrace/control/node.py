@@ -40,6 +40,7 @@ from headrace.control.launchers.registry import LauncherRegistry, build_launcher
 from headrace.control.limits import FreePlaces, Quotas
 from headrace.control.long_polls import AwaitedEnds, LongPolls, WakeUps
 from headrace.control.metrics import (
+    ExpectationMetrics,
     NodeMetrics,
     StatementMetrics,
     StoreMetrics,
@@ -173,7 +174,9 @@ class Node:
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
                 change_steps.KIND: change_steps.Pruner(self.context).advance,
-                firing.RUN_KIND: RunSteps(self.context, self.statements).advance,
+                firing.RUN_KIND: RunSteps(
+                    self.context, self.statements, ExpectationMetrics(self._metrics).observe
+                ).advance,
             },
         )
         self.events = EventLog(self.context)

@@ -15,6 +15,7 @@ from headrace.deploy.manifest import (
     JobManifest,
     ManifestMeta,
 )
+from headrace.model.expectation import MAX_EXPECTATIONS, OnViolation
 from headrace.model.job import JOB_NAME_PATTERN, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt
 
@@ -82,6 +83,20 @@ _OVERRIDES: dict[str, dict[str, Any]] = {
     "metadata-columns": {"type": ["boolean", "string", "null"], "pattern": _REFERENCE},
     "schedule": {"type": ["object", "string", "null"]},
     "retries": {"type": ["object", "null"]},
+    "expect": {
+        "type": ["array", "null"],
+        "maxItems": MAX_EXPECTATIONS,
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "condition": {"type": "string"},
+                "on-violation": {"pattern": f"^({'|'.join(OnViolation)})$|{_REFERENCE}"},
+            },
+            "required": ["name", "condition"],
+            "additionalProperties": False,
+        },
+    },
     "overlap": {"pattern": f"^({'|'.join(Overlap)})$|{_REFERENCE}"},
     "catch-up": {"pattern": f"^({'|'.join(CatchUp)})$|{_REFERENCE}"},
     "resume-at": {"pattern": f"^({'|'.join(ResumeAt)})$|{_REFERENCE}"},

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from headrace.deploy.batch_writes import parse_write
+from headrace.deploy.expectations import check_condition, check_expectations
 from headrace.deploy.schedule import check_schedule
 from headrace.deploy.script_statements import (
     TextProblem,
@@ -28,6 +29,7 @@ from headrace.deploy.script_statements import (
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import parse_qualified_name
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_trigger
+from headrace.model.expectation import MAX_EXPECTATIONS, Expectation
 from headrace.model.job import JobName, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries
 from headrace.model.schedule import MANUAL, Schedule
@@ -43,7 +45,10 @@ SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
 _MANUAL = "manual"
 STREAM_KEYS = ("trigger", "output-mode")
 """Keys that only go with a stream."""
-BATCH_KEYS = ("write", "overlap", "catch-up", "delay", "time-limit", "retries", "resume-at")
+BATCH_KEYS = (
+    *("write", "overlap", "catch-up", "delay", "time-limit", "retries", "resume-at"),
+    "expect",
+)
 """Keys that only go with a `schedule`."""
 
 
@@ -159,6 +164,22 @@ def _to_upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
+def _check_expectation(expectation: Expectation) -> Expectation:
+    check_condition(expectation.condition)
+    return expectation
+
+
+CheckedExpectation = Annotated[Expectation, AfterValidator(_check_expectation)]
+"""An expectation whose condition is an expression."""
+
+
+def _check_expectations(
+    expectations: list[Expectation] | None,
+) -> list[Expectation] | None:
+    check_expectations(expectations or [])
+    return expectations
+
+
 class JobManifest(BaseModel):
     """A job: one query, or a script of queries, and how they run."""
 
@@ -228,6 +249,14 @@ class JobManifest(BaseModel):
     resume_at: ResumeAt | None = None
     """Where the next attempt of a script begins: at the `failed-statement` (default), or at the
     `start`. Only with `schedule`."""
+    expect: Annotated[
+        list[CheckedExpectation] | None,
+        Field(max_length=MAX_EXPECTATIONS),
+        AfterValidator(_check_expectations),
+    ] = None
+    """Expectations on the rows of a run: a list of mappings with `name`, `condition` and
+    `on-violation`, which is `warn` (default), `drop` or `fail`. Only with `schedule`, and not for
+    `script`."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -294,6 +323,15 @@ def find_key_problems(keys: set[str]) -> list[KeyProblem]:
         problems.append(KeyProblem("conflicting_keys", message, key=kinds[1], hint=hint))
     elif kinds == [JobKind.SCRIPT]:
         problems += [_not_for_script(key) for key in SCRIPT_CLAUSE_KEYS if key in keys]
+        if "expect" in keys:
+            problems.append(
+                KeyProblem(
+                    "conflicting_keys",
+                    "A manifest with `script` cannot have `expect`.",
+                    key="expect",
+                    hint="Write the rows with `sql` and `target-table`.",
+                )
+            )
     elif "target-table" not in keys:
         hint = "Name the table or sink that receives the rows."
         problems.append(_missing("target-table", hint))

@@ -171,9 +171,12 @@ def find_value(mapping: YamlMapping, keys: Sequence[int | str]) -> YamlValue | N
     """Return the value below these keys, or None. The search ends at a value without keys."""
     value: YamlValue | None = mapping
     for key in keys:
-        if not isinstance(value, YamlMapping):
+        if isinstance(value, YamlList) and isinstance(key, int):
+            value = value.items[key] if key < len(value.items) else None
+        elif isinstance(value, YamlMapping):
+            value = value.find(str(key))
+        else:
             break
-        value = value.find(str(key))
     return value
 
 

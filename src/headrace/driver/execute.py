@@ -42,6 +42,7 @@ from headrace.driver.writes.locks import find_writes_patiently, wait_for_lock
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.grammar.metadata import ListObjects
 from headrace.grammar.parse import parse
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome
 from headrace.model.lifecycle import StatementState
@@ -232,6 +233,8 @@ class Execution:
                 self._frame = streams.call(plan.run, text)
             else:
                 self._frame = plan.run()
+            if plan.checks is not None:
+                plan.check_rows(self._frame, self._count_written_rows(self._read_progress()))
             report = self._write_result(plan, session)
         finally:
             if self._hooks.has_active:
@@ -362,6 +365,8 @@ class Execution:
     def _handle_failure(self, error: Exception) -> _Outcome:
         """Call the hooks for a failed or cancelled statement, and return its outcome."""
         error = explain_endless_rows(error)
+        if self._plan is not None and self._plan.checks is not None:
+            error = self._plan.checks.explain(error)
         failure = describe_failure(error, self.assignment.text)
         if not self._started_hooks:
             self._start_hooks(None)
@@ -397,9 +402,17 @@ class Execution:
             progress=progress,
             scope=None if self.assignment.query is None else self._read_scope(),
             task_outcome=self._task_outcome,
+            expectation_counts=self._read_counts(outcome),
             snapshot=snapshot,
             ran_seconds=self.read_age(),
         )
+
+    def _read_counts(self, outcome: _Outcome) -> ExpectationCounts | None:
+        """Return what was counted for the expectations of the statement."""
+        counts = None if self._plan is None else self._plan.expectation_counts
+        if counts is None or outcome.state is StatementState.SUCCESS:
+            return counts
+        return counts.model_copy(update={"rows_written": None})
 
     def _read_progress(self) -> Progress | None:
         """Return the final progress; None if there was no job."""

@@ -14,8 +14,10 @@ from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
 from headrace.driver.ctas.transaction import Journal, TransactionHook
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.spark_version.parameters import empty_frame
+from headrace.driver.writes.expectations import RowChecks
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import TableAlreadyExists
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.headrace_options import Atomicity, Option
 
 _LOG = logging.getLogger("headrace.driver")
@@ -50,6 +52,8 @@ class ExecutionPlan:
     """Called from time to time while another statement holds the write lock."""
     completed_earlier: bool = False
     """Whether a lost driver already wrote the table, so that only the commit remains."""
+    checks: RowChecks | None = None
+    """The expectations on the rows; None: the statement has none."""
 
     def describe_outcome(self) -> TableOutcome:
         """Return what the report of a success says about the table."""
@@ -62,6 +66,29 @@ class ExecutionPlan:
         if hook is None:
             return TableOutcome(atomic=self.atomic, note=self.note)
         return TableOutcome(committed=hook.transaction, atomic=self.atomic, note=hook.note)
+
+    def check_rows(self, frame: DataFrame, rows_written: int | None) -> None:
+        """Check the expectations of a statement that has run, before its hook commits its change.
+
+        Args:
+            frame: The DataFrame of the statement.
+            rows_written: See `RowChecks.check`.
+
+        Raises the errors of `RowChecks.check`.
+        """
+        if self.checks is None:
+            return
+        is_published = self.hook is None or self.hook.commits_natively
+        self.checks.check(frame, rows_written, is_published=is_published)
+        if self.hook is not None:
+            self.hook.expectation_counts = self.checks.counts
+
+    @property
+    def expectation_counts(self) -> ExpectationCounts | None:
+        """What was counted for the expectations, also by the lost driver that wrote the table."""
+        if self.checks is not None:
+            return self.checks.counts
+        return None if self.hook is None else self.hook.expectation_counts
 
     @property
     def can_be_vetoed(self) -> bool:

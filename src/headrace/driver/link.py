@@ -194,6 +194,7 @@ class NodeLink:
             announces_effects=True,
             separates_queries=True,
             opens_connections=True,
+            checks_rows=True,
         )
         return self._call("poll", message, Orders, seconds=POLL_SECONDS + _CALL_SECONDS)
 

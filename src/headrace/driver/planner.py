@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,7 @@ from headrace.driver.spark_version.written_rows import (
     describe_row_change,
     find_row_writes,
 )
+from headrace.driver.writes.expectations import RowChecks
 from headrace.driver.writes.locks import PlannedWrites, WriteDetector
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.headrace_options import CTAS_ATOMICITY, WRITES_ATOMICITY, Atomicity
@@ -170,6 +172,8 @@ def plan_statement(
     if resumed is not None:
         return resumed
     parsed_plan, bind = parse_statement(session, assignment)
+    if assignment.expectations:
+        return _plan_checked_write(session, assignment, link, statement, parsed_plan, bind)
     ctas = describe_ctas(session, parsed_plan, bind)
     if ctas is None:
         # Only these statements read the setting: SET and RESET must not depend on any.
@@ -183,6 +187,34 @@ def plan_statement(
             )
         return plan_write(session, assignment, link, statement, parsed_plan, bind)
     return _plan_ctas(ctas, assignment, link, statement)
+
+
+def _plan_checked_write(
+    session: SparkSession,
+    assignment: Assignment,
+    link: NodeLink,
+    statement: StatementFacts,
+    parsed_plan: Any,
+    bind: Binding,
+) -> ExecutionPlan:
+    """Return the plan of an INSERT whose rows are checked by expectations.
+
+    Raises AtomicityRequired if rows of a failed statement could stay in the table.
+    """
+    checks = RowChecks(session, assignment.expectations)
+    checked = checks.add_to(parsed_plan, bind)
+    plan = plan_write(session, assignment, link, statement, checked, bind)
+    if plan.hook is None:
+        if checks.may_fail:
+            raise AtomicityRequired(
+                "This write is not atomic: an expectation with `fail` could not take its rows back."
+                " Write to a table whose writes are atomic, or use `warn` or `drop`."
+            )
+        plan = replace(plan, run=lambda: frame_of_plan(session, checked))
+    elif plan.hook.commits_natively and checks.may_fail:
+        checked = checks.add_to(parsed_plan, bind, raises=True)
+        plan = plan_write(session, assignment, link, statement, checked, bind)
+    return replace(plan, checks=checks)
 
 
 def resume_transaction(
@@ -313,7 +345,7 @@ def _restore_hook(
     """Rebuild the hook of a transaction that an earlier driver began. Raises CatalogError."""
     catalog, table = restore_table(session, entry)
     journal = Journal(link, entry.id, statement_id)
-    return TransactionHook(
+    hook = TransactionHook(
         catalog,
         table,
         journal,
@@ -321,3 +353,5 @@ def _restore_hook(
         ignore_if_exists=entry.staged.ignore_if_exists,
         journal_state=entry.state,
     )
+    hook.expectation_counts = entry.staged.expectation_counts
+    return hook

@@ -115,6 +115,30 @@ class AtomicityRequired(StatementFailed):
     code = "atomicity_required"
 
 
+class InvalidExpectation(StatementFailed):
+    """The condition of an expectation is not valid."""
+
+    code = "invalid_expectation"
+
+
+class ExpectationFailed(StatementFailed):
+    """Rows violate an expectation whose `on-violation` is `fail`."""
+
+    code = "expectation_failed"
+
+
+class ExpectationCountsWrong(StatementFailed):
+    """The rows written and dropped are not the rows read, so that no expectation is proven."""
+
+    code = "expectation_counts_wrong"
+
+
+class ExpectationsUnknown(StatementFailed):
+    """The rows are in the table, but what was counted for its expectations is not known."""
+
+    code = "expectations_unknown"
+
+
 class EndlessStream(StatementFailed):
     """The stream has no end, so its table would never appear."""
 

@@ -60,6 +60,7 @@ OPERATIONS: Mapping[str, Access] = {
     "run_job": Access.CHANGE,
     "backfill_job": Access.CHANGE,
     "list_runs": Access.VISIBLE,
+    "list_expectations": Access.READ,
     "show_run": Access.READ,
     "cancel_run": Access.CHANGE,
     "repair_run": Access.CHANGE,

@@ -25,6 +25,7 @@ from pydantic import (
 from headrace.config.conf_policy import ConfRule
 from headrace.model.connection import AssignedConnection, ConnectionState
 from headrace.model.execution import StatementExecution
+from headrace.model.expectation import Expectation, ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -200,6 +201,9 @@ class Poll(Message):
     opens_connections: bool = False
     """Whether the driver runs the statements of a connection in its Spark session. Drivers of an
     older version would run them in another one."""
+    checks_rows: bool = False
+    """Whether the driver checks the expectations of a statement. One of an older version would
+    write the rows without."""
 
 
 class JournalEntry(Message):
@@ -247,6 +251,8 @@ class Assignment(Message):
     """Position in the session, from 0. None only if a node is one version older."""
     connection: AssignedConnection | None = None
     """The connection in whose Spark session the statement runs."""
+    expectations: list[Expectation] = []
+    """Conditions on the rows that the statement writes."""
 
 
 class Orders(Message):
@@ -448,6 +454,8 @@ class Ended(Message):
     """Catalog and namespace in which a SAVE STREAM has started its query."""
     task_outcome: JobOutcome | None = None
     """What the task of a deployment has found out or done."""
+    expectation_counts: ExpectationCounts | None = None
+    """What was counted for the expectations of the assignment; None also if it is not known."""
     ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
     """Time since the start of the execution. For a brief statement, this replaces `started`."""
     lineage: Lineage = []
@@ -460,6 +468,9 @@ class Ended(Message):
             raise ValueError(f"a driver cannot report the state {self.state}")
         if (self.state is StatementState.SUCCESS) != (self.result is not None):
             raise ValueError(f"the state {self.state} and the result do not agree")
+        counts = self.expectation_counts
+        if counts is not None and (self.state is StatementState.SUCCESS) != counts.is_published:
+            raise ValueError(f"the state {self.state} and the rows written do not agree")
         return self
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headrace.model.expectation import Expectation
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import RunState
 from headrace.model.schedule import Schedule
@@ -87,6 +88,8 @@ class BatchStatement(BaseModel):
     text: str
     conf: dict[str, str] = {}
     """Spark configuration for this statement alone."""
+    expectations: list[Expectation] = []
+    """Conditions on the rows that it writes."""
 
 
 class BatchSpec(BaseModel):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.lifecycle import TransactionState
 from headrace.model.text import IndexedText, JsonObject, Name, check_text
 
@@ -42,6 +43,8 @@ class Staged(BaseModel):
     """Whether other transactions may publish in the same table at the same time."""
     ignore_if_exists: bool = False
     """Whether the statement has IF NOT EXISTS: a table of another writer is then no error."""
+    expectation_counts: ExpectationCounts | None = None
+    """What was counted of the staged rows, if the statement has expectations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

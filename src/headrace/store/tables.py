@@ -41,6 +41,7 @@ from headrace.model.audit import AuditAction
 from headrace.model.connection import ConnectionSpec
 from headrace.model.deployment import ChangeRecord, DeploymentPlan, JobAction, VersionSpec
 from headrace.model.execution import StatementExecution
+from headrace.model.expectation import Expectation, ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.identity import Scope
 from headrace.model.job import JobDecision, SavepointContent
@@ -1175,6 +1176,20 @@ upstream_runs = Table(
     Column("ready_at", Instant),
     Index("upstream_runs_ready", "ready_at", sqlite_where=_IS_READY, postgresql_where=_IS_READY),
     Index("upstream_runs_by_run", "run_id"),
+)
+
+# The statements of runs whose rows are checked.
+run_expectations = Table(
+    "run_expectations",
+    metadata,
+    Column("statement_id", id_type(), primary_key=True),
+    Column("run_id", id_type(), ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("job_id", id_type(), nullable=False),
+    Column("expectations", Document(list[Expectation], list), nullable=False),
+    # NULL: not known.
+    Column("counts", Document(ExpectationCounts)),
+    Index("run_expectations_by_run", "run_id"),
+    Index("run_expectations_by_job", "job_id", "statement_id"),
 )
 
 # Long work of a node. A node claims an operation; another one adopts it when the lease has expired.

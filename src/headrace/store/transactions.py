@@ -156,8 +156,8 @@ def advance(
     change counts as applied and appends no event. The end of a transaction removes its record.
 
     Args:
-        staged: The staged table, if it differs from the journal. Only the record may differ, and
-            only in `committing`.
+        staged: The staged table, if it differs from the journal. Only the record and the counts
+            may differ, and only in `committing`.
         published: Whether the catalog has published the table already, so that a cancel is too
             late. It counts only for a table that commits natively.
 
@@ -452,7 +452,8 @@ def _may_replace(journalled: Staged, staged: Staged | None, target: TransactionS
     """
     if staged is None or staged == journalled:
         return True
-    same_table = staged.model_copy(update={"record": journalled.record}) == journalled
+    facts = {"record": journalled.record, "expectation_counts": journalled.expectation_counts}
+    same_table = staged.model_copy(update=facts) == journalled
     return target is TransactionState.COMMITTING and same_table
 
 

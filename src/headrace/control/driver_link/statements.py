@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from headrace.control.driver_link.expectations import find_expectations, save_counts
 from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
 from headrace.control.driver_link.table_journal import make_entry, mark_committed
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
 from headrace.errors import InvalidResult, StatementFailed, UpgradeUnfinished
-from headrace.model.connection import AssignedConnection
+from headrace.model.connection import AssignedConnection, Connection
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Poll
@@ -40,7 +41,8 @@ def claim_next_assignment(
 ) -> tuple[Statement, Assignment] | None:
     """Claim the first statement in the queue for a poll; see `claim_next`.
 
-    A statement of a connection fails if the driver cannot run it. Return None then, too.
+    A statement of a connection, or with expectations, fails if the driver cannot run it. Return
+    None then, too.
     """
     claim = claim_next(
         tx,
@@ -52,19 +54,27 @@ def claim_next_assignment(
     if claim is None:
         return None
     if claim.statement.connection_id is not None and not message.opens_connections:
-        _refuse_older_driver(tx, lease, claim.statement)
+        _refuse_older_driver(tx, lease, claim.statement, "connections")
         return None
     transaction = None
     if claim.statement.attempts > 1:
         transaction = transactions.adopt(tx, claim.statement.id, lease)
-    return claim.statement, make_assignment(tx, claim, transaction)
+    assignment = make_assignment(tx, claim, transaction)
+    if assignment.expectations and not message.checks_rows:
+        _refuse_older_driver(tx, lease, claim.statement, "expectations")
+        return None
+    return claim.statement, assignment
 
 
-def _refuse_older_driver(tx: Tx, lease: DriverLease, statement: Statement) -> None:
-    """Fail a statement of a connection: its driver would run it in another Spark session."""
+def _refuse_older_driver(tx: Tx, lease: DriverLease, statement: Statement, lacks: str) -> None:
+    """Fail a statement that its driver would run in another way.
+
+    Args:
+        lacks: What the driver does not know.
+    """
     error = UpgradeUnfinished(
         f"The driver of session {lease.session_id} has an older version, which does not know"
-        f" connections. Close the session (headrace session close {lease.session_id}), and submit"
+        f" {lacks}. Close the session (headrace session close {lease.session_id}), and submit"
         " the statement again."
     )
     statement_transitions.transition(
@@ -85,6 +95,8 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
     """
     entry = None if transaction is None else make_entry(tx, transaction)
     statement, spec = claim.statement, claim.statement.spec
+    connection_id = statement.connection_id
+    connection = None if connection_id is None else connections.get(tx, connection_id)
     return Assignment(
         statement_id=statement.id,
         text=spec.text,
@@ -107,17 +119,19 @@ def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> As
         view=find_view_to_refresh(tx, statement),
         task=jobs.get_task(tx, statement.id) if statement.command in TASKS else None,
         isolated=claim.in_pool and statement.connection_id is None,
-        connection=_assign_connection(tx, statement),
+        connection=_assign_connection(statement, connection),
+        expectations=find_expectations(tx, statement, connection),
         alone=claim.parallelism == 1,
         ordinal=statement.ordinal,
     )
 
 
-def _assign_connection(tx: Tx, statement: Statement) -> AssignedConnection | None:
+def _assign_connection(
+    statement: Statement, connection: Connection | None
+) -> AssignedConnection | None:
     """Return the connection of a statement; None if it belongs to none."""
     if statement.connection_id is None:
         return None
-    connection = connections.get(tx, statement.connection_id)
     # No driver has a session with this state, so that it asks for the connection that is gone.
     changed_by = statement.id if connection is None else connection.changed_by
     return AssignedConnection(id=statement.connection_id, changed_by=changed_by)
@@ -202,6 +216,9 @@ def save_report(
             )
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
+    counts = message.expectation_counts
+    if counts is not None and message.rows_written in {None, counts.rows_written}:
+        save_counts(tx, message.statement_id, counts)
     statement_transitions.set_outcome(
         tx,
         message.statement_id,

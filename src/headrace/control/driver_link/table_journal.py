@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from headrace.control.context import NodeContext
+from headrace.control.driver_link.expectations import save_counts
 from headrace.control.driver_link.views import commit_generation
 from headrace.errors import InvalidRequest, TableBusy
 from headrace.model.lifecycle import STATEMENT, TRANSACTION, TransactionState
@@ -66,6 +67,8 @@ class TableJournal:
                     )
                 if not applied:
                     load_owned_view(tx, lease)
+                elif message.state is TransactionState.COMMITTING:
+                    _save_counts(tx, message)
                 elif message.state in TRANSACTION.terminal:
                     apply_end(tx, lease, message.id, grace_seconds=self._grace_seconds)
         except TableBusy:
@@ -110,6 +113,14 @@ class TableJournal:
                         attempts,
                         error,
                     )
+
+
+def _save_counts(tx: Tx, message: Transact) -> None:
+    """Store what was counted of rows that will be published, whichever driver completes it."""
+    counts = None if message.staged is None else message.staged.expectation_counts
+    transaction = None if counts is None else transactions.get(tx, message.id)
+    if counts is not None and transaction is not None:
+        save_counts(tx, transaction.statement_id, counts)
 
 
 def make_entry(tx: Tx, transaction: Transaction) -> JournalEntry:

@@ -29,6 +29,7 @@ from headrace.errors import InvalidStatement, Position
 from headrace.files.places import to_hadoop_form
 from headrace.grammar.parse import parse
 from headrace.grammar.script import split_script
+from headrace.grammar.secret_references import check_has_no_reference
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
@@ -170,11 +171,19 @@ def _choose_overlap(schedule: Schedule) -> Overlap:
 def _write_rows(manifest: JobManifest, sql: str) -> BatchStatement:
     assert manifest.target is not None
     write = parse_write(manifest.write or WriteMode.APPEND)
+    if manifest.expect and write.mode is WriteMode.MERGE:
+        raise InvalidStatement(
+            "A job with `write: merge` cannot have `expect`: a MERGE may read its rows twice.",
+            hint="Write the rows with `overwrite-partitions` or `append`.",
+        )
+    for each in manifest.expect or []:
+        check_has_no_reference(each.condition, f"The condition of the expectation {each.name}")
     is_overwrite = write.mode is WriteMode.OVERWRITE_PARTITIONS
     query = add_metadata(sql) if manifest.metadata_columns else sql
     return BatchStatement(
         text=write_statement(manifest.target, query, write),
         conf=OVERWRITE_CONF if is_overwrite else {},
+        expectations=manifest.expect or [],
     )
 
 

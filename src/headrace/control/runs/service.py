@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
 
@@ -12,14 +12,21 @@ from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
-from headrace.errors import InvalidRequest, JobStateConflict, RunNotFound, RunStateConflict
+from headrace.errors import (
+    ExpectationsUnknown,
+    InvalidRequest,
+    JobStateConflict,
+    RunNotFound,
+    RunStateConflict,
+)
 from headrace.model.deployment import Job
+from headrace.model.expectation import StatementChecks
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
 from headrace.model.run import JobRun, JobSchedule, RunStatement, RunTimes, RunTrigger
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import runs, schedules
+from headrace.store.jobs import expectations, runs, schedules
 from headrace.text.readable import format_utc
 
 _MOST_INTERVALS = 1_000
@@ -33,6 +40,16 @@ class RunStatus:
 
     run: JobRun
     statements: list[RunStatement]
+    checks: list[StatementChecks] = field(default_factory=list)
+    """The statements with expectations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedStatement:
+    """A statement with expectations, and its run."""
+
+    run: JobRun
+    checks: StatementChecks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +113,26 @@ class JobRuns:
         """Return a run that the caller may read. Raise RunNotFound."""
         with self._database.read() as tx:
             run = _find_run(tx, caller, run_id, Action.READ)
-            return RunStatus(run=run, statements=runs.list_statements(tx, [run.id]))
+            return RunStatus(
+                run=run,
+                statements=runs.list_statements(tx, [run.id]),
+                checks=expectations.list_of_run(tx, run.id),
+            )
+
+    def check(self, caller: Caller, name: str, *, limit: int) -> list[CheckedStatement]:
+        """Return the last statements of a job that have expectations, newest first.
+
+        Raise JobNotFound.
+        """
+        with self._database.read() as tx:
+            found = expectations.list_of_job(tx, find_job(tx, caller, name).id, limit)
+            by_id = runs.list_by_id(tx, {each.run_id for each in found})
+        # The deletion of old runs takes their statements along.
+        return [
+            CheckedStatement(run=by_id[each.run_id], checks=each)
+            for each in found
+            if each.run_id in by_id
+        ]
 
     def run(self, caller: Caller, name: str, at: datetime | None = None) -> RunStatus:
         """Run a job for a logical time, and return the run.
@@ -177,9 +213,13 @@ class JobRuns:
         with self._database.write("run.repair") as tx:
             run = _find_run(tx, caller, run_id, Action.CHANGE)
             schedule = _lock_schedule(tx, caller, run.job_id)
-            if run.state is RunState.SUCCEEDED:
+            failure = run.failure
+            has_written = failure is not None and failure.code == ExpectationsUnknown.code
+            if run.state is RunState.SUCCEEDED or has_written:
                 raise RunStateConflict(
-                    f"The run {run.id} has succeeded.",
+                    f"The run {run.id} has written all its rows."
+                    if has_written
+                    else f"The run {run.id} has succeeded.",
                     hint=f"headrace job run {run.name} --at {format_utc(run.times.logical_time)}"
                     " runs its time again.",
                 )

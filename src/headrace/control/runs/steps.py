@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace.control.context import NodeContext
@@ -19,9 +20,13 @@ from headrace.control.policy import Caller
 from headrace.control.statements.service import Statements
 from headrace.errors import (
     AlreadyEnded,
+    AtomicityRequired,
     ConnectionNotFound,
     DriverLost,
+    ExpectationFailed,
+    ExpectationsUnknown,
     HeadraceError,
+    InvalidExpectation,
     InvalidRequest,
     LeaseLost,
     NotPermitted,
@@ -30,6 +35,7 @@ from headrace.errors import (
 )
 from headrace.model.connection import ConnectionSpec
 from headrace.model.deployment import JobVersion, OperationLease
+from headrace.model.expectation import StatementChecks
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, STATEMENT, RunState, StatementState
@@ -39,7 +45,7 @@ from headrace.model.run import BatchSpec, JobRun, ResumeAt
 from headrace.model.statement import Parameter, Statement, StatementSpec
 from headrace.store import operations, transactions
 from headrace.store.database import Tx
-from headrace.store.jobs import jobs, runs, schedules
+from headrace.store.jobs import expectations, jobs, runs, schedules
 from headrace.store.notifications import statement_topic
 from headrace.store.sessions import connections
 from headrace.store.statements import statements
@@ -61,7 +67,13 @@ _LONGEST_WAIT = 5.0
 _PERMANENT_STATES = ("42", "0A")
 """Classes of SQLSTATE of errors that another attempt meets again: wrong SQL, and SQL that is not
 supported."""
-_PERMANENT_CODES = frozenset({"invalid_statement", "secret_misplaced", "permission_denied"})
+_PERMANENT_CODES = frozenset(
+    {
+        *("invalid_statement", "secret_misplaced", "permission_denied"),
+        # The next attempt would read the same rows.
+        *(ExpectationFailed.code, InvalidExpectation.code, AtomicityRequired.code),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +86,22 @@ class _Step:
     """Whether the statement of the run is submitted now."""
     cancels: str | None = None
     """Statement to cancel."""
+    checks: StatementChecks | None = None
+    """What the statement that has ended has counted for its expectations."""
 
 
 class RunSteps:
     """Makes the runs that have their turn."""
 
-    def __init__(self, context: NodeContext, service: Statements) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        service: Statements,
+        observe_checks: Callable[[JobRun, StatementChecks | None], None] = lambda _run, _checks: (
+            None
+        ),
+    ) -> None:
+        self._observe_checks = observe_checks
         self._database = context.database
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
@@ -109,6 +131,7 @@ class RunSteps:
             step = self._make_step(tx, run)
             if step.seconds is None:
                 operations.finish(tx, lease)
+        self._observe_checks(run, step.checks)
         if step.cancels is not None:
             self._cancel(run, step.cancels)
             return _await_end(step.cancels, _POLL_SECONDS[0])
@@ -177,12 +200,12 @@ class RunSteps:
         )
         begun = runs.get(tx, run.id)
         assert begun is not None
-        runs.insert_statement(tx, begun, position, new_id("st"))
+        _insert_statement(tx, begun, position, spec)
 
     def _follow(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
         """Continue after the end of the statement of a run."""
         if statement.state is StatementState.SUCCESS or self._has_committed(tx, statement):
-            return self._go_on(tx, run, spec)
+            return self._follow_write(tx, run, spec, statement)
         if self._is_in_doubt(tx, statement):
             # Its write may become visible: only then is it known whether to write again.
             return _Step(_POLL_SECONDS[1])
@@ -195,7 +218,8 @@ class RunSteps:
         if failure.code == DriverLost.code and statement.atomic is not True:
             # It was lost after Spark had begun it: a second one could write twice.
             return self._end(tx, run, RunState.FAILED, failure=failure)
-        return self._fail(tx, run, spec, failure)
+        step = self._fail(tx, run, spec, failure)
+        return replace(step, checks=_find_checks(tx, run, spec, statement))
 
     def _go_on(self, tx: Tx, run: JobRun, spec: BatchSpec) -> _Step:
         """Submit the next statement of a run, or end it after the last one."""
@@ -205,8 +229,19 @@ class RunSteps:
         if run.cancelled_by is not None:
             return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
         runs.set_columns(tx, run.id, {"position": position})
-        runs.insert_statement(tx, run, position, new_id("st"))
+        _insert_statement(tx, run, position, spec)
         return _Step(0.0, submits=True)
+
+    def _follow_write(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
+        """Continue after a statement that has succeeded, if its expectations were counted."""
+        checks = _find_checks(tx, run, spec, statement)
+        if checks is None or checks.counts is not None:
+            return replace(self._go_on(tx, run, spec), checks=checks)
+        error = ExpectationsUnknown(
+            f"The rows of statement {statement.id} are in the table, but its driver has not"
+            " reported what it counted, so that the expectations are not proven."
+        )
+        return self._end(tx, run, RunState.FAILED, failure=Failure.of(error))
 
     def _has_committed(self, tx: Tx, statement: Statement) -> bool:
         """Return whether the write of a statement that has failed is visible."""
@@ -310,6 +345,24 @@ class RunSteps:
 def _await_end(statement_id: str, seconds: float) -> Pause:
     """Return a pause until the end of a statement, at most for some seconds."""
     return Pause(seconds, topic=statement_topic(statement_id))
+
+
+def _insert_statement(tx: Tx, run: JobRun, position: int, spec: BatchSpec) -> None:
+    """Record the intent to submit a statement of the attempt of a run."""
+    statement_id = new_id("st")
+    runs.insert_statement(tx, run, position, statement_id)
+    conditions = spec.statements[position].expectations
+    if conditions:
+        expectations.insert_expectations(tx, run, statement_id, conditions)
+
+
+def _find_checks(
+    tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement
+) -> StatementChecks | None:
+    """Return what the statement of a run has counted, or None if it has no expectations."""
+    if not spec.statements[run.position].expectations:
+        return None
+    return expectations.find(tx, statement.id)
 
 
 def _is_late(tx: Tx, run: JobRun, spec: BatchSpec) -> bool:

@@ -17,6 +17,7 @@ from headrace.driver.hooks import StatementFacts, StatementHook
 from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError, StatementFailed, TableAlreadyExists
 from headrace.files.places import identify
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Transact
 from headrace.model.transaction import Staged
@@ -122,6 +123,8 @@ class TransactionHook(StatementHook):
         self._yielded = False
         self._journal_state = journal_state
         self._prepared = journal_state is not None
+        self.expectation_counts: ExpectationCounts | None = None
+        """What was counted of the staged rows. The journal keeps it for the next driver."""
 
     @property
     def transaction(self) -> str:
@@ -268,4 +271,5 @@ class TransactionHook(StatementHook):
             commits_natively=self._table.commits_natively,
             shares_target=self._table.shares_target,
             ignore_if_exists=self._ignore_if_exists,
+            expectation_counts=self.expectation_counts,
         )

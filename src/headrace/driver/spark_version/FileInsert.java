@@ -6,6 +6,8 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CommandResultExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import org.apache.spark.sql.execution.datasources.V1WriteCommand;
 import org.apache.spark.util.AccumulatorV2;
@@ -41,7 +43,11 @@ public class FileInsert {
             command.outputColumnNames());
         Dataset rows = Dataset$.MODULE$.ofRows(session, staged);
         CommandResultExec result = (CommandResultExec) rows.queryExecution().executedPlan();
-        Option count = result.commandPhysicalPlan().metrics().get("numOutputRows");
+        SparkPlan written = result.commandPhysicalPlan();
+        if (written instanceof AdaptiveSparkPlanExec) {
+            written = ((AdaptiveSparkPlanExec) written).executedPlan();
+        }
+        Option count = written.metrics().get("numOutputRows");
         String counted = count.isDefined()
             ? ((AccumulatorV2) count.get()).value().toString() : "";
         return new Object[] {rows, counted};

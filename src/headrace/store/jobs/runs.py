@@ -98,6 +98,12 @@ def lock(tx: Tx, run_id: str) -> JobRun | None:
     return _first(tx, _SELECT.where(table.c.id == run_id).with_for_update())
 
 
+def list_by_id(tx: Tx, run_ids: Collection[str]) -> dict[str, JobRun]:
+    """Return the runs with these ids, by id."""
+    rows = tx.execute(_SELECT.where(table.c.id.in_(run_ids))).mappings()
+    return {row["id"]: _to_run(row) for row in rows}
+
+
 def find_last(tx: Tx, job_id: str, logical_time: datetime) -> JobRun | None:
     """Return the last repetition of the run of a logical time, or None."""
     query = _SELECT.where(table.c.job_id == job_id, table.c.logical_time == logical_time)
