@@ -21,6 +21,8 @@ from headrace.model.job_messages import (
     CheckedJob,
     CheckedJobs,
     CheckJobs,
+    CompareColumns,
+    ComparedColumns,
     DeleteStates,
     JobOutcome,
     JobProblem,
@@ -56,6 +58,10 @@ class SimulatedJobs(AutoReplyLauncher):
         """Path and number of each batch that a sink has skipped, although it ran once only."""
         self.problems: list[JobProblem] = []
         """What the check of each job finds."""
+        self.comparisons: list[CompareColumns] = []
+        """The tasks that compared columns."""
+        self.compared = ComparedColumns()
+        """What each comparison finds."""
         self.refused: set[str] = set()
         """Kinds of tasks that fail."""
         self.fail: Callable[[DesiredQuery], Failure | None] = lambda _query: None
@@ -181,6 +187,9 @@ class SimulatedJobs(AutoReplyLauncher):
     def _run_task(self, task: JobTask) -> JobOutcome:
         if isinstance(task, CheckJobs):
             return CheckedJobs(jobs=[self._check(job) for job in task.jobs])
+        if isinstance(task, CompareColumns):
+            self.comparisons.append(task)
+            return self.compared
         if isinstance(task, TakeSavepoint):
             return SavepointTaken(content=self._copy(task))
         if isinstance(task, RestoreSavepoint):

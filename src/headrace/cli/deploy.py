@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
+from headrace.cli.output.formats import OutputFormat
 from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, with_context
 from headrace.cli.support.deployment_progress import follow, wait_for_plan, write_errors, write_plan
+from headrace.cli.support.listing import write_object
 from headrace.client.http import Client, Json
 from headrace.deploy.variables import find_variables
 from headrace.errors import HeadraceError, InvalidRequest
@@ -96,6 +98,8 @@ def _read_variables(request: Json) -> dict[str, str]:
 
 EXIT_CHANGES = 10
 """Exit code of --detailed-exitcode if the plan has changes."""
+EXIT_BREAKING = 11
+"""Exit code of --refuse-breaking if the plan breaks a job, a view or a stream."""
 
 
 @click.command()
@@ -105,6 +109,11 @@ EXIT_CHANGES = 10
     "--detailed-exitcode",
     is_flag=True,
     help="With --plan: exit with 10 if there are changes, with 0 if there are none.",
+)
+@click.option(
+    "--refuse-breaking",
+    is_flag=True,
+    help="Exit with 11, and change nothing, if the plan breaks a job, a view or a stream.",
 )
 @click.option("--save", metavar="FILE", help="With --plan: keep the plan for --apply.")
 @click.option("--apply", "saved", metavar="FILE", help="Apply a saved plan exactly as shown.")
@@ -142,6 +151,7 @@ EXIT_CHANGES = 10
 )
 @options.owner
 @click.option("--prune", is_flag=True, help="Stop and remove jobs whose manifests are gone.")
+@options.output
 @with_context
 def deploy(
     context: CommandContext,
@@ -149,6 +159,7 @@ def deploy(
     paths: tuple[str, ...],
     only_plan: bool,
     detailed_exitcode: bool,
+    refuse_breaking: bool,
     save: str | None,
     saved: str | None,
     yes: bool,
@@ -159,6 +170,7 @@ def deploy(
     py_files: tuple[str, ...],
     owner: str | None,
     prune: bool,
+    output_format: OutputFormat | None,
 ) -> None:
     """Deploy jobs: show what changes, ask, and apply it.
 
@@ -166,7 +178,9 @@ def deploy(
     """
     _check_options(paths, saved, only_plan=only_plan, save=save)
     if saved is not None:
-        _apply_saved(context, saved, yes=yes)
+        deployment = _open_saved(context, saved)
+        _show_plan(context, deployment, output_format, refuse_breaking=refuse_breaking)
+        _apply(context, context.connect(), deployment, yes=yes)
         return
     files = read_files(paths, template=template, definitions=definitions)
     if not (only_plan or yes):
@@ -180,7 +194,7 @@ def deploy(
     }
     client = context.connect(new_home=True)
     deployment = _plan(context, client, request)
-    write_plan(context.terminal, deployment)
+    _show_plan(context, deployment, output_format, refuse_breaking=refuse_breaking)
     if only_plan:
         _save(deployment, save)
         raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
@@ -220,15 +234,29 @@ def _apply(context: CommandContext, client: Client, deployment: Json, *, yes: bo
     raise Exit(follow(client, applied, context.terminal))
 
 
-def _apply_saved(context: CommandContext, file: str, *, yes: bool) -> None:
+def _show_plan(
+    context: CommandContext,
+    deployment: Json,
+    output_format: OutputFormat | None,
+    *,
+    refuse_breaking: bool,
+) -> None:
+    """Print a plan. End the command if it breaks something, and that is refused."""
+    if output_format in {OutputFormat.JSON, OutputFormat.JSONL}:
+        write_object(context.terminal, deployment, output_format)
+    else:
+        write_plan(context.terminal, deployment)
+    if refuse_breaking and deployment["breaking"]:
+        context.terminal.warn("The plan has breaking changes. Nothing was changed.")
+        raise Exit(EXIT_BREAKING)
+
+
+def _open_saved(context: CommandContext, file: str) -> Json:
     try:
         deployment_id = str(json.loads(Path(file).read_text())["deployment"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(f"{file} is not a saved plan of `headrace deploy`.") from error
-    client = context.connect()
-    deployment = client.deployment(deployment_id)
-    write_plan(context.terminal, deployment)
-    _apply(context, client, deployment, yes=yes)
+    return context.connect().deployment(deployment_id)
 
 
 def _save(deployment: Json, file: str | None) -> None:

@@ -18,7 +18,13 @@ from headrace.grammar.secret_references import (
     resolve_values,
 )
 from headrace.model.job import JobRows
-from headrace.model.job_messages import CheckJobs, JobTask, JobToCheck
+from headrace.model.job_messages import (
+    CheckJobs,
+    CompareColumns,
+    JobTask,
+    JobToCheck,
+    TextsToAnalyse,
+)
 from headrace.model.messages import Assignment, FoundSecrets, FoundStreams
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
 from headrace.model.stream_query import QuerySpec
@@ -115,9 +121,36 @@ class SecretValues:
         return entry.model_copy(update={"body": self._resolve_sql(entry.body)})
 
     def _resolve_task(self, task: JobTask) -> JobTask:
+        if isinstance(task, CompareColumns):
+            return self._resolve_comparison(task)
         if not isinstance(task, CheckJobs):
             return task
         return task.model_copy(update={"jobs": list(map(self._resolve_job, task.jobs))})
+
+    def _resolve_comparison(self, task: CompareColumns) -> CompareColumns:
+        writers = [
+            writer.model_copy(
+                update={
+                    "before": list(map(self._resolve_texts, writer.before)),
+                    "after": list(map(self._resolve_texts, writer.after)),
+                }
+            )
+            for writer in task.writers
+        ]
+        readers = [
+            reader.model_copy(update={"texts": list(map(self._resolve_texts, reader.texts))})
+            for reader in task.readers
+        ]
+        return task.model_copy(update={"writers": writers, "readers": readers})
+
+    def _resolve_texts(self, texts: TextsToAnalyse) -> TextsToAnalyse:
+        changed = {
+            "setup": list(map(self._resolve_sql, texts.setup)),
+            "statements": list(map(self._resolve_sql, texts.statements)),
+            "query": None if texts.query is None else self.resolve_spec(texts.query),
+            "conf": self.resolve_conf(texts.conf),
+        }
+        return texts.model_copy(update=changed)
 
     def _resolve_job(self, job: JobToCheck) -> JobToCheck:
         queries = [

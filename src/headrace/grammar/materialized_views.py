@@ -150,3 +150,13 @@ def _read_properties(reader: TokenReader) -> Options:
     return tuple(
         (key, value.lower() if key == _AUTO_REFRESH else value) for key, value in properties
     )
+
+
+def blank_before_query(text: str, command: CreateMaterializedView) -> str:
+    """Return the query of a CREATE MATERIALIZED VIEW, at its position in the text.
+
+    All that precedes it is blank, so that positions in Spark's errors refer to the user's text.
+    """
+    begin = text.rindex(command.query)
+    blank = "".join(character if character == "\n" else " " for character in text[:begin])
+    return blank + command.query

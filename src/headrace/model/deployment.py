@@ -10,7 +10,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headrace.model.failure import Failure
-from headrace.model.job import JobDecision, OnQueryChange, PlanSummary, SavepointContent
+from headrace.model.job import (
+    JobDecision,
+    OnQueryChange,
+    PlanSummary,
+    ReaderKind,
+    SavepointContent,
+)
 from headrace.model.lifecycle import (
     ChangeStep,
     DeploymentState,
@@ -335,6 +341,29 @@ class ManifestError(BaseModel):
     job: str = ""
 
 
+class BreakingChange(BaseModel):
+    """A change of a column that a job, a view or a stream of the owner does not withstand."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    kind: ReaderKind | str
+    """What reads the column: `job`, `view` or `stream`."""
+    name: str
+    """Name of the reader."""
+    table: str
+    """Table or view with the column; empty if it is not known."""
+    column_name: str
+    """Name of the column; empty if it is not known."""
+    cause: str
+    """Job or view that changes the column; empty if the catalog has changed already."""
+    message: str
+    """What the change breaks."""
+    line: int | None = None
+    """Line of the reader's SQL, counted from 1."""
+    column: int | None = None
+    """Column of the reader's SQL, counted from 1."""
+
+
 class DeploymentPlan(BaseModel):
     """A plan for all jobs of a deployment."""
 
@@ -348,6 +377,14 @@ class DeploymentPlan(BaseModel):
     notes: list[str] = []
     check_ids: list[str] = []
     """Statements with which drivers check the jobs."""
+    comparison_id: str | None = None
+    """Statement with which a driver looks for breaking changes; None: no reader is concerned."""
+    breaking: list[BreakingChange] = []
+
+    @property
+    def task_ids(self) -> list[str]:
+        """Statements whose ends complete the plan."""
+        return [*self.check_ids, *([self.comparison_id] if self.comparison_id else [])]
 
     @property
     def changes(self) -> list[PlannedJob]:

@@ -46,6 +46,14 @@ class OnQueryChange(StrEnum):
     REFUSE = "refuse"
 
 
+class ReaderKind(StrEnum):
+    """What reads a table whose columns change."""
+
+    JOB = "job"
+    VIEW = "view"
+    STREAM = "stream"
+
+
 class JobMetadata(BaseModel):
     """Values of the metadata columns, apart from the time of each row."""
 

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from headrace.model.job import PlanSummary, SavepointContent
+from headrace.model.job import PlanSummary, ReaderKind, SavepointContent
+from headrace.model.materialized_view import NameScope
 from headrace.model.stream_query import QuerySpec
 from headrace.model.text import Code, MessageText, Name, SmallCount, check_text
 
@@ -52,6 +53,54 @@ class CheckJobs(BaseModel):
     state_location: str
     """Location in which a file must be writable."""
     jobs: list[JobToCheck]
+
+
+class TextsToAnalyse(BaseModel):
+    """The SQL of a job, a view or a stream. Spark analyses it, and runs none of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    setup: list[str] = []
+    """Statements before it, whose positions are not reported."""
+    statements: list[str] = []
+    """Statements, or one query, each at its position in the text that its author sees."""
+    query: QuerySpec | None = None
+    """A streaming query, instead of statements."""
+    target: list[str] = []
+    """Name of the table or view that receives the rows of a single query."""
+    conf: dict[str, str] = {}
+    scope: NameScope | None = None
+    """Catalog and namespace in which names are resolved; None: those of the session."""
+
+
+class WriterToCompare(BaseModel):
+    """A job whose deployment may change the columns of tables."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    before: list[TextsToAnalyse]
+    after: list[TextsToAnalyse]
+
+
+class ReaderToAnalyse(BaseModel):
+    """A job, a view or a stream that reads tables."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: ReaderKind
+    name: str
+    texts: list[TextsToAnalyse]
+
+
+class CompareColumns(BaseModel):
+    """Find the columns that writers no longer give their tables, and the readers of these."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["columns"] = "columns"
+    writers: list[WriterToCompare]
+    readers: list[ReaderToAnalyse]
 
 
 class TakeSavepoint(BaseModel):
@@ -125,7 +174,13 @@ class RunFile(BaseModel):
 
 
 JobTask = Annotated[
-    CheckJobs | TakeSavepoint | RestoreSavepoint | WriteManifests | DeleteStates | RunFile,
+    CheckJobs
+    | CompareColumns
+    | TakeSavepoint
+    | RestoreSavepoint
+    | WriteManifests
+    | DeleteStates
+    | RunFile,
     Field(discriminator="kind"),
 ]
 """A task of a driver."""
@@ -178,6 +233,39 @@ class CheckedJobs(BaseModel):
     """Why the state location cannot be written."""
 
 
+class BrokenReader(BaseModel):
+    """A column that a reader needs, and that is gone or has another type."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reader: SmallCount
+    """Index of the reader in the task."""
+    cause: Name = ""
+    """Name of the writer or reader that changes the column; "": the catalog has changed already."""
+    table: Name = ""
+    column: Name = ""
+    old_type: Name = ""
+    new_type: Name = ""
+    """"": the column is gone."""
+    message: MessageText = ""
+    """Why Spark refuses the text, if the catalog has changed already."""
+    line: SmallCount | None = None
+    """Line of the text, from 1."""
+    offset: SmallCount | None = None
+    """Column of the text, from 1."""
+
+
+class ComparedColumns(BaseModel):
+    """Outcome of `CompareColumns`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["columns"] = "columns"
+    broken: Annotated[list[BrokenReader], Field(max_length=_MAX_PROBLEMS, fail_fast=True)] = []
+    notes: Annotated[list[MessageText], Field(max_length=_MAX_PROBLEMS, fail_fast=True)] = []
+    """What could not be analysed."""
+
+
 class SavepointTaken(BaseModel):
     """Outcome of `TakeSavepoint`."""
 
@@ -217,6 +305,7 @@ class FileRead(BaseModel):
 
 
 JobOutcome = Annotated[
-    CheckedJobs | SavepointTaken | FileRead | TaskDone, Field(discriminator="kind")
+    CheckedJobs | ComparedColumns | SavepointTaken | FileRead | TaskDone,
+    Field(discriminator="kind"),
 ]
 """What a driver reports about a task."""

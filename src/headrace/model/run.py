@@ -49,6 +49,20 @@ class RunTrigger(StrEnum):
     REPAIR = "repair"
 
 
+RUN_PARAMETERS = {
+    "run_time": "TIMESTAMP",
+    "interval_start": "TIMESTAMP",
+    "interval_end": "TIMESTAMP",
+    "query_create_timestamp": "TIMESTAMP",
+    "run_id": "STRING",
+    "query_name": "STRING",
+    "query_description": "STRING",
+    "query_id": "STRING",
+    "query_version": "INT",
+}
+"""Types of the values that the statements of a run can name."""
+
+
 class FiringRules(BaseModel):
     """When a job fires, and what happens to a firing that is late or overlaps another."""
 

@@ -87,10 +87,20 @@ def write_plan(terminal: Terminal, deployment: Json) -> None:
             terminal.out.write(f"{' ' * width}  hint: {job['hint']}\n")
         if job["diff"] and decision not in {"none", "start-clean"}:
             _write_diff(terminal, job["diff"], indent=" " * (width + 2))
+    for broken in deployment["breaking"]:
+        label = paint("breaks", "red", colour=terminal.colour)
+        terminal.out.write(f"{label} {describe_breaking(broken)}\n")
     for note in deployment["notes"]:
         terminal.out.write(f"note: {note}\n")
     changes = sum(job["decision"] not in {"none", "error"} for job in jobs)
     terminal.out.write(f"{changes} of {describe_count(len(jobs), 'job changes', 'jobs change')}.\n")
+
+
+def describe_breaking(broken: Json) -> str:
+    """Return what a breaking change breaks, with its place in the SQL of the reader."""
+    places = [f"{name} {broken[name]}" for name in ("line", "column") if broken[name]]
+    place = f" ({', '.join(places)})" if places else ""
+    return f"{broken['kind']} {broken['name']}: {broken['message']}{place}"
 
 
 def write_errors(terminal: Terminal, errors: list[Json]) -> int:

@@ -14,6 +14,12 @@ from datetime import datetime
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.batch_plans import describe_batch_change
+from headrace.control.jobs.downstream import (
+    VersionChange,
+    plan_comparison,
+    read_comparison,
+    submit_comparison,
+)
 from headrace.control.jobs.drafts import JobDraft, PlanRequest, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import find_conflict, find_session, open_check_session
 from headrace.control.jobs.places import (
@@ -33,6 +39,7 @@ from headrace.control.places import SessionPlaces
 from headrace.errors import InvalidLocation, LeaseLost
 from headrace.files.places import is_below
 from headrace.model.deployment import (
+    BreakingChange,
     DeploymentPlan,
     Job,
     JobAction,
@@ -46,7 +53,13 @@ from headrace.model.deployment import (
     VersionSpec,
 )
 from headrace.model.job import JobDecision
-from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
+from headrace.model.job_messages import (
+    CheckedJobs,
+    CheckJobs,
+    CompareColumns,
+    JobToCheck,
+    QueryToCheck,
+)
 from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
 from headrace.store import operations
 from headrace.store.clock import read_clock
@@ -117,10 +130,11 @@ class JobPlanner:
             )
             checks = self._submit_checks(tx, owner, plan, deployed)
             plan = plan.model_copy(update={"check_ids": checks})
+            plan = self._submit_comparison(tx, owner, plan, drafts, deployed)
             deployment_id = job_changes.insert_deployment(
                 tx, owner, JobAction.DEPLOY, plan, actor=actor
             )
-            if checks:
+            if plan.task_ids:
                 operations.insert_operation(tx, KIND, deployment_id, actor=actor)
             else:
                 deployment = job_changes.lock_deployment(tx, deployment_id)
@@ -132,8 +146,8 @@ class JobPlanner:
         """Complete a plan when its checks have ended. See `Advance`."""
         with self._database.read() as tx:
             deployment = job_changes.get_deployment(tx, deployment_id)
-            check_ids = [] if deployment is None else deployment.plan.check_ids
-            has_ended = all(read_end(tx, check_id) is not None for check_id in check_ids)
+            task_ids = [] if deployment is None else deployment.plan.task_ids
+            has_ended = all(read_end(tx, task_id) is not None for task_id in task_ids)
         if not has_ended:
             return _POLL_SECONDS
         with self._database.write("operation.plan") as tx:
@@ -184,6 +198,23 @@ class JobPlanner:
                 check_ids.append(submit_task(tx, owner, session_id, task, f"check {names}"))
         return check_ids
 
+    def _submit_comparison(
+        self,
+        tx: Tx,
+        owner: str,
+        plan: DeploymentPlan,
+        drafts: list[JobDraft],
+        deployed: _Deployed,
+    ) -> DeploymentPlan:
+        """Submit the task that finds what the plan would break, and return the plan with it."""
+        task, notes = plan_comparison(tx, owner, _list_changes(plan, drafts, deployed))
+        if task is None:
+            return plan
+        session_id = open_check_session(tx, self._settings, owner, drafts[0].spec.session)
+        comparison_id = submit_comparison(tx, owner, session_id, task)
+        update = {"comparison_id": comparison_id, "notes": [*plan.notes, *notes]}
+        return plan.model_copy(update=update)
+
     def _complete(self, tx: Tx, plan: DeploymentPlan) -> DeploymentPlan:
         """Return the plan with the decisions that the outcomes of the checks allow."""
         checks = Checks()
@@ -203,9 +234,24 @@ class JobPlanner:
         found = (error for _job, errors in decided for error in errors)
         # An error of a definition is an error of each job that needs it.
         errors = list(dict.fromkeys([*checks.errors, *found]))
+        breaking, notes = self._read_comparison(tx, plan)
         return plan.model_copy(
-            update={"jobs": [planned for planned, _errors in decided], "errors": errors}
+            update={
+                "jobs": [planned for planned, _errors in decided],
+                "errors": errors,
+                "breaking": breaking,
+                "notes": [*plan.notes, *notes],
+            }
         )
+
+    def _read_comparison(
+        self, tx: Tx, plan: DeploymentPlan
+    ) -> tuple[list[BreakingChange], list[str]]:
+        if plan.comparison_id is None:
+            return [], []
+        task, ended = jobs.get_task(tx, plan.comparison_id), read_end(tx, plan.comparison_id)
+        assert ended is not None
+        return read_comparison(task if isinstance(task, CompareColumns) else None, ended)
 
 
 def _read_deployed(tx: Tx, owner: str) -> _Deployed:
@@ -415,6 +461,21 @@ def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, place: str) -> 
             )
         )
     return pruned
+
+
+def _list_changes(
+    plan: DeploymentPlan, drafts: list[JobDraft], deployed: _Deployed
+) -> list[VersionChange]:
+    """Return the deployed jobs that stay, as they are and as they are after the plan."""
+    drafted = {draft.name.casefold(): draft.spec for draft in drafts}
+    deleted = {job.name.casefold() for job in plan.jobs} - drafted.keys()
+    changes = []
+    for key, job in deployed.jobs.items():
+        version = deployed.version_of(job)
+        if version is not None and key not in deleted:
+            after = drafted.get(key, version.spec)
+            changes.append(VersionChange(job.name, version.spec, after, is_planned=key in drafted))
+    return changes
 
 
 def _job_to_check(planned: PlannedJob, deployed: _Deployed) -> JobToCheck:

@@ -14,6 +14,8 @@ from headrace.model.job_messages import (
     CheckedJob,
     CheckedJobs,
     CheckJobs,
+    CompareColumns,
+    ComparedColumns,
     JobOutcome,
     JobTask,
     JobToCheck,
@@ -39,6 +41,8 @@ def answers(task: JobTask, outcome: JobOutcome) -> bool:
         return {*content.last_batches, *content.planned_batches} <= set(task.queries)
     if isinstance(task, CheckJobs):
         return isinstance(outcome, CheckedJobs) and _answers_check(task, outcome)
+    if isinstance(task, CompareColumns):
+        return isinstance(outcome, ComparedColumns) and _answers_comparison(task, outcome)
     return isinstance(outcome, TaskDone)
 
 
@@ -58,6 +62,14 @@ def _answers_job(job: JobToCheck, checked: CheckedJob) -> bool:
         named <= queries
         and (has_checkpoint or not checked.found_checkpoint)
         and (place is None or place in job.savepoints)
+    )
+
+
+def _answers_comparison(task: CompareColumns, outcome: ComparedColumns) -> bool:
+    causes = {"", *(writer.name for writer in task.writers)}
+    causes |= {reader.name for reader in task.readers}
+    return all(
+        broken.reader < len(task.readers) and broken.cause in causes for broken in outcome.broken
     )
 
 
@@ -96,7 +108,9 @@ def submit_task(tx: Tx, owner: str, session_id: str, task: JobTask, description:
         owner=owner,
         spec=StatementSpec(text=f"{JOB_TASK}: {description}"),
         is_query=True,
-        command=JOB_TASK if isinstance(task, CheckJobs | TakeSavepoint) else JOB_WRITE,
+        command=JOB_TASK
+        if isinstance(task, CheckJobs | CompareColumns | TakeSavepoint)
+        else JOB_WRITE,
     )
     statement = statements.insert(tx, new, actor=owner)
     jobs.insert_task(tx, statement.id, task)

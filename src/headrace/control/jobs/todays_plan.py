@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from headrace.control.jobs.planning import find_finished
 from headrace.deploy.decision import JobFacts, decide
-from headrace.model.deployment import Job
+from headrace.model.deployment import BreakingChange, Job
 from headrace.model.job import JobDecision, OnQueryChange
 from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
 from headrace.store.database import Tx
@@ -39,6 +39,8 @@ class WaitingPlan:
     decision: JobDecision
     reason: str
     created_at: datetime
+    breaking: list[BreakingChange]
+    """What the whole plan breaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,10 @@ def _find_waiting(tx: Tx, job: Job) -> WaitingPlan | None:
         for planned in deployment.plan.changes:
             if (planned.job_id, planned.generation) == (job.id, job.generation):
                 return WaitingPlan(
-                    deployment.id, planned.decision, planned.reason, deployment.created_at
+                    deployment.id,
+                    planned.decision,
+                    planned.reason,
+                    deployment.created_at,
+                    deployment.plan.breaking,
                 )
     return None

@@ -41,7 +41,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, STATEMENT, RunState, StatementState
 from headrace.model.result import ResultRequest
 from headrace.model.retry_policy import RetryPolicy
-from headrace.model.run import BatchSpec, JobRun, ResumeAt
+from headrace.model.run import RUN_PARAMETERS, BatchSpec, JobRun, ResumeAt
 from headrace.model.statement import Parameter, Statement, StatementSpec
 from headrace.store import operations, transactions
 from headrace.store.database import Tx
@@ -392,19 +392,17 @@ def list_parameters(run: JobRun, version: JobVersion) -> list[Parameter]:
         "interval_end": run.times.interval_end,
         "query_create_timestamp": version.query_created_at,
     }
-    texts = {
+    values: dict[str, str | int] = {
+        **{name: _format(instant) for name, instant in instants.items()},
         "run_id": run.id,
         "query_name": run.name,
         "query_description": version.spec.description,
         "query_id": version.query_id,
+        "query_version": version.version,
     }
     return [
-        *(
-            Parameter(name=name, value=_format(value), type="TIMESTAMP")
-            for name, value in instants.items()
-        ),
-        *(Parameter(name=name, value=value, type="STRING") for name, value in texts.items()),
-        Parameter(name="query_version", value=version.version, type="INT"),
+        Parameter(name=name, value=values[name], type=type_)
+        for name, type_ in RUN_PARAMETERS.items()
     ]
 
 

@@ -18,7 +18,7 @@ from headrace.driver.spark_version.bridge import activate
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.session_state import RestorableState, restore_namespace
 from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
-from headrace.grammar.materialized_views import CreateMaterializedView
+from headrace.grammar.materialized_views import CreateMaterializedView, blank_before_query
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.materialized_view import (
     MATERIALIZED_VIEW_PROPERTY,
@@ -196,16 +196,6 @@ def _select_all(table: TablePath) -> str:
     # Without the name that this session has for its catalog.
     name = ".".join(quote_name(part) for part in table.parts[1:])
     return f"SELECT * FROM {name}"  # noqa: S608 - quoted names
-
-
-def blank_before_query(text: str, command: CreateMaterializedView) -> str:
-    """Return the query of a CREATE MATERIALIZED VIEW, at its position in the text.
-
-    All that precedes it is blank, so that positions in Spark's errors refer to the user's text.
-    """
-    begin = text.rindex(command.query)
-    blank = "".join(character if character == "\n" else " " for character in text[:begin])
-    return blank + command.query
 
 
 def read_scope(session: SparkSession) -> NameScope:

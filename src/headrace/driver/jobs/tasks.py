@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.failures import describe_failure
 from headrace.driver.jobs.batch_file import run_file
+from headrace.driver.jobs.column_changes import compare_columns
 from headrace.driver.jobs.savepoints import (
     StateFiles,
     has_checkpoint,
@@ -44,6 +45,7 @@ from headrace.model.job_messages import (
     CheckedJob,
     CheckedJobs,
     CheckJobs,
+    CompareColumns,
     DeleteStates,
     JobOutcome,
     JobProblem,
@@ -80,6 +82,8 @@ def run_task(
     """
     if isinstance(task, CheckJobs):
         return check_jobs(session, task, clone_session)
+    if isinstance(task, CompareColumns):
+        return compare_columns(task, clone_session)
     if isinstance(task, TakeSavepoint):
         return SavepointTaken(content=take_savepoint(session, task))
     if isinstance(task, RestoreSavepoint):

@@ -47,10 +47,17 @@ def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, B
 
     Raises what Spark raises.
     """
-    if not assignment.parameters:
-        return parse_plan(spark, assignment.text), lambda plan: plan
-    values = _Values(spark, assignment.parameters)
-    return values.parse(assignment.text), values.bind
+    return parse_text(spark, assignment.text, assignment.parameters)
+
+
+def parse_text(
+    spark: SparkSession, text: str, parameters: Sequence[Parameter]
+) -> tuple[Any, Binding]:
+    """Parse a text with parameters, as `parse_statement` does."""
+    if not parameters:
+        return parse_plan(spark, text), lambda plan: plan
+    values = _Values(spark, parameters)
+    return values.parse(text), values.bind
 
 
 def frame_of_plan(spark: SparkSession, plan: Any) -> DataFrame:

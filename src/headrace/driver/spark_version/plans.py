@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from headrace.driver.spark_version.bridge import (
     EXECUTE_IMMEDIATE,
@@ -22,8 +25,9 @@ from headrace.driver.spark_version.bridge import (
     without_aliases,
 )
 from headrace.driver.spark_version.ctas_plan import plan_parts
-from headrace.driver.spark_version.parameters import frame_of_plan
+from headrace.driver.spark_version.parameters import frame_of_plan, parse_text
 from headrace.grammar.quoting import quote_name
+from headrace.model.statement import Parameter
 
 Relation = tuple[int, int, tuple[str, ...]]
 """First and last offset, in code points, and the parts of a name that a statement reads."""
@@ -55,6 +59,10 @@ _SESSION_PLANS = {
 }
 """Plans whose effect ends with the session. Spark's parser has other plans for what a catalog
 keeps, also for views and functions."""
+_DECLARING = {"CreateTable", "ReplaceTable"}
+"""Commands that declare the columns of a table."""
+_SELECTING = {_PERMANENT_VIEW, "CreateTableAsSelect", "ReplaceTableAsSelect"}
+"""Commands that give a table or view the columns of a query."""
 _CATALOG_PLANS = {
     "CreateTable",
     "CreateTableCommand",
@@ -208,6 +216,49 @@ def find_effect(session: SparkSession, text: str) -> Effect:
 def open_view_query(session: SparkSession, text: str) -> DataFrame:
     """Return the rows of the query of a CREATE VIEW. Raises what Spark raises."""
     return frame_of_plan(session, parse_plan(session, text).query())
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenColumns:
+    """The columns that a statement declares for a table or view, or gives it."""
+
+    name: tuple[str, ...]
+    """Name of the table or view; empty for a query and an INSERT."""
+    columns: dict[str, tuple[str, str]]
+    """Name and type by the name in lower case."""
+
+
+def analyse_statement(
+    session: SparkSession, text: str, parameters: Sequence[Parameter]
+) -> WrittenColumns:
+    """Analyse a statement or a query, and run nothing. Raises the errors of Spark."""
+    plan, bind = parse_text(session, text, parameters)
+    kind = plan_class_name(plan)
+    if kind in _DECLARING:
+        fields = [
+            (str(column.name()), str(column.dataType().simpleString()))
+            for column in list_of(plan.columns())
+        ]
+        return WrittenColumns(_parts_of_name(plan), _index_columns(fields))
+    name = _parts_of_name(plan) if kind in _SELECTING else ()
+    query = plan.query() if kind in {*_SELECTING, INSERT} else plan
+    jvm = Py4JBridge(session)
+    modes = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode")
+    analysed = jvm.state.executePlan(bind(query), modes.SKIP()).analyzed()
+    schema = StructType.fromJson(json.loads(analysed.schema().json()))
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return WrittenColumns(name, _index_columns(fields))
+
+
+def _parts_of_name(plan: Any) -> tuple[str, ...]:
+    name = plan.child() if plan_class_name(plan) == _PERMANENT_VIEW else plan.name()
+    # Another plan stands for IDENTIFIER(…), whose name is not known yet.
+    is_known = plan_class_name(name) == "UnresolvedIdentifier"
+    return tuple(map(str, list_of(name.nameParts()))) if is_known else ()
+
+
+def _index_columns(fields: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    return {name.casefold(): (name, type_) for name, type_ in fields}
 
 
 def find_created_table(session: SparkSession, text: str) -> tuple[str, set[str]] | None:

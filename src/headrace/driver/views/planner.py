@@ -15,7 +15,6 @@ from headrace.driver.ctas.transaction import Journal
 from headrace.driver.ctas.view_switch import (
     SwitchedTable,
     ViewSwitch,
-    blank_before_query,
     path_of,
     read_scope,
     set_scope,
@@ -31,7 +30,7 @@ from headrace.driver.streams.sources import register_streams
 from headrace.driver.views.intents import carry_out_intents
 from headrace.errors import InvalidMaterializedView, TableAlreadyExists
 from headrace.grammar.clauses import qualified_name_to_sql
-from headrace.grammar.materialized_views import CreateMaterializedView
+from headrace.grammar.materialized_views import CreateMaterializedView, blank_before_query
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.model.ids import new_id

@@ -194,6 +194,18 @@ _DEPLOYMENT: Json = {
     ],
     "errors": [],
     "notes": [],
+    "breaking": [
+        {
+            "kind": "job",
+            "name": "daily",
+            "table": "visits",
+            "column_name": "amount",
+            "cause": "clicks",
+            "message": "column amount of visits no longer exists after the change of clicks",
+            "line": 2,
+            "column": 7,
+        }
+    ],
     "has_changes": True,
     "state_location": "file:/data/state",
     "created_at": AT,

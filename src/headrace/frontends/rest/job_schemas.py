@@ -13,7 +13,7 @@ from headrace.frontends.rest.schemas import (
     ResponseModel,
     integer,
 )
-from headrace.model.deployment import JobAction, WrittenOutput
+from headrace.model.deployment import BreakingChange, JobAction, WrittenOutput
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, JobName
 from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
@@ -143,6 +143,9 @@ class DeploymentBody(ResponseModel):
     """Why manifests cannot be deployed."""
     notes: list[str]
     """Remarks on the whole plan."""
+    breaking: list[BreakingChange]
+    """Jobs, views and streams that need a column which the plan, or an earlier change of the
+    catalog, takes away or gives another type."""
     has_changes: bool
     """Whether the plan changes any job."""
     state_location: str

@@ -165,6 +165,7 @@ def deployment_body(status: DeploymentStatus) -> DeploymentBody:
         jobs=[_planned_body(job, changes.get(job.name)) for job in plan.jobs],
         errors=[ManifestErrorBody(**error.model_dump()) for error in plan.errors],
         notes=plan.notes,
+        breaking=plan.breaking,
         has_changes=bool(plan.changes),
         state_location=plan.state_location,
     )

@@ -319,6 +319,15 @@ def list_live_of_jobs(tx: Tx, owners: Collection[str] | None) -> list[StreamQuer
     return fetch(tx, query.order_by(stream_queries.c.id))
 
 
+def list_live_adhoc(tx: Tx, owner: str, limit: int) -> list[StreamQuery]:
+    """Return at most `limit` live queries of an owner that no job has, by name."""
+    query = _SELECT.where(
+        stream_queries.c.owner == owner, stream_queries.c.scope == ADHOC_SCOPE, IS_LIVE
+    )
+    ordered = query.order_by(stream_queries.c.name_key, stream_queries.c.id)
+    return fetch(tx, ordered.limit(limit))
+
+
 def list_by_id(tx: Tx, query_ids: Collection[str]) -> list[StreamQuery]:
     """Return these queries, oldest first."""
     query = _SELECT.where(stream_queries.c.id.in_(query_ids))
