@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 
@@ -11,12 +11,22 @@ from headrace.control.context import NodeContext
 from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
+from headrace.control.runs.run_reasons import RunReasons
+from headrace.control.statements.service import Statements
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.errors import InvalidRequest, JobStateConflict, RunNotFound, RunStateConflict
 from headrace.model.deployment import Job
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
-from headrace.model.run import JobRun, JobSchedule, RunStatement, RunTimes, RunTrigger
+from headrace.model.reasons import Reason
+from headrace.model.run import (
+    JobRun,
+    JobSchedule,
+    RunStatement,
+    RunTimes,
+    RunTrigger,
+    measure_lateness,
+)
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules
@@ -29,10 +39,15 @@ _MOST_PARALLEL = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run with the statements of its attempts."""
+    """A run as users see it."""
 
     run: JobRun
+    reason: Reason | None
+    """Why it has not ended, or has not succeeded."""
+    late_seconds: float | None
+    """Time by which its last attempt began late; see `measure_lateness`."""
     statements: list[RunStatement]
+    """Those of its attempts; in a list of runs, empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +75,9 @@ class Backfill:
 class JobRuns:
     """Runs of all callers, served by one node."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, statements: Statements) -> None:
         self._database = context.database
+        self._reasons = RunReasons(context.database, statements)
 
     def page(
         self,
@@ -72,7 +88,7 @@ class JobRuns:
         before: str | None = None,
         limit: int,
         all_owners: bool = False,
-    ) -> list[JobRun]:
+    ) -> list[RunStatus]:
         """Return at most `limit` runs of the owners that `caller` lists, newest first.
 
         Args:
@@ -83,7 +99,7 @@ class JobRuns:
         owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
             job_id = None if job is None else find_job(tx, caller, job).id
-            return runs.page(
+            found = runs.page(
                 tx,
                 owners=owners if job_id is None else None,
                 job_id=job_id,
@@ -91,12 +107,15 @@ class JobRuns:
                 before=before,
                 limit=limit,
             )
+        return self._describe(caller, found)
 
     def get(self, caller: Caller, run_id: str) -> RunStatus:
         """Return a run that the caller may read. Raise RunNotFound."""
         with self._database.read() as tx:
             run = _find_run(tx, caller, run_id, Action.READ)
-            return RunStatus(run=run, statements=runs.list_statements(tx, [run.id]))
+            submitted = runs.list_statements(tx, [run.id])
+        [status] = self._describe(caller, [run])
+        return replace(status, statements=submitted)
 
     def run(self, caller: Caller, name: str, at: datetime | None = None) -> RunStatus:
         """Run a job for a logical time, and return the run.
@@ -114,7 +133,7 @@ class JobRuns:
             times = _choose_times(schedule, at, read_clock(tx.connection))
             run_id = _insert(tx, schedule, times, RunTrigger.USER, actor=caller.actor)
             start_next(tx, schedule.job_id, actor=caller.actor)
-            return _status(tx, run_id)
+        return self.get(caller, run_id)
 
     def backfill(
         self,
@@ -194,7 +213,7 @@ class JobRuns:
                 position=0 if latest else run.position,
             )
             start_next(tx, schedule.job_id, actor=caller.actor)
-            return _status(tx, new_run)
+        return self.get(caller, new_run)
 
     def cancel(self, caller: Caller, run_id: str) -> RunStatus:
         """Ask for the end of a run, and return it. Raise RunNotFound and RunStateConflict."""
@@ -202,9 +221,9 @@ class JobRuns:
             run = _find_run(tx, caller, run_id, Action.CHANGE)
             schedules.lock(tx, run.job_id)
             _cancel(tx, run, actor=caller.actor)
-            return _status(tx, run.id)
+        return self.get(caller, run_id)
 
-    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[JobRun]:
+    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[RunStatus]:
         """Ask for the end of all runs of a backfill. None of them starts afterwards.
 
         Raise RunNotFound if there is no such backfill.
@@ -220,18 +239,28 @@ class JobRuns:
             for run in members:
                 if run.state not in RUN.terminal:
                     _cancel(tx, run, actor=caller.actor)
-            return runs.list_backfill(tx, backfill_id)
+            ended = runs.list_backfill(tx, backfill_id)
+        return self._describe(caller, ended)
+
+    def _describe(self, caller: Caller, found: Sequence[JobRun]) -> list[RunStatus]:
+        """Return runs that the caller may read with their reasons, without their statements."""
+        with self._database.read() as tx:
+            now = read_clock(tx.connection)
+        reasons = self._reasons.find_all(caller, found, now)
+        return [
+            RunStatus(
+                run=run,
+                reason=reasons[run.id],
+                late_seconds=measure_lateness(run, now),
+                statements=[],
+            )
+            for run in found
+        ]
 
 
 def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> JobRun:
     missing = RunNotFound(f"There is no run {run_id[:100]!r}.")
     return check(caller, action, runs.get(tx, run_id), missing)
-
-
-def _status(tx: Tx, run_id: str) -> RunStatus:
-    run = runs.get(tx, run_id)
-    assert run is not None
-    return RunStatus(run=run, statements=runs.list_statements(tx, [run_id]))
 
 
 def _lock_schedule(tx: Tx, caller: Caller, name: str) -> JobSchedule:

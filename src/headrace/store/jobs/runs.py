@@ -118,6 +118,14 @@ def list_live(tx: Tx, job_id: str) -> list[JobRun]:
     return [_to_run(row) for row in rows]
 
 
+def find_begun(tx: Tx, job_ids: Collection[str]) -> dict[str, str]:
+    """Return the id of a live run that has its turn, for each of these jobs that has one."""
+    query = select(table.c.job_id, table.c.id).where(
+        table.c.job_id.in_(sorted(job_ids)), _LIVE, table.c.has_turn
+    )
+    return {row.job_id: row.id for row in tx.execute(query)}
+
+
 def list_times(tx: Tx, job_id: str, *, after: datetime) -> set[datetime]:
     """Return the logical times after an instant for which a job has a run."""
     query = select(table.c.logical_time)
@@ -275,6 +283,21 @@ def find_statement(tx: Tx, run: JobRun) -> str | None:
     )
     statement_id: str | None = tx.execute(query).scalar_one_or_none()
     return statement_id
+
+
+def find_statements(tx: Tx, run_ids: Collection[str]) -> dict[str, str]:
+    """Return the id of the last statement of each of these runs that has one, by the run."""
+    query = (
+        select(run_statements.c.run_id, run_statements.c.statement_id)
+        .join(
+            table,
+            (table.c.id == run_statements.c.run_id)
+            & (table.c.attempt == run_statements.c.attempt)
+            & (table.c.position == run_statements.c.position),
+        )
+        .where(table.c.id.in_(sorted(run_ids)))
+    )
+    return {row.run_id: row.statement_id for row in tx.execute(query)}
 
 
 def list_statements(tx: Tx, run_ids: Collection[str]) -> list[RunStatement]:
