@@ -236,13 +236,18 @@ _TROUBLES = (
 
 
 def explain_job(
-    job: Job, change: JobChange | None, queries: Sequence[tuple[StreamQuery, Reason | None]]
+    job: Job,
+    change: JobChange | None,
+    queries: Sequence[tuple[StreamQuery, Reason | None]],
+    *,
+    is_batch: bool = False,
 ) -> Reason | None:
     """Return why a job does not run as it should; None if all of its queries run.
 
     Args:
         change: The change that is in progress, if the store still has it.
         queries: Its live queries, each with the reason for which it does not run.
+        is_batch: Whether it has a schedule, and no queries.
     """
     if job.change_id is not None:
         text = "A change of the job is in progress"
@@ -253,6 +258,9 @@ def explain_job(
         return Reason(ReasonCode.CHANGE, f"{text}.")
     if job.state is JobState.FAILED:
         return _explain_failure(job.failure, ReasonCode.FAILED)
+    if job.state is JobState.STOPPED and is_batch:
+        text = f"Paused: its schedule starts no runs. `headrace job start {job.name}` continues it."
+        return Reason(ReasonCode.STOPPED, text)
     if job.state is JobState.STOPPED:
         text = f"Stopped. `headrace job start {job.name}` starts it from its latest state."
         return Reason(ReasonCode.STOPPED, text)

@@ -12,10 +12,11 @@ from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.control.runs.run_reasons import RunReasons
+from headrace.control.runs.schedule_status import ScheduleStatus, preview_firings
 from headrace.control.statements.service import Statements
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.errors import InvalidRequest, JobStateConflict, RunNotFound, RunStateConflict
-from headrace.model.deployment import Job
+from headrace.model.deployment import Job, JobVersion
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
 from headrace.model.reasons import Reason
@@ -27,14 +28,18 @@ from headrace.model.run import (
     RunTrigger,
     measure_lateness,
 )
+from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import runs, schedules
+from headrace.store.jobs import jobs, runs, schedules
+from headrace.store.statements import statements
 from headrace.text.readable import format_utc
 
 _MOST_INTERVALS = 1_000
 """Intervals of one backfill. Other writers wait for its transaction."""
 _MOST_PARALLEL = 100
+_STRIP_RUNS = 60
+"""Runs of a job that its page shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +80,9 @@ class Backfill:
 class JobRuns:
     """Runs of all callers, served by one node."""
 
-    def __init__(self, context: NodeContext, statements: Statements) -> None:
+    def __init__(self, context: NodeContext, service: Statements) -> None:
         self._database = context.database
-        self._reasons = RunReasons(context.database, statements)
+        self._reasons = RunReasons(context.database, service)
 
     def page(
         self,
@@ -116,6 +121,54 @@ class JobRuns:
             submitted = runs.list_statements(tx, [run.id])
         [status] = self._describe(caller, [run])
         return replace(status, statements=submitted)
+
+    def get_version(self, caller: Caller, run_id: str) -> JobVersion | None:
+        """Return the version that a run runs; None: the store has it no more.
+
+        Raise RunNotFound.
+        """
+        with self._database.read() as tx:
+            run = _find_run(tx, caller, run_id, Action.READ)
+            return jobs.get_version(tx, run.version_id)
+
+    def read_statements(self, caller: Caller, run_id: str) -> dict[str, Statement]:
+        """Return the statements of a run that the store still has, by id. Raise RunNotFound."""
+        with self._database.read() as tx:
+            run = _find_run(tx, caller, run_id, Action.READ)
+            submitted = runs.list_statements(tx, [run.id])
+            ids = [each.statement_id for each in submitted]
+            return statements.get_all(tx, ids, cut_text=True)
+
+    def get_backfill(self, caller: Caller, backfill_id: str) -> list[RunStatus]:
+        """Return the runs of a backfill by their logical times. Raise RunNotFound."""
+        with self._database.read() as tx:
+            found = _find_backfill(tx, caller, backfill_id, Action.READ)
+        return self._describe(caller, found)
+
+    def get_schedule(self, caller: Caller, name: str) -> ScheduleStatus | None:
+        """Return how the schedule of a job stands; None: the job has none, as a stream.
+
+        Raise JobNotFound.
+        """
+        with self._database.read() as tx:
+            schedule = schedules.find(tx, find_job(tx, caller, name).id)
+            if schedule is None:
+                return None
+            firings, problem = preview_firings(schedule)
+            run_now = repeated = None
+            if problem is None:
+                run_now = _choose_times(schedule, None, read_clock(tx.connection))
+                repeated = runs.find_last(tx, schedule.job_id, run_now.logical_time)
+            last = runs.page(tx, owners=None, job_id=schedule.job_id, limit=_STRIP_RUNS)
+            return ScheduleStatus(
+                schedule=schedule,
+                firings=firings,
+                problem=problem,
+                waiting=runs.count_waiting(tx, schedule.job_id),
+                last_runs=last[::-1],
+                run_now=run_now,
+                repeated=repeated,
+            )
 
     def run(self, caller: Caller, name: str, at: datetime | None = None) -> RunStatus:
         """Run a job for a logical time, and return the run.
@@ -229,13 +282,8 @@ class JobRuns:
         Raise RunNotFound if there is no such backfill.
         """
         with self._database.write("run.cancel") as tx:
-            members = runs.list_backfill(tx, backfill_id)
-            for run in members[:1]:
-                missing = RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
-                check(caller, Action.CHANGE, run, missing)
-                schedules.lock(tx, run.job_id)
-            if not members:
-                raise RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
+            members = _find_backfill(tx, caller, backfill_id, Action.CHANGE)
+            schedules.lock(tx, members[0].job_id)
             for run in members:
                 if run.state not in RUN.terminal:
                     _cancel(tx, run, actor=caller.actor)
@@ -261,6 +309,14 @@ class JobRuns:
 def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> JobRun:
     missing = RunNotFound(f"There is no run {run_id[:100]!r}.")
     return check(caller, action, runs.get(tx, run_id), missing)
+
+
+def _find_backfill(tx: Tx, caller: Caller, backfill_id: str, action: Action) -> list[JobRun]:
+    """Return the runs of a backfill, at least one. Raise RunNotFound."""
+    members = runs.list_backfill(tx, backfill_id)
+    missing = RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
+    check(caller, action, members[0] if members else None, missing)
+    return members
 
 
 def _lock_schedule(tx: Tx, caller: Caller, name: str) -> JobSchedule:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, insert, select, update
+from sqlalchemy import RowMapping, Select, func, insert, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
@@ -116,6 +116,13 @@ def list_live(tx: Tx, job_id: str) -> list[JobRun]:
     query = _SELECT.where(table.c.job_id == job_id, _LIVE)
     rows = tx.execute(query.order_by(table.c.logical_time, table.c.id)).mappings()
     return [_to_run(row) for row in rows]
+
+
+def count_waiting(tx: Tx, job_id: str) -> int:
+    """Count the runs of a job that wait for their turn."""
+    query = select(func.count()).where(table.c.job_id == job_id, _LIVE, ~table.c.has_turn)
+    count: int = tx.execute(query).scalar_one()
+    return count
 
 
 def find_begun(tx: Tx, job_ids: Collection[str]) -> dict[str, str]:
