@@ -1,16 +1,28 @@
-"""Batch jobs in a store, without a deployment."""
+"""Batch jobs in a store, without a deployment, and one whose driver a test plays."""
 
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.support.identities import LOCAL_CALLER
+from tests.support.in_process_node import InProcessNode
+from tests.support.made_results import inline_result
+from tests.support.pool_driver import PoolDriver
+from tests.support.waiting import wait_until
 
 from headrace.model.deployment import JobSession, VersionSpec
 from headrace.model.job import JobDecision
-from headrace.model.run import BatchSpec, BatchStatement, FiringRules
+from headrace.model.run import BatchSpec, BatchStatement, FiringRules, RunRetries
+from headrace.model.schedule import Schedule
 from headrace.model.session import SessionSpec
+from headrace.store.clock import read_clock
 from headrace.store.database import Database
 from headrace.store.jobs import jobs, schedules
+
+HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
+FIRST, SECOND = "SELECT :interval_start", "SELECT :interval_end"
 
 
 def insert_batch_job(
@@ -55,3 +67,42 @@ def insert_batch_job(
             next_at=cursor,
         )
     return job.id
+
+
+class BatchJob:
+    """A job with two statements, whose driver the test plays."""
+
+    def __init__(self, node: InProcessNode, **batch: Any) -> None:
+        self.node = node
+        self.driver = PoolDriver(node)
+        with node.database.read() as tx:
+            now = read_clock(tx.connection)
+        spec = BatchSpec(
+            rules=HOURLY,
+            statements=[BatchStatement(text=FIRST), BatchStatement(text=SECOND)],
+            retries=RunRetries(max_attempts=2, min_backoff=timedelta(milliseconds=10)),
+        ).model_copy(update=batch)
+        self.id = insert_batch_job(
+            node.database, HOURLY, cursor=now, owner=LOCAL_CALLER.owner, batch=spec
+        )
+
+    def call(self, path: str, status: int = 201, **body: Any) -> Any:
+        answer = self.node.http.post(f"/api/v1/{path}", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def get(self, run_id: str) -> Any:
+        return self.node.http.get(f"/api/v1/runs/{run_id}").json()
+
+    def next_statement(self) -> str:
+        """Claim the next statement, and return its text."""
+        waiting = {"state": ["waiting"]}
+        wait_until(lambda: self.node.http.get("/api/v1/statements", params=waiting).json()["items"])
+        return self.driver.claim()
+
+    def succeed(self) -> None:
+        self.driver.succeed(inline_result([("a", "integer")], [[1]]))
+
+    def await_end(self, run_id: str) -> Any:
+        wait_until(lambda: self.get(run_id)["ended_at"] is not None)
+        return self.get(run_id)

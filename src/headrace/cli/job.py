@@ -16,6 +16,7 @@ from headrace.cli.support.listing import ListColumn, write_items, write_object, 
 from headrace.cli.support.readable import format_age_of
 from headrace.cli.support.terminal import Terminal
 from headrace.client.http import Json
+from headrace.text.readable import describe_duration
 
 _FIELDS = ("name", "state", "version", "session", "last_batch", "updated_at", "error")
 _LIST_COLUMNS = (
@@ -176,8 +177,13 @@ def delete(
         )
 
 
+def _describe_lateness(item: Json) -> str | None:
+    seconds = item["late_seconds"]
+    return None if seconds is None else describe_duration(float(seconds))
+
+
 _RUN_FIELDS = (
-    *("id", "job", "state", "logical_time", "attempt", "trigger", "reason"),
+    *("id", "job", "state", "logical_time", "late_seconds", "attempt", "trigger", "reason"),
     *("started_at", "ended_at"),
 )
 _RUN_COLUMNS = (
@@ -185,6 +191,7 @@ _RUN_COLUMNS = (
     ListColumn(title="JOB", text=lambda item: item["job"], flexible=True),
     ListColumn(title="LOGICAL TIME", text=lambda item: item["logical_time"][:19] + "Z"),
     ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="LATE", text=_describe_lateness, right=True),
     ListColumn(title="ATTEMPT", text=lambda item: item["attempt"] or None, right=True),
     ListColumn(title="WHY", text=lambda item: item["reason"], flexible=True),
 )
@@ -220,13 +227,7 @@ def list_runs(
     page = context.connect().runs(
         job=name, state=state, before=before, limit=limit, all_owners=all_owners
     )
-    if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
-        page["items"] = [_summarize_run(item) for item in page["items"]]
     write_page(context.terminal, page, _RUN_FIELDS, output_format, _RUN_COLUMNS)
-
-
-def _summarize_run(item: Json) -> Json:
-    return {**item, "reason": item["reason"] or _summarize(item)["error"]}
 
 
 @job.command("run")
@@ -389,7 +390,6 @@ def cancel(context: CommandContext, *, run_id: str, output_format: OutputFormat 
     client = context.connect()
     if run_id.startswith("bf_"):
         page = client.cancel_backfill(run_id)
-        page["items"] = [_summarize_run(item) for item in page["items"]]
         write_page(context.terminal, page, _RUN_FIELDS, output_format, _RUN_COLUMNS)
         return
     write_object(context.terminal, client.act_on_run(run_id, "cancel"), output_format)

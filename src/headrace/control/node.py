@@ -251,7 +251,7 @@ class Node:
     @property
     def job_runs(self) -> JobRuns:
         """Service for runs of batch jobs."""
-        return JobRuns(self.context)
+        return JobRuns(self.context, self.statements)
 
     @property
     def batches(self) -> Batches:

@@ -20,6 +20,7 @@ from cronsim import CronSim, CronSimError
 
 from headrace.deploy.script_statements import TextProblem
 from headrace.model.schedule import Schedule
+from headrace.text.readable import describe_duration
 
 _ALIASES = {
     "@hourly": "0 * * * *",
@@ -104,6 +105,18 @@ def check_schedule(schedule: Schedule) -> None:
             _check_cron(part.cron)
         if part.timezone is not None:
             _check_zone(part.timezone)
+
+
+def describe_schedule(schedule: Schedule | None) -> str:
+    """Return a schedule in words: `At 02:30 every day, Europe/Berlin`."""
+    if schedule is None:
+        return "Only users start it"
+    if schedule.cron is not None:
+        cron = CronSim(_read_expression(schedule.cron), _EPOCH)
+        return f"{cron.explain()}, {schedule.timezone or 'UTC'}"
+    if schedule.every is not None:
+        return f"Every {describe_duration(schedule.every.total_seconds())}"
+    return schedule.model_dump_json(by_alias=True, exclude_none=True)
 
 
 def find_next(schedule: Schedule, after: datetime) -> Firing | None:

@@ -72,6 +72,7 @@ from headrace.frontends.web import (
     job_pages,
     log_pages,
     result_pages,
+    run_pages,
     session_pages,
     statement_pages,
     stream_pages,
@@ -228,7 +229,16 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
     app.include_router(livy_batches.router)
     for pages in (
         *(web_sign_in, cluster_pages, statement_pages, result_pages),
-        *(session_pages, stream_pages, job_pages, view_pages, editor_pages, catalog_pages),
+        # `run_pages` has actions of jobs, before the pattern of `job_pages` for the others.
+        *(
+            session_pages,
+            stream_pages,
+            run_pages,
+            job_pages,
+            view_pages,
+            editor_pages,
+            catalog_pages,
+        ),
         *(draft_pages, log_pages),
     ):
         app.include_router(pages.router)

@@ -1,4 +1,4 @@
-"""Why a statement, a streaming query or a job is in its state: a sentence for users, and a code.
+"""Why a statement, a stream, a job or a run is in its state: a sentence for users, and a code.
 
 The functions are pure. The API, the commands and the pages show what they return.
 """
@@ -16,9 +16,11 @@ from headrace.model.lifecycle import (
     STATEMENT,
     ChangeStep,
     JobState,
+    RunState,
     StatementState,
     StreamState,
 )
+from headrace.model.run import JobRun
 from headrace.model.statement import CancelReason, Statement, WaitingFor
 from headrace.model.stream_query import QueryAttempt, StreamQuery, describe_end
 from headrace.text.readable import describe_count, describe_duration, format_utc
@@ -51,6 +53,11 @@ class ReasonCode(StrEnum):
     PAUSED = "paused"
     STOPPED = "stopped"
     CHANGE = "change"
+    RUN_BEFORE = "run_before"
+    DELAY = "delay"
+    DUE = "due"
+    STATEMENT = "statement"
+    SKIPPED = "skipped"
 
 
 MEANINGS: dict[ReasonCode, tuple[str, str]] = {
@@ -74,22 +81,27 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.NO_STAGE: ("statement", "A driver has it, and Spark has reported no stage yet."),
     ReasonCode.TASKS: ("statement", "Spark runs its tasks."),
     ReasonCode.CANCELLING: (
-        "statement",
+        "statement, run",
         "A cancel is requested, and the driver has not confirmed it.",
     ),
-    ReasonCode.CANCELLED: ("statement", "It was cancelled."),
+    ReasonCode.CANCELLED: ("statement, run", "It was cancelled."),
     ReasonCode.TIMEOUT: ("statement", "It has run or waited longer than it may."),
     ReasonCode.FAILED: (
-        "statement, stream, job",
+        "statement, stream, job, run",
         "It failed. The text is the message of the error.",
     ),
     ReasonCode.DRIVER_LOST: ("statement", "It failed, because its driver was lost."),
     ReasonCode.STARTING: ("stream, job", "No driver has reported a run yet."),
-    ReasonCode.RETRY: ("stream, job", "It has failed, and is started again at a time."),
+    ReasonCode.RETRY: ("stream, job, run", "It has failed, and is started again at a time."),
     ReasonCode.STOPPING: ("stream, job", "Its driver stops it."),
     ReasonCode.PAUSED: ("stream, job", "A user has paused it."),
     ReasonCode.STOPPED: ("stream, job", "It was stopped."),
     ReasonCode.CHANGE: ("job", "A deployment, or an action of a user, changes the job."),
+    ReasonCode.RUN_BEFORE: ("run", "It waits for another run of its job."),
+    ReasonCode.DELAY: ("run", "It begins when the `delay` of its job has passed."),
+    ReasonCode.DUE: ("run", "It is next: a node begins it."),
+    ReasonCode.STATEMENT: ("run", "Its statement has not ended. The text says why."),
+    ReasonCode.SKIPPED: ("run", "It was skipped. The text says why."),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
 
@@ -224,13 +236,18 @@ _TROUBLES = (
 
 
 def explain_job(
-    job: Job, change: JobChange | None, queries: Sequence[tuple[StreamQuery, Reason | None]]
+    job: Job,
+    change: JobChange | None,
+    queries: Sequence[tuple[StreamQuery, Reason | None]],
+    *,
+    is_batch: bool = False,
 ) -> Reason | None:
     """Return why a job does not run as it should; None if all of its queries run.
 
     Args:
         change: The change that is in progress, if the store still has it.
         queries: Its live queries, each with the reason for which it does not run.
+        is_batch: Whether it has a schedule, and no queries.
     """
     if job.change_id is not None:
         text = "A change of the job is in progress"
@@ -241,6 +258,9 @@ def explain_job(
         return Reason(ReasonCode.CHANGE, f"{text}.")
     if job.state is JobState.FAILED:
         return _explain_failure(job.failure, ReasonCode.FAILED)
+    if job.state is JobState.STOPPED and is_batch:
+        text = f"Paused: its schedule starts no runs. `headrace job start {job.name}` continues it."
+        return Reason(ReasonCode.STOPPED, text)
     if job.state is JobState.STOPPED:
         text = f"Stopped. `headrace job start {job.name}` starts it from its latest state."
         return Reason(ReasonCode.STOPPED, text)
@@ -253,3 +273,66 @@ def explain_job(
 
 def _rank(reason: Reason) -> int:
     return _TROUBLES.index(reason.code) if reason.code in _TROUBLES else len(_TROUBLES)
+
+
+def explain_run(
+    run: JobRun,
+    now: datetime,
+    *,
+    attempts: int | None = None,
+    before: str | None = None,
+    statement: tuple[Statement, Reason | None] | None = None,
+) -> Reason | None:
+    """Return why a run has not ended, or has not succeeded; None for a success.
+
+    Args:
+        now: Time of the store.
+        attempts: Largest number of its attempts; None: not known.
+        before: Another run of its job for which it waits; None: it waits for none.
+        statement: Its statement in progress, with the reason of the statement.
+    """
+    if run.state is RunState.DUE:
+        return _explain_due(run, now, before)
+    if run.state is RunState.RUNNING:
+        return _explain_attempt(run, now, attempts, statement)
+    if run.state is RunState.FAILED:
+        return _explain_failure(run.failure, ReasonCode.FAILED)
+    if run.state is RunState.SKIPPED:
+        return Reason(ReasonCode.SKIPPED, run.reason)
+    if run.state is RunState.CANCELLED:
+        return Reason(ReasonCode.CANCELLED, f"Cancelled ({run.reason}).")
+    return None
+
+
+def _explain_due(run: JobRun, now: datetime, before: str | None) -> Reason:
+    if run.cancelled_by is not None:
+        return Reason(ReasonCode.CANCELLING, f"It is being cancelled by {run.cancelled_by}.")
+    if not run.has_turn:
+        other = "another run" if before is None else f"the run {before}"
+        return Reason(ReasonCode.RUN_BEFORE, f"It waits for {other} of its job.")
+    seconds = (run.due_at - now).total_seconds()
+    if seconds > 0:
+        text = f"It is due in {describe_duration(seconds)}: its job has a delay."
+        return Reason(ReasonCode.DELAY, text, run.due_at)
+    return Reason(ReasonCode.DUE, "It is next: a node begins it.")
+
+
+def _explain_attempt(
+    run: JobRun,
+    now: datetime,
+    attempts: int | None,
+    statement: tuple[Statement, Reason | None] | None,
+) -> Reason:
+    if run.cancelled_by is not None:
+        text = f"It is being cancelled by {run.cancelled_by}: its statement has not ended."
+        return Reason(ReasonCode.CANCELLING, text)
+    if run.awaits_attempt:
+        most = "" if attempts is None else f" of {attempts:,}"
+        error = "." if run.failure is None else f": {run.failure.summarize().text}"
+        text = f"Attempt {run.attempt + 1}{most} {_describe_retry(run.due_at, now)}{error}"
+        return Reason(ReasonCode.RETRY, text, run.due_at)
+    if statement is None:
+        return Reason(ReasonCode.STATEMENT, "Its statement is being submitted.")
+    found, reason = statement
+    why = "." if reason is None else f": {reason.text}"
+    return Reason(ReasonCode.STATEMENT, f"Statement {found.id} is {found.state}{why}")

@@ -202,6 +202,18 @@ class JobRun:
     ended_at: datetime | None
 
 
+def measure_lateness(run: JobRun, now: datetime) -> float | None:
+    """Return the seconds by which the last attempt of a run began late, or is late until now.
+
+    None: the run has ended without an attempt, or waits for its next one.
+    """
+    if run.state is RunState.DUE:
+        return max(0.0, (now - run.due_at).total_seconds())
+    if run.started_at is None or run.awaits_attempt:
+        return None
+    return max(0.0, (run.started_at - run.due_at).total_seconds())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRun:
     """A run that has ended, as a job that follows it has yet to take it into account."""

@@ -7,64 +7,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.batch_jobs import insert_batch_job
+from tests.support.batch_jobs import FIRST, SECOND, BatchJob
 from tests.support.identities import LOCAL_CALLER
-from tests.support.in_process_node import InProcessNode, StartNode
-from tests.support.made_results import inline_result
-from tests.support.pool_driver import PoolDriver
+from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import RunState
-from headrace.model.run import BatchSpec, BatchStatement, FiringRules, ResumeAt, RunRetries
-from headrace.model.schedule import Schedule
-from headrace.store.clock import read_clock
+from headrace.model.run import ResumeAt, RunRetries
 from headrace.store.jobs import runs
 from headrace.store.sessions import connections
 
 LOST = Failure(code="spark_error", message="The executor was lost.")
 WRONG = Failure(code="spark_error", message="There is no such table.", sqlstate="42P01")
-HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
-FIRST, SECOND = "SELECT :interval_start", "SELECT :interval_end"
-
-
-class BatchJob:
-    """A job with two statements, whose driver the test plays."""
-
-    def __init__(self, node: InProcessNode, **batch: Any) -> None:
-        self.node = node
-        self.driver = PoolDriver(node)
-        with node.database.read() as tx:
-            now = read_clock(tx.connection)
-        spec = BatchSpec(
-            rules=HOURLY,
-            statements=[BatchStatement(text=FIRST), BatchStatement(text=SECOND)],
-            retries=RunRetries(max_attempts=2, min_backoff=timedelta(milliseconds=10)),
-        ).model_copy(update=batch)
-        self.id = insert_batch_job(
-            node.database, HOURLY, cursor=now, owner=LOCAL_CALLER.owner, batch=spec
-        )
-
-    def call(self, path: str, status: int = 201, **body: Any) -> Any:
-        answer = self.node.http.post(f"/api/v1/{path}", json=body)
-        assert answer.status_code == status, answer.text
-        return answer.json()
-
-    def get(self, run_id: str) -> Any:
-        return self.node.http.get(f"/api/v1/runs/{run_id}").json()
-
-    def next_statement(self) -> str:
-        """Claim the next statement, and return its text."""
-        waiting = {"state": ["waiting"]}
-        wait_until(lambda: self.node.http.get("/api/v1/statements", params=waiting).json()["items"])
-        return self.driver.claim()
-
-    def succeed(self) -> None:
-        self.driver.succeed(inline_result([("a", "integer")], [[1]]))
-
-    def await_end(self, run_id: str) -> Any:
-        wait_until(lambda: self.get(run_id)["ended_at"] is not None)
-        return self.get(run_id)
 
 
 @pytest.fixture
@@ -177,7 +132,10 @@ def test_a_cancelled_run_cancels_its_statement_and_submits_no_other(
     wait_until(cancelling)
     job.succeed()
     ended = job.await_end(run_id)
-    assert (ended["state"], ended["reason"]) == ("cancelled", f"by {LOCAL_CALLER.owner}")
+    assert (ended["state"], ended["reason"]) == (
+        "cancelled",
+        f"Cancelled (by {LOCAL_CALLER.owner}).",
+    )
     assert len(ended["statements"]) == 1
     assert job.call(f"runs/{run_id}/cancel", 409)["code"] == "run_state_conflict"
 

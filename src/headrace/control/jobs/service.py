@@ -277,7 +277,9 @@ def _make_status(
         queries=queries,
         savepoints=found,
         deployment_id=None if change is None else change.deployment_id,
-        reason=explain_job(job, change, queries),
+        reason=explain_job(
+            job, change, queries, is_batch=version is not None and version.spec.batch is not None
+        ),
     )
 
 

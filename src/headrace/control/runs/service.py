@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
 
@@ -11,6 +11,9 @@ from headrace.control.context import NodeContext
 from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
+from headrace.control.runs.run_reasons import RunReasons
+from headrace.control.runs.schedule_status import ScheduleStatus, preview_firings
+from headrace.control.statements.service import Statements
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.errors import (
     ExpectationsUnknown,
@@ -19,29 +22,46 @@ from headrace.errors import (
     RunNotFound,
     RunStateConflict,
 )
-from headrace.model.deployment import Job
+from headrace.model.deployment import Job, JobVersion
 from headrace.model.expectation import StatementChecks
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
-from headrace.model.run import JobRun, JobSchedule, RunStatement, RunTimes, RunTrigger
+from headrace.model.reasons import Reason
+from headrace.model.run import (
+    JobRun,
+    JobSchedule,
+    RunStatement,
+    RunTimes,
+    RunTrigger,
+    measure_lateness,
+)
+from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import expectations, runs, schedules
+from headrace.store.jobs import expectations, jobs, runs, schedules
+from headrace.store.statements import statements
 from headrace.text.readable import format_utc
 
 _MOST_INTERVALS = 1_000
 """Intervals of one backfill. Other writers wait for its transaction."""
 _MOST_PARALLEL = 100
+_STRIP_RUNS = 60
+"""Runs of a job that its page shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run with the statements of its attempts."""
+    """A run as users see it."""
 
     run: JobRun
+    reason: Reason | None
+    """Why it has not ended, or has not succeeded."""
+    late_seconds: float | None
+    """Time by which its last attempt began late; see `measure_lateness`."""
     statements: list[RunStatement]
+    """Those of its attempts; in a list of runs, empty."""
     checks: list[StatementChecks] = field(default_factory=list)
-    """The statements with expectations."""
+    """The statements with expectations; in a list of runs, empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +97,9 @@ class Backfill:
 class JobRuns:
     """Runs of all callers, served by one node."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, service: Statements) -> None:
         self._database = context.database
+        self._reasons = RunReasons(context.database, service)
 
     def page(
         self,
@@ -89,7 +110,7 @@ class JobRuns:
         before: str | None = None,
         limit: int,
         all_owners: bool = False,
-    ) -> list[JobRun]:
+    ) -> list[RunStatus]:
         """Return at most `limit` runs of the owners that `caller` lists, newest first.
 
         Args:
@@ -100,7 +121,7 @@ class JobRuns:
         owners = listed_owners(caller, all_owners=all_owners)
         with self._database.read() as tx:
             job_id = None if job is None else find_job(tx, caller, job).id
-            return runs.page(
+            found = runs.page(
                 tx,
                 owners=owners if job_id is None else None,
                 job_id=job_id,
@@ -108,16 +129,16 @@ class JobRuns:
                 before=before,
                 limit=limit,
             )
+        return self._describe(caller, found)
 
     def get(self, caller: Caller, run_id: str) -> RunStatus:
         """Return a run that the caller may read. Raise RunNotFound."""
         with self._database.read() as tx:
             run = _find_run(tx, caller, run_id, Action.READ)
-            return RunStatus(
-                run=run,
-                statements=runs.list_statements(tx, [run.id]),
-                checks=expectations.list_of_run(tx, run.id),
-            )
+            submitted = runs.list_statements(tx, [run.id])
+            checks = expectations.list_of_run(tx, run.id)
+        [status] = self._describe(caller, [run])
+        return replace(status, statements=submitted, checks=checks)
 
     def check(self, caller: Caller, name: str, *, limit: int) -> list[CheckedStatement]:
         """Return the last statements of a job that have expectations, newest first.
@@ -133,6 +154,54 @@ class JobRuns:
             for each in found
             if each.run_id in by_id
         ]
+
+    def get_version(self, caller: Caller, run_id: str) -> JobVersion | None:
+        """Return the version that a run runs; None: the store has it no more.
+
+        Raise RunNotFound.
+        """
+        with self._database.read() as tx:
+            run = _find_run(tx, caller, run_id, Action.READ)
+            return jobs.get_version(tx, run.version_id)
+
+    def read_statements(self, caller: Caller, run_id: str) -> dict[str, Statement]:
+        """Return the statements of a run that the store still has, by id. Raise RunNotFound."""
+        with self._database.read() as tx:
+            run = _find_run(tx, caller, run_id, Action.READ)
+            submitted = runs.list_statements(tx, [run.id])
+            ids = [each.statement_id for each in submitted]
+            return statements.get_all(tx, ids, cut_text=True)
+
+    def get_backfill(self, caller: Caller, backfill_id: str) -> list[RunStatus]:
+        """Return the runs of a backfill by their logical times. Raise RunNotFound."""
+        with self._database.read() as tx:
+            found = _find_backfill(tx, caller, backfill_id, Action.READ)
+        return self._describe(caller, found)
+
+    def get_schedule(self, caller: Caller, name: str) -> ScheduleStatus | None:
+        """Return how the schedule of a job stands; None: the job has none, as a stream.
+
+        Raise JobNotFound.
+        """
+        with self._database.read() as tx:
+            schedule = schedules.find(tx, find_job(tx, caller, name).id)
+            if schedule is None:
+                return None
+            firings, problem = preview_firings(schedule)
+            run_now = repeated = None
+            if problem is None:
+                run_now = _choose_times(tx, schedule, None, read_clock(tx.connection))
+                repeated = runs.find_last(tx, schedule.job_id, run_now.logical_time)
+            last = runs.page(tx, owners=None, job_id=schedule.job_id, limit=_STRIP_RUNS)
+            return ScheduleStatus(
+                schedule=schedule,
+                firings=firings,
+                problem=problem,
+                waiting=runs.count_waiting(tx, schedule.job_id),
+                last_runs=last[::-1],
+                run_now=run_now,
+                repeated=repeated,
+            )
 
     def run(self, caller: Caller, name: str, at: datetime | None = None) -> RunStatus:
         """Run a job for a logical time, and return the run.
@@ -150,7 +219,7 @@ class JobRuns:
             times = _choose_times(tx, schedule, at, read_clock(tx.connection))
             run_id = _insert(tx, schedule, times, RunTrigger.USER, actor=caller.actor)
             start_next(tx, schedule.job_id, actor=caller.actor)
-            return _status(tx, run_id)
+        return self.get(caller, run_id)
 
     def backfill(
         self,
@@ -234,7 +303,7 @@ class JobRuns:
                 position=0 if latest else run.position,
             )
             start_next(tx, schedule.job_id, actor=caller.actor)
-            return _status(tx, new_run)
+        return self.get(caller, new_run)
 
     def cancel(self, caller: Caller, run_id: str) -> RunStatus:
         """Ask for the end of a run, and return it. Raise RunNotFound and RunStateConflict."""
@@ -242,25 +311,36 @@ class JobRuns:
             run = _find_run(tx, caller, run_id, Action.CHANGE)
             schedules.lock(tx, run.job_id)
             _cancel(tx, run, actor=caller.actor)
-            return _status(tx, run.id)
+        return self.get(caller, run_id)
 
-    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[JobRun]:
+    def cancel_backfill(self, caller: Caller, backfill_id: str) -> list[RunStatus]:
         """Ask for the end of all runs of a backfill. None of them starts afterwards.
 
         Raise RunNotFound if there is no such backfill.
         """
         with self._database.write("run.cancel") as tx:
-            members = runs.list_backfill(tx, backfill_id)
-            for run in members[:1]:
-                missing = RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
-                check(caller, Action.CHANGE, run, missing)
-                schedules.lock(tx, run.job_id)
-            if not members:
-                raise RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
+            members = _find_backfill(tx, caller, backfill_id, Action.CHANGE)
+            schedules.lock(tx, members[0].job_id)
             for run in members:
                 if run.state not in RUN.terminal:
                     _cancel(tx, run, actor=caller.actor)
-            return runs.list_backfill(tx, backfill_id)
+            ended = runs.list_backfill(tx, backfill_id)
+        return self._describe(caller, ended)
+
+    def _describe(self, caller: Caller, found: Sequence[JobRun]) -> list[RunStatus]:
+        """Return runs that the caller may read with their reasons, without their statements."""
+        with self._database.read() as tx:
+            now = read_clock(tx.connection)
+        reasons = self._reasons.find_all(caller, found, now)
+        return [
+            RunStatus(
+                run=run,
+                reason=reasons[run.id],
+                late_seconds=measure_lateness(run, now),
+                statements=[],
+            )
+            for run in found
+        ]
 
 
 def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> JobRun:
@@ -268,10 +348,12 @@ def _find_run(tx: Tx, caller: Caller, run_id: str, action: Action) -> JobRun:
     return check(caller, action, runs.get(tx, run_id), missing)
 
 
-def _status(tx: Tx, run_id: str) -> RunStatus:
-    run = runs.get(tx, run_id)
-    assert run is not None
-    return RunStatus(run=run, statements=runs.list_statements(tx, [run_id]))
+def _find_backfill(tx: Tx, caller: Caller, backfill_id: str, action: Action) -> list[JobRun]:
+    """Return the runs of a backfill, at least one. Raise RunNotFound."""
+    members = runs.list_backfill(tx, backfill_id)
+    missing = RunNotFound(f"There is no backfill {backfill_id[:100]!r}.")
+    check(caller, action, members[0] if members else None, missing)
+    return members
 
 
 def _lock_schedule(tx: Tx, caller: Caller, name: str) -> JobSchedule:

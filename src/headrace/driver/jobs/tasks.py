@@ -89,8 +89,7 @@ def run_task(
     if isinstance(task, RestoreSavepoint):
         restore_savepoint(session, task)
     elif isinstance(task, WriteManifests):
-        if task.definitions:
-            run_setup(clone_session(), task.definitions, [], persists=True)
+        run_setup(clone_session(), task.definitions, [], persists=True)
         _write_manifests(StateFiles(session), task)
     elif isinstance(task, DeleteStates):
         _delete_states(StateFiles(session), task)

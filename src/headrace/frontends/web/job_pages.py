@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +15,8 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.control.jobs.service import JobStatus
 from headrace.control.node import Node
 from headrace.control.policy import Action, Caller, may, visible_owners
+from headrace.control.runs.schedule_status import RunGap, ScheduleStatus, list_strip
+from headrace.deploy.schedule import describe_schedule
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.serializers import job_body
@@ -30,7 +34,8 @@ from headrace.frontends.web.rendering import (
 from headrace.frontends.web.statement_pages import ALL
 from headrace.grammar.masking import mask_urls
 from headrace.model.deployment import JobVersion
-from headrace.model.lifecycle import JobState
+from headrace.model.lifecycle import JobState, RunState
+from headrace.model.run import JobRun
 from headrace.text.readable import describe_count
 
 _VERSIONS = 50
@@ -57,6 +62,15 @@ _ACTIONS: dict[JobState, Sequence[JobPageAction]] = {
     JobState.STOPPED: (JobPageAction.START,),
     JobState.FAILED: (JobPageAction.START,),
 }
+_STREAM_TEXTS = {
+    JobPageAction.SAVEPOINT: "Take a savepoint",
+    JobPageAction.STOP: "Stop with a savepoint",
+    JobPageAction.START: "Start from the latest state",
+}
+_BATCH_TEXTS = {
+    JobPageAction.STOP: "Pause the schedule",
+    JobPageAction.START: "Continue the schedule",
+}
 _ROLLED_BACK = frozenset(_ACTIONS)
 """States in which a job can return to an earlier version."""
 
@@ -80,17 +94,21 @@ def render_jobs(request: Request, caller: Authenticated, owner: str = "mine") ->
 @router.get("/jobs/{job}/start")
 @router.get("/jobs/{job}/savepoint")
 @router.get("/jobs/{job}/rollback")
+@router.get("/jobs/{job}/run")
+@router.get("/jobs/{job}/backfill")
 def render_job(request: Request, caller: Authenticated, job: JobPath) -> Response:
     """Show a job: its queries, its versions with decision and reason, and its savepoints."""
-    return _show_job(request, caller, job)
+    return show_job(request, caller, job)
 
 
-def _show_job(
+def show_job(
     request: Request, caller: Caller, job: str, refusal: HeadraceError | None = None
 ) -> Response:
+    """Return the page of a job, with the reason for which an action was refused."""
     jobs = node_of(request).jobs
     status = jobs.get_job(caller, job)
     versions = jobs.list_versions(caller, status.job.id, _VERSIONS)
+    standing = node_of(request).job_runs.get_schedule(caller, status.job.id)
     may_change = status.job.change_id is None and may(caller, Action.CHANGE, status.job)
     return render(
         request,
@@ -102,11 +120,63 @@ def _show_job(
         job=status.job,
         versions=versions,
         plan=jobs.find_todays_plan(caller, status.job.id),
-        actions=_ACTIONS.get(status.job.state, ()) if may_change else (),
+        actions=_list_actions(status, standing) if may_change else (),
+        action_texts=_STREAM_TEXTS if standing is None else _BATCH_TEXTS,
+        standing=standing,
+        strip=[] if standing is None else draw_strip(standing.last_runs),
+        schedule_text="" if standing is None else _describe_schedule(standing),
+        zone="" if standing is None else _find_zone(standing),
+        may_run=may(caller, Action.CHANGE, status.job),
         may_roll_back=may_change and status.job.state in _ROLLED_BACK,
         state_location=mask_urls(status.job.state_location),
         copies=copy_object(f"jobs/{status.job.id}", f"headrace job show {status.job.id}"),
     )
+
+
+def _list_actions(status: JobStatus, standing: ScheduleStatus | None) -> Sequence[JobPageAction]:
+    offered = _ACTIONS.get(status.job.state, ())
+    if standing is None:
+        return offered
+    return [each for each in offered if each is not JobPageAction.SAVEPOINT]
+
+
+def _describe_schedule(standing: ScheduleStatus) -> str:
+    return describe_schedule(standing.schedule.rules.schedule)
+
+
+def _find_zone(standing: ScheduleStatus) -> str:
+    """Return the zone in which a form of the job reads times."""
+    rule = standing.schedule.rules.schedule
+    return "UTC" if rule is None or rule.timezone is None else rule.timezone
+
+
+@dataclass(frozen=True, slots=True)
+class StripCell:
+    """A logical time in the strip of the last runs, or a gap between two of them."""
+
+    state: str
+    text: str
+    run_id: str | None
+    """None: no run covers this time."""
+
+
+def draw_strip(found: Sequence[JobRun]) -> list[StripCell]:
+    """Return a cell for each logical time of the last runs, and for each gap between them."""
+    cells = []
+    for each in list_strip(found):
+        if isinstance(each, RunGap):
+            text = f"No run covers {_format(each.start)} to {_format(each.end)}"
+            cells.append(StripCell("gap", text, None))
+        else:
+            text = f"{_format(each.times.logical_time)}: {each.state}"
+            if each.state is RunState.SKIPPED:
+                text += f". {each.reason}"
+            cells.append(StripCell(each.state, text, each.id))
+    return cells
+
+
+def _format(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @router.get("/jobs/{job}/json")
@@ -175,7 +245,7 @@ async def act_on_job_from_page(
     try:
         await run_in_threadpool(_act, node_of(request), caller, job_id, action, version)
     except HeadraceError as error:
-        return await run_in_threadpool(_show_job, request, caller, job_id, refusal=error)
+        return await run_in_threadpool(show_job, request, caller, job_id, refusal=error)
     return redirect(f"../{job_id}")
 
 
@@ -185,6 +255,8 @@ def _ask_before(status: JobStatus, action: JobPageAction, version: int | None) -
     running = describe_count(len(status.queries), "streaming query", "streaming queries")
     if action is JobPageAction.STOP:
         losses = [f"{running} of it will stop, with a savepoint."]
+        if status.version is not None and status.version.spec.batch is not None:
+            losses = ["Its schedule starts no runs until the job is started. Due runs still end."]
         return Question(f"Stop the job {name}?", losses, "Stop the job", back, len(status.queries))
     if action is JobPageAction.ROLLBACK:
         return Question(

@@ -240,6 +240,8 @@ class Question:
     """How many objects end. A confirmation does not count if there are more by then."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Further fields of the form."""
+    keep: str = "No, keep it"
+    """Text of the link that does nothing."""
 
 
 def is_confirmed(form: Mapping[str, str], question: Question) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
@@ -155,6 +155,21 @@ def list_upstream(tx: Tx, job_id: str, limit: int) -> list[UpstreamRun]:
     )
     rows = map(dict, tx.execute(ordered.limit(limit)).mappings())
     return [UpstreamRun(is_missed=row.pop("is_missed"), run=_to_run(row)) for row in rows]
+
+
+def count_waiting(tx: Tx, job_id: str) -> int:
+    """Count the runs of a job that wait for their turn."""
+    query = select(func.count()).where(table.c.job_id == job_id, _LIVE, ~table.c.has_turn)
+    count: int = tx.execute(query).scalar_one()
+    return count
+
+
+def find_begun(tx: Tx, job_ids: Collection[str]) -> dict[str, str]:
+    """Return the id of a live run that has its turn, for each of these jobs that has one."""
+    query = select(table.c.job_id, table.c.id).where(
+        table.c.job_id.in_(sorted(job_ids)), _LIVE, table.c.has_turn
+    )
+    return {row.job_id: row.id for row in tx.execute(query)}
 
 
 def list_times(tx: Tx, job_id: str, *, after: datetime) -> set[datetime]:
@@ -315,6 +330,21 @@ def find_statement(tx: Tx, run: JobRun) -> str | None:
     )
     statement_id: str | None = tx.execute(query).scalar_one_or_none()
     return statement_id
+
+
+def find_statements(tx: Tx, run_ids: Collection[str]) -> dict[str, str]:
+    """Return the id of the last statement of each of these runs that has one, by the run."""
+    query = (
+        select(run_statements.c.run_id, run_statements.c.statement_id)
+        .join(
+            table,
+            (table.c.id == run_statements.c.run_id)
+            & (table.c.attempt == run_statements.c.attempt)
+            & (table.c.position == run_statements.c.position),
+        )
+        .where(table.c.id.in_(sorted(run_ids)))
+    )
+    return {row.run_id: row.statement_id for row in tx.execute(query)}
 
 
 def list_statements(tx: Tx, run_ids: Collection[str]) -> list[RunStatement]:

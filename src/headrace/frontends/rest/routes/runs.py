@@ -39,7 +39,8 @@ from headrace.frontends.rest.serializers import error_body
 from headrace.model.expectation import ExpectationResult, OnViolation, StatementChecks
 from headrace.model.job import JobName
 from headrace.model.lifecycle import RunState
-from headrace.model.run import JobRun, RunTrigger
+from headrace.model.reasons import ReasonCode
+from headrace.model.run import RunTrigger
 
 _RUN: Json = {
     "id": "rn_0193f4a8c2d17b3e9f60a1b2c3d4e5f6",
@@ -60,7 +61,9 @@ _RUN: Json = {
     "repetition": 0,
     "attempt": 1,
     "due_at": AT,
+    "late_seconds": 0.4,
     "reason": None,
+    "reason_code": None,
     "failure": None,
     "created_at": AT,
     "started_at": AT,
@@ -161,8 +164,13 @@ class RunBody(ResponseModel):
     """Number of its last attempt; 0: none has begun."""
     due_at: Instant
     """Time from which it, or its next attempt, may begin."""
+    late_seconds: float | None
+    """Time from `due_at` until its last attempt began, or until now while none has begun. null: it
+    ended without an attempt, or waits for the next one."""
     reason: MaskedMessage | None
-    """Why it was skipped or cancelled, or waits."""
+    """Why it has not ended, or has not succeeded, as a sentence."""
+    reason_code: ReasonCode | str | None
+    """Kind of the reason."""
     failure: ErrorBody | None
     """Why it, or its last attempt, has failed."""
     created_at: Instant
@@ -323,14 +331,14 @@ def list_runs(
         limit=limit + 1,
         all_owners=all_owners,
     )
-    page, next_ = split_page(found, limit)
-    return json_response(RunPage(items=[run_body(each) for each in page], next=next_))
+    bodies, next_ = split_page([run_body(status) for status in found], limit)
+    return json_response(RunPage(items=list(bodies), next=next_))
 
 
 @router.get("/runs/{run}", response_model=RunBody, responses=problems(404))
 def show_run(request: Request, caller: Authenticated, run: RunRef) -> Response:
     """Show a run with its statements."""
-    return json_response(_status_body(node_of(request).job_runs.get(caller, run)))
+    return json_response(run_body(node_of(request).job_runs.get(caller, run)))
 
 
 @router.post(
@@ -338,7 +346,7 @@ def show_run(request: Request, caller: Authenticated, run: RunRef) -> Response:
 )
 def cancel_run(request: Request, caller: Authenticated, run: RunRef) -> Response:
     """Ask for the end of a run. Its statement is cancelled."""
-    return json_response(_status_body(node_of(request).job_runs.cancel(caller, run)), 202)
+    return json_response(run_body(node_of(request).job_runs.cancel(caller, run)), 202)
 
 
 @router.post(
@@ -352,7 +360,7 @@ def repair_run(
 ) -> Response:
     """Run what has failed in a run again, with its times."""
     status = node_of(request).job_runs.repair(caller, run, latest=body.latest)
-    return json_response(_status_body(status), 201)
+    return json_response(run_body(status), 201)
 
 
 @router.post(
@@ -364,7 +372,7 @@ def repair_run(
 def run_job(request: Request, caller: Authenticated, name: JobRef, body: RunRequest) -> Response:
     """Run a batch job for a logical time."""
     at = None if body.at is None else _to_utc(body.at)
-    return json_response(_status_body(node_of(request).job_runs.run(caller, name, at)), 201)
+    return json_response(run_body(node_of(request).job_runs.run(caller, name, at)), 201)
 
 
 @router.get("/jobs/{name}/expectations", response_model=ExpectationPage, responses=problems(404))
@@ -413,8 +421,10 @@ def _to_utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC)
 
 
-def run_body(run: JobRun) -> RunBody:
-    """Return the body for a run, without its statements."""
+def run_body(status: RunStatus) -> RunBody:
+    """Return the body for a run."""
+    run, reason = status.run, status.reason
+    checks = {each.statement_id: checks_body(each) for each in status.checks}
     return RunBody(
         id=run.id,
         job=run.name,
@@ -434,27 +444,23 @@ def run_body(run: JobRun) -> RunBody:
         repetition=run.repetition,
         attempt=run.attempt,
         due_at=run.due_at,
-        reason=run.reason or None,
+        late_seconds=status.late_seconds,
+        reason=None if reason is None else reason.text,
+        reason_code=None if reason is None else reason.code,
         failure=error_body(run.failure),
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,
-        statements=[],
+        statements=[
+            RunStatementBody(
+                attempt=each.attempt,
+                position=each.position,
+                statement=each.statement_id,
+                checks=checks.get(each.statement_id),
+            )
+            for each in status.statements
+        ],
     )
-
-
-def _status_body(status: RunStatus) -> RunBody:
-    checks = {each.statement_id: checks_body(each) for each in status.checks}
-    statements = [
-        RunStatementBody(
-            attempt=each.attempt,
-            position=each.position,
-            statement=each.statement_id,
-            checks=checks.get(each.statement_id),
-        )
-        for each in status.statements
-    ]
-    return run_body(status.run).model_copy(update={"statements": statements})
 
 
 def checks_body(checks: StatementChecks) -> RowChecksBody:
