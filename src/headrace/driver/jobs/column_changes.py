@@ -8,6 +8,7 @@ whose rows lose the column too, needs the column. Nothing is run or written.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,7 @@ _MAX_COLUMNS = 20
 _PARAMETERS = [
     Parameter(name=name, value=None, type=type_) for name, type_ in RUN_PARAMETERS.items()
 ]
+_MARKER = re.compile(rf":(?:{'|'.join(RUN_PARAMETERS)})\b")
 _STALE = (
     "UNRESOLVED_COLUMN",
     "UNRESOLVED_FIELD",
@@ -135,7 +137,7 @@ class _Overlay:
         The text keeps its length, so that the positions of errors stay those of the user's text.
         """
         scope = read_scope(session)
-        for start, stop, name in reversed(find_relations(session, text)):
+        for start, stop, name in reversed(find_relations(session, _without_markers(text))):
             if len(name) > 1 and resolve_name(session, name, scope) == self.path:
                 width = stop + 1 - start
                 text = f"{text[:start]}{quote_name(self.view).ljust(width)}{text[stop + 1 :]}"
@@ -365,7 +367,7 @@ class _Comparison:
         scope, found = read_scope(session), set[TablePath]()
         for text in _list_texts(texts):
             try:
-                names = [name for _start, _stop, name in find_relations(session, text)]
+                names = [name for *_, name in find_relations(session, _without_markers(text))]
             except PySparkException:
                 # The statement is none of Spark's own.
                 continue
@@ -387,6 +389,14 @@ def resolve_name(session: SparkSession, name: Sequence[str], scope: NameScope) -
     else:
         full = tuple(name) if is_catalog else (scope.catalog, *name)
     return tuple(part.casefold() for part in full)
+
+
+def _without_markers(text: str) -> str:
+    """Return a text of the same length with NULL instead of the parameters of runs.
+
+    Spark's parser refuses markers in the query of a CREATE VIEW.
+    """
+    return _MARKER.sub(lambda marker: "NULL".ljust(len(marker[0])), text)
 
 
 def _list_texts(texts: TextsToAnalyse) -> Iterable[str]:
@@ -419,19 +429,28 @@ def _refuse(error: Exception, text: str) -> _TextRefused:
 def _analyse_statements(
     session: SparkSession, texts: TextsToAnalyse, overlay: _Overlay | None
 ) -> Iterator[_Output]:
-    """Yield what statements give tables and views. Raise _TextRefused if Spark refuses one."""
-    count = len(texts.setup)
+    """Yield what statements give tables and views. Raise _TextRefused if Spark refuses one.
+
+    Tables and views that the setup declares exist already: the refusal of a later statement, which
+    has a position in the text of the author, comes first.
+    """
+    earlier: _TextRefused | None = None
     for number, written in enumerate([*texts.setup, *texts.statements]):
-        text = written
+        text, is_setup = written, number < len(texts.setup)
         try:
             if overlay is not None:
                 text = overlay.show_in(session, written)
             output = _run_or_analyse(session, text)
         except (PySparkException, Py4JError) as error:
-            # The author sees the statements alone.
-            raise _refuse(error, "" if number < count else text) from error
+            refused = _refuse(error, "" if is_setup else text)
+            if not is_setup or find_effect(session, _without_markers(written)) is Effect.SESSION:
+                raise refused from error
+            earlier = earlier or refused
+            continue
         if output is not None:
             yield _name_output(session, output, texts.target)
+    if earlier is not None:
+        raise earlier
 
 
 def _run_or_analyse(session: SparkSession, text: str) -> WrittenColumns | None:
@@ -439,8 +458,9 @@ def _run_or_analyse(session: SparkSession, text: str) -> WrittenColumns | None:
 
     Run it, and return None, if it only defines something for the statements after it.
     """
-    if find_effect(session, text) is Effect.SESSION:
-        session.sql(text)
+    without_markers = _without_markers(text)
+    if find_effect(session, without_markers) is Effect.SESSION:
+        session.sql(without_markers)
         return None
     return analyse_statement(session, text, _PARAMETERS)
 
