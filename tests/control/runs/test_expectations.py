@@ -87,6 +87,9 @@ def test_counts_are_shown_in_the_run_in_the_last_results_and_as_metrics(job: Bat
     empty = make_counts(rows_in=0, rows_dropped=0, rows_written=0, expectations=none)
     job.driver.succeed(RESULT, expectation_counts=empty)
     job.await_end(again)
+    page = job.node.http.get(f"/ui/jobs/{job.id}").text
+    assert "<code>a &gt; 0</code>" in page
+    assert "no rows" in page
     newest, oldest = list_checks(job)
     assert (newest["run"], oldest["run"]) == (again, run_id)
     assert {each["result"] for each in newest["checks"]["expectations"]} == {"no_rows"}

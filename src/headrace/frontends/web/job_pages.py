@@ -34,6 +34,8 @@ from headrace.model.lifecycle import JobState
 from headrace.text.readable import describe_count
 
 _VERSIONS = 50
+_CHECKED = 3
+"""Statements whose expectations the page of a job shows."""
 _MAX_VERSION = 10**9
 
 router = make_router()
@@ -101,6 +103,7 @@ def _show_job(
         status=status,
         job=status.job,
         versions=versions,
+        checked=node_of(request).job_runs.check(caller, status.job.id, limit=_CHECKED),
         plan=jobs.find_todays_plan(caller, status.job.id),
         actions=_ACTIONS.get(status.job.state, ()) if may_change else (),
         may_roll_back=may_change and status.job.state in _ROLLED_BACK,
