@@ -15,6 +15,7 @@ MERGE = (
     " ON target.`a` <=> source.`a` AND target.`b c` <=> source.`b c`\n"
     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
+MANY = [f"{{name: e{number}, condition: a > 0}}" for number in range(51)]
 BATCH = "name: daily\ntarget-table: db.t\nsql: SELECT 1 AS a\n"
 
 
@@ -66,6 +67,9 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("schedule: manual\nwrite: replace", 5, "invalid_value", "`append`"),
         ("schedule: manual\noverlap: maybe", 5, "invalid_value", "not allowed"),
         ("schedule: manual\nretries: {attempts: 3}", 5, "invalid_value", "attempts"),
+        ("expect: [{name: a, condition: a > 0}]", 4, "conflicting_keys", "only goes with"),
+        ("schedule: manual\nexpect: a > 0", 5, "invalid_value", "list"),
+        (f"schedule: manual\nexpect: [{', '.join(MANY)}]", 5, "invalid_value", "at most 50"),
     ],
 )
 def test_a_wrong_key_of_a_batch_job_is_an_error_at_its_place(
@@ -74,6 +78,50 @@ def test_a_wrong_key_of_a_batch_job_is_an_error_at_its_place(
     [(found_line, found_code, text), *_others] = _problems(f"{BATCH}{lines}\n")
     assert (found_line, found_code) == (line, code), text
     assert message in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "code", "message"),
+    [
+        ("  - {name: A, condition: a > 0}", (6, 3), "duplicate_expectation", "the name A"),
+        ("  - {name: b}", (7, 5), "invalid_value", "`expect.1.condition` is missing"),
+        ("  - {name: a b, condition: a > 0}", (7, 12), "invalid_value", "`expect.1.name`"),
+        ("  - {name: b, condition: ''}", (7, 26), "invalid_condition", "is empty"),
+        ("  - {name: b, condition: '-- a'}", (7, 27), "invalid_condition", "is empty"),
+        ("  - {name: b, condition: '(a > 0'}", (7, 27), "invalid_condition", "`(` is not closed"),
+        ("  - {name: b, condition: a > 0)}", (7, 31), "invalid_condition", "`)` closes nothing"),
+        ('  - {name: b, condition: "a[1)"}', (7, 30), "invalid_condition", "`)` closes nothing"),
+        ('  - {name: b, condition: a = "x}', (7, 30), "invalid_condition", "not closed"),
+        ("  - {name: b, condition: a; b}", (7, 27), "invalid_condition", "a `;`"),
+        ("  - {name: b, condition: a IN (SELECT 1)}", (7, 32), "invalid_condition", "subquery"),
+        (
+            "  - {name: b, condition: a > 0, on-violation: ignore}",
+            (7, 47),
+            "invalid_value",
+            "not allowed",
+        ),
+        ("  - {name: b, condition: a > 0, on: fail}", (7, 37), "invalid_value", "unknown"),
+    ],
+)
+def test_a_wrong_expectation_is_an_error_at_its_place(
+    lines: str, place: tuple[int, int], code: str, message: str
+) -> None:
+    text = f"{BATCH}schedule: manual\nexpect:\n  - {{name: a, condition: a > 0}}\n{lines}\n"
+    loaded = load_manifests([SourceText("daily.yaml", text)])
+    [problem, *_others] = loaded.problems
+    assert (problem.line, problem.column, problem.code) == (*place, code), problem.message
+    assert message in problem.message
+
+
+def test_a_condition_of_several_lines_is_marked_where_it_is_wrong() -> None:
+    text = f"{BATCH}schedule: manual\nexpect:\n- name: a\n  condition: |\n    a > 0\n      AND (b\n"
+    [(line, code, message)] = _problems(text)
+    assert (line, code) == (9, "invalid_condition"), message
+
+
+def test_a_script_has_no_expectations() -> None:
+    text = "name: a\nschedule: manual\nscript: INSERT INTO t SELECT 1\nexpect: []\n"
+    assert [(line, code) for line, code, _message in _problems(text)] == [(4, "conflicting_keys")]
 
 
 def test_a_script_of_a_batch_job_has_statements_of_sql_alone() -> None:

@@ -28,15 +28,32 @@ expect:
   - {name: small, condition: amount < 9}
   - {name: numbered, condition: n IS NOT NULL, on-violation: fail}
 """
+RETRIED = """
+name: retried
+schedule: manual
+retries: {max-attempts: 0}
+target-table: retried
+metadata-columns: false
+sql: |
+  SELECT id AS n, CASE
+    WHEN id = 4 AND reflect('java.lang.System', 'setProperty', 'headrace.test', 'x') = 'null'
+    THEN raise_error('the first attempt of the task fails') ELSE id END AS amount
+  FROM range(0, 10, 1, 1)
+expect:
+  - {name: early, condition: n > 2, on-violation: drop}
+"""
+MANIFESTS = ("clean.yaml", "retried.yaml")
 TABLES = """
 CREATE TABLE IF NOT EXISTS orders (n BIGINT, amount BIGINT) USING parquet;
 CREATE TABLE IF NOT EXISTS clean (n BIGINT, amount BIGINT) USING parquet;
+CREATE TABLE IF NOT EXISTS retried (n BIGINT, amount BIGINT) USING parquet;
 """
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    process = NodeProcess(tmp_path / "home")
+    # Four attempts of each task, as on a cluster.
+    process = NodeProcess(tmp_path / "home", PROFILES__DEFAULT__MASTER="local[2,4]")
     yield process
     process.close()
 
@@ -46,13 +63,14 @@ def folder(node: NodeProcess, tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "clean.yaml").write_text(MANIFEST)
+    (folder / "retried.yaml").write_text(RETRIED)
     (folder / "tables.sql").write_text(TABLES)
     _deploy(node, folder)
     return folder
 
 
 def _deploy(node: NodeProcess, folder: Path) -> str:
-    command = ("deploy", "clean.yaml", "--definitions", "tables.sql", "--yes")
+    command = ("deploy", *MANIFESTS, "--definitions", "tables.sql", "--yes")
     done = _run(node, folder, *command)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -71,8 +89,8 @@ def _run(node: NodeProcess, folder: Path, *arguments: str) -> subprocess.Complet
     )
 
 
-def _run_job(node: NodeProcess) -> dict[str, Any]:
-    answer = node.http.post("/api/v1/jobs/clean/runs", json={})
+def _run_job(node: NodeProcess, name: str = "clean") -> dict[str, Any]:
+    answer = node.http.post(f"/api/v1/jobs/{name}/runs", json={})
     assert answer.status_code == 201, answer.text
 
     def find_ended() -> Any:
@@ -90,6 +108,8 @@ def _count(node: NodeProcess) -> list[Any]:
 def test_a_run_counts_and_drops_rows_in_the_pass_that_writes_them_and_publishes_nothing_on_fail(
     node: NodeProcess, folder: Path
 ) -> None:
+    missing = _run(node, folder, "job", "check", "clean")
+    assert (missing.returncode, "No run of clean has" in missing.stderr) == (1, True)
     # A table without rows proves nothing.
     empty = _run_job(node)
     assert empty["state"] == "succeeded", empty
@@ -123,6 +143,14 @@ def test_a_run_counts_and_drops_rows_in_the_pass_that_writes_them_and_publishes_
     checked = _run(node, folder, "job", "check", "clean", "--format", "json")
     assert checked.returncode == 1
     assert json.loads(checked.stdout)[2]["violations"] == 1
+    # The rows of a failed attempt of a task are not counted.
+    retried = _run_job(node, "retried")
+    assert retried["state"] == "succeeded", retried
+    checks = retried["statements"][-1]["checks"]
+    assert (checks["rows_in"], checks["rows_written"]) == (10, 7)
+    statement = retried["statements"][-1]["statement"]
+    execution = node.http.get(f"/api/v1/statements/{statement}/execution").json()
+    assert sum(stage["tasks_failed"] for stage in execution["stages"]) == 1
     # The plan shows the changed expectation.
     text = MANIFEST.replace("amount < 9", "amount < 10")
     (folder / "clean.yaml").write_text(text)

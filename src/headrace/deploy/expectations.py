@@ -6,18 +6,21 @@ Spark's parser and analyser check the conditions again when a run writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from headrace.deploy.script_statements import TextProblem, describe_error
 from headrace.errors import HeadraceError, Position
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.text import check_text, position_at
-from headrace.model.expectation import Expectation
+from headrace.model.expectation import Condition, Expectation
 
 _HINT = "Write a boolean expression over the columns of a row, for example `amount > 0`."
 _OPENING = {")": "(", "]": "["}
 
 
-def check_expectations(expectations: Sequence[Expectation]) -> None:
+def check_names(expectations: Sequence[Expectation]) -> None:
     """Raise TextProblem if two expectations have one name."""
     names = set[str]()
     for each in expectations:
@@ -30,8 +33,8 @@ def check_expectations(expectations: Sequence[Expectation]) -> None:
         names.add(each.name.casefold())
 
 
-def check_condition(text: str) -> None:
-    """Raise TextProblem if a condition is not one expression over the columns of a row."""
+def _check_condition(text: str) -> str:
+    """Return a condition. Raise TextProblem if it is not one expression over the columns."""
     try:
         check_text(text)
     except HeadraceError as error:
@@ -48,6 +51,7 @@ def check_condition(text: str) -> None:
             raise _refuse(text, token, f"`{token.word}` closes nothing")
     if opened:
         raise _refuse(text, opened[-1], f"`{opened[-1].word}` is not closed")
+    return text
 
 
 def _check_token(text: str, token: Token) -> None:
@@ -66,3 +70,10 @@ def _refuse(text: str, token: Token, reason: str) -> TextProblem:
         position=position_at(text, token.start),
         hint=_HINT,
     )
+
+
+class CheckedExpectation(Expectation):
+    """An expectation of a manifest, whose condition is one expression."""
+
+    condition: Annotated[Condition, AfterValidator(_check_condition)]
+    """See `Expectation`."""

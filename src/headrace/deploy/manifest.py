@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from headrace.deploy.batch_writes import parse_write
-from headrace.deploy.expectations import check_condition, check_expectations
+from headrace.deploy.expectations import CheckedExpectation, check_names
 from headrace.deploy.schedule import check_schedule
 from headrace.deploy.script_statements import (
     TextProblem,
@@ -29,7 +29,7 @@ from headrace.deploy.script_statements import (
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import parse_qualified_name
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_trigger
-from headrace.model.expectation import MAX_EXPECTATIONS, Expectation
+from headrace.model.expectation import MAX_EXPECTATIONS
 from headrace.model.job import JobName, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries
 from headrace.model.schedule import MANUAL, Schedule
@@ -164,19 +164,8 @@ def _to_upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-def _check_expectation(expectation: Expectation) -> Expectation:
-    check_condition(expectation.condition)
-    return expectation
-
-
-CheckedExpectation = Annotated[Expectation, AfterValidator(_check_expectation)]
-"""An expectation whose condition is an expression."""
-
-
-def _check_expectations(
-    expectations: list[Expectation] | None,
-) -> list[Expectation] | None:
-    check_expectations(expectations or [])
+def _check_names(expectations: list[CheckedExpectation] | None) -> list[CheckedExpectation] | None:
+    check_names(expectations or [])
     return expectations
 
 
@@ -252,7 +241,7 @@ class JobManifest(BaseModel):
     expect: Annotated[
         list[CheckedExpectation] | None,
         Field(max_length=MAX_EXPECTATIONS),
-        AfterValidator(_check_expectations),
+        AfterValidator(_check_names),
     ] = None
     """Expectations on the rows of a run: a list of mappings with `name`, `condition` and
     `on-violation`, which is `warn` (default), `drop` or `fail`. Only with `schedule`, and not for

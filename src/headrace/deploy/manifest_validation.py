@@ -192,10 +192,11 @@ class _Reporter:
 
     def report(self, details: ErrorDetails) -> None:
         """Report one error of pydantic's."""
-        if details["type"] == "missing" or not details["loc"]:
+        at, is_missing = details["loc"], details["type"] == "missing"
+        if not at or (is_missing and len(at) == 1):
             return  # find_key_problems has reported it
-        key = ".".join(str(part) for part in details["loc"])
-        value = find_value(self._mapping, details["loc"])
+        key = ".".join(map(str, at))
+        value = find_value(self._mapping, at[:-1] if is_missing else at)
         error = details.get("ctx", {}).get("error")
         if isinstance(error, TextProblem):
             self._report_text(key, value, error)

@@ -12,10 +12,13 @@ from headrace.model.text import Count
 
 MAX_EXPECTATIONS = 50
 """Largest number of expectations on the rows of one statement."""
-_MAX_CONDITION = 4096
 
 ExpectationName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$")]
 """Name of an expectation, which is unique in its job."""
+
+
+Condition = Annotated[str, StringConstraints(max_length=4096)]
+"""A boolean expression of SQL over the columns of a row."""
 
 
 class OnViolation(StrEnum):
@@ -40,7 +43,7 @@ class Expectation(BaseModel):
 
     name: ExpectationName
     """Name in results and messages."""
-    condition: Annotated[str, StringConstraints(max_length=_MAX_CONDITION)]
+    condition: Condition
     """A boolean expression of SQL over the columns of a row. NULL violates it."""
     on_violation: OnViolation = OnViolation.WARN
     """`warn` counts a row that violates it, `drop` also leaves the row out, and `fail` fails the

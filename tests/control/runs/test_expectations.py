@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from tests.control.runs.test_runs import BatchJob, start_job
 from tests.support.made_results import inline_result
+from tests.support.table_transactions import STAGED
 from tests.support.waiting import wait_until
 
 from headrace.model.expectation import Expectation, ExpectationCounts, OnViolation, Violations
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import TransactionState
 from headrace.model.run import BatchStatement, RunRetries
 
 __all__ = ["start_job"]
@@ -87,6 +90,9 @@ def test_counts_are_shown_in_the_run_in_the_last_results_and_as_metrics(job: Bat
     empty = make_counts(rows_in=0, rows_dropped=0, rows_written=0, expectations=none)
     job.driver.succeed(RESULT, expectation_counts=empty)
     job.await_end(again)
+    page = job.node.http.get(f"/ui/jobs/{job.id}").text
+    assert "<code>a &gt; 0</code>" in page
+    assert "no rows" in page
     newest, oldest = list_checks(job)
     assert (newest["run"], oldest["run"]) == (again, run_id)
     assert {each["result"] for each in newest["checks"]["expectations"]} == {"no_rows"}
@@ -129,6 +135,20 @@ def test_a_success_without_sound_counts_never_passes(
     # The rows are in the table: to write them again is no repair.
     refused = job.call(f"runs/{run_id}/repair", 409)
     assert "has written all its rows" in refused["detail"]
+
+
+def test_the_journal_keeps_counts_for_the_driver_that_completes_the_write(job: BatchJob) -> None:
+    run_id = start_run(job)
+    statement, link, transaction = job.driver.statement, job.driver.link, new_id("tx")
+    link.transact(transaction, statement, TransactionState.PREPARED, STAGED)
+    link.transact(transaction, statement, TransactionState.BEGUN)
+    staged = STAGED.model_copy(update={"expectation_counts": make_counts()})
+    assert link.transact(transaction, statement, TransactionState.COMMITTING, staged).applied
+    # The driver that completes it has not counted anything.
+    job.driver.succeed(RESULT, committed=transaction)
+    ended = job.await_end(run_id)
+    assert ended["state"] == "succeeded"
+    assert ended["statements"][0]["checks"]["rows_written"] == 7
 
 
 def test_a_driver_that_knows_no_expectations_writes_nothing(job: BatchJob) -> None:

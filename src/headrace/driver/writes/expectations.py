@@ -86,7 +86,8 @@ class RowChecks:
                 f"{subject} is not valid: {_describe_syntax(error)}"
             ) from error
         except PySparkException as error:
-            reason = str(error.getCondition() and error).partition(";")[0].partition("\n")[0]
+            # Spark's sentence, without the plan of the query.
+            reason = str(error).partition(";")[0].partition("\n")[0]
             raise InvalidExpectation(f"{subject} is not valid: {reason}") from error
         found = checked.schema[-1].dataType
         if not isinstance(found, BooleanType):

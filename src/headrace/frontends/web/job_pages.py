@@ -39,6 +39,8 @@ from headrace.model.run import JobRun
 from headrace.text.readable import describe_count
 
 _VERSIONS = 50
+_CHECKED = 3
+"""Statements whose expectations the page of a job shows."""
 _MAX_VERSION = 10**9
 
 router = make_router()
@@ -119,6 +121,7 @@ def show_job(
         status=status,
         job=status.job,
         versions=versions,
+        checked=node_of(request).job_runs.check(caller, status.job.id, limit=_CHECKED),
         plan=jobs.find_todays_plan(caller, status.job.id),
         actions=_list_actions(status, standing) if may_change else (),
         action_texts=_STREAM_TEXTS if standing is None else _BATCH_TEXTS,
