@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from headrace.deploy.schedule import (
     CronProblem,
     check_schedule,
+    describe_schedule,
     find_last,
     find_next,
     list_firings,
@@ -212,3 +213,18 @@ def test_conditions_combine() -> None:
         ["load"],
         ["db.t"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "text"),
+    [
+        ({"cron": "30 2 * * *", "timezone": NEW_YORK}, f"At 02:30 every day, {NEW_YORK}"),
+        ({"cron": "@daily"}, "At 00:00 every day, UTC"),
+        ({"every": "90min"}, "Every 1 h 30 min"),
+        ({"after": ["load"]}, '{"after":["load"]}'),
+    ],
+    ids=["cron", "alias", "every", "condition"],
+)
+def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
+    assert describe_schedule(Schedule.model_validate(schedule)) == text
+    assert describe_schedule(None) == "Only users start it"

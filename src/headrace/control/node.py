@@ -29,7 +29,7 @@ from headrace.control.host.process_identity import this_host
 from headrace.control.identity.accounts import Accounts
 from headrace.control.identity.api_tokens import ApiTokens
 from headrace.control.identity.authenticator import Authenticator
-from headrace.control.jobs import change_steps, firing, job_changer, planning
+from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.conditions import Conditions
 from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
@@ -79,6 +79,7 @@ from headrace.grammar.masking import set_further_keys
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
 from headrace.model.messages import LINK_VERSION
+from headrace.model.run import RUN_KIND
 from headrace.store import nodes
 from headrace.store.clock import read_clock
 from headrace.store.database import Database, Tx
@@ -174,7 +175,7 @@ class Node:
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
                 change_steps.KIND: change_steps.Pruner(self.context).advance,
-                firing.RUN_KIND: RunSteps(
+                RUN_KIND: RunSteps(
                     self.context, self.statements, ExpectationMetrics(self._metrics).observe
                 ).advance,
             },

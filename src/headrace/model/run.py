@@ -15,6 +15,9 @@ from headrace.model.lifecycle import RunState
 from headrace.model.schedule import Schedule
 from headrace.text.durations import Duration
 
+RUN_KIND = "job_run"
+"""Kind of the operations that make runs."""
+
 
 class Overlap(StrEnum):
     """What happens to a run that is due while an earlier one of its job runs."""

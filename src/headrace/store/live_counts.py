@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Table, func, literal_column, select
@@ -10,21 +11,26 @@ from sqlalchemy import ColumnElement, Select, Table, func, literal_column, selec
 from headrace.model.lifecycle import (
     JOB,
     NODE,
+    RUN,
     SESSION,
     STATEMENT,
     STREAM,
     Lifecycle,
+    RunState,
     StatementState,
     StreamState,
 )
+from headrace.model.run import RUN_KIND
 from headrace.store import transactions
-from headrace.store.clock import clock, seconds_since
+from headrace.store.clock import clock, read_clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import (
+    job_schedules,
     jobs,
     nodes,
     operations,
     results,
+    runs,
     sessions,
     statements,
     stream_queries,
@@ -39,6 +45,7 @@ _LIVE: Mapping[str, tuple[Lifecycle[Any], Table]] = {
     "statements": (STATEMENT, statements),
     "streams": (STREAM, stream_queries),
     "jobs": (JOB, jobs),
+    "runs": (RUN, runs),
     "nodes": (NODE, nodes),
 }
 """Objects whose live rows are counted by state."""
@@ -97,9 +104,49 @@ def _oldest_waiting_seconds(tx: Tx) -> float:
 
 
 def _oldest_operation_seconds(tx: Tx) -> float:
-    """Return the age of the oldest operation that has not ended; 0 if there is none."""
-    query = select(seconds_since(operations.c.created_at)).where(operations.c.ended_at.is_(None))
+    """Return the age of the oldest operation that has not ended; 0 if there is none.
+
+    Runs are operations, too, and may last for any time.
+    """
+    query = select(seconds_since(operations.c.created_at)).where(
+        operations.c.ended_at.is_(None), operations.c.kind != RUN_KIND
+    )
     return _first(tx, query.order_by(operations.c.created_at))
+
+
+def _waiting_runs(tx: Tx) -> int:
+    """Count the runs that wait for another run of their job."""
+    return _count(tx, runs, runs.c.ended_at.is_(None), ~runs.c.has_turn)
+
+
+def _oldest_due_run_seconds(tx: Tx) -> float:
+    """Return the lateness of the run that is due for the longest time; 0 if none is due."""
+    query = select(seconds_since(func.min(runs.c.due_at))).where(
+        runs.c.ended_at.is_(None),
+        runs.c.state == RunState.DUE,
+        # The runs of a backfill are due at once, and run in turns.
+        runs.c.backfill_id.is_(None),
+    )
+    return _first(tx, query)
+
+
+def _oldest_due_schedule_seconds(tx: Tx) -> float:
+    """Return for how long the schedule has been due that no node has fired; 0 if none is due."""
+    query = select(seconds_since(job_schedules.c.next_at)).where(job_schedules.c.next_at <= clock())
+    return _first(tx, query.order_by(job_schedules.c.next_at))
+
+
+def _recently_failed_runs(tx: Tx) -> int:
+    """Count the runs that have failed within the last hour."""
+    # PostgreSQL reads no index up to a time that it computes for each row.
+    start = read_clock(tx.connection) - timedelta(seconds=_FAILED_SECONDS)
+    return _count(
+        tx,
+        runs,
+        runs.c.ended_at.is_not(None),
+        runs.c.ended_at > start,
+        runs.c.state == RunState.FAILED,
+    )
 
 
 def _count(tx: Tx, table: Table, *conditions: ColumnElement[bool]) -> int:
@@ -158,8 +205,30 @@ MEASUREMENTS = (
     Measurement(
         "headrace_oldest_operation_seconds",
         "Age of the oldest operation of a node that has not ended, such as a deployment; 0 if there"
-        " is none.",
+        " is none. Runs of jobs do not count.",
         _oldest_operation_seconds,
+    ),
+    Measurement(
+        "headrace_waiting_runs",
+        "Runs of batch jobs that wait for another run of their job.",
+        _waiting_runs,
+    ),
+    Measurement(
+        "headrace_oldest_due_run_seconds",
+        "Lateness of the run of a batch job that has been due for the longest time and has not"
+        " begun; 0 if none is due. Runs of backfills do not count.",
+        _oldest_due_run_seconds,
+    ),
+    Measurement(
+        "headrace_oldest_due_schedule_seconds",
+        "Time for which the schedule has been due that waits longest for a node that fires it; 0 if"
+        " none is due.",
+        _oldest_due_schedule_seconds,
+    ),
+    Measurement(
+        "headrace_recently_failed_runs",
+        "Runs of batch jobs that have failed, and are not retried, within the last hour.",
+        _recently_failed_runs,
     ),
     Measurement(
         "headrace_unresolved_transactions",

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import expect
 from sqlalchemy import update
+from tests.support.batch_jobs import BatchJob
 from tests.support.chromium import watch
 from tests.support.executions import make_execution, make_stage
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
@@ -22,6 +23,7 @@ from tests.support.views import ViewWriter
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, StreamState
+from headrace.model.run import RunRetries
 from headrace.store.tables import statements as statement_table
 
 pytestmark = pytest.mark.browser
@@ -41,6 +43,8 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 def fill_node(node: InProcessNode) -> dict[str, str]:
     """Create objects with usual, long and hostile texts, and return the links of their pages."""
+    # Its driver claims the one statement that waits.
+    job_id, failed, backfill = fill_job(node)
     session, driver = node.start_session(name="etl")
     columns = [("id", "long"), (HOSTILE, "string"), (LONG, "string")]
     rows = [[number, None if number % 3 else HOSTILE, LONG] for number in range(50)]
@@ -72,6 +76,11 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "streams": "streams?state=all",
         "stream": f"streams/{query.id}",
         "jobs": "jobs",
+        "batch job": f"jobs/{job_id}",
+        "runs": f"runs?job={job_id}",
+        "no runs": "runs?state=skipped",
+        "failed run": f"runs/{failed}",
+        "backfill": f"backfills/{backfill}",
         "views": "views",
         "view": f"views/{view.describe()['id']}",
         "catalog": "catalog",
@@ -80,6 +89,18 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "drafts": "editor/drafts",
         "missing": "statements/st_unknown",
     }
+
+
+def fill_job(node: InProcessNode) -> tuple[str, str, str]:
+    """Create a job with a run that has failed, a gap and a backfill. Return their ids."""
+    job = BatchJob(node, retries=RunRetries(max_attempts=0))
+    run_id = str(job.call("jobs/load/runs", at="2026-01-05T01:00:00Z")["id"])
+    job.next_statement()
+    job.driver.fail(Failure(code="spark_error", message=f"{HOSTILE} {LONG}"))
+    job.await_end(run_id)
+    interval = {"from": "2026-01-05T05:00:00Z", "to": "2026-01-05T08:00:00Z"}
+    backfill = str(job.call("jobs/load/backfills", **interval)["id"])
+    return job.id, run_id, backfill
 
 
 PAGES = [
@@ -91,6 +112,11 @@ PAGES = [
         "streams",
         "stream",
         "jobs",
+        "batch job",
+        "runs",
+        "no runs",
+        "failed run",
+        "backfill",
         "views",
         "view",
         "catalog",
@@ -100,7 +126,7 @@ PAGES = [
         "missing",
     ),
 ]
-LISTS = ("statements", "sessions", "streams", "views", "nodes", "drafts")
+LISTS = ("statements", "sessions", "streams", "runs", "backfill", "views", "nodes", "drafts")
 OUTSIDE = """row => [...row.cells].filter(cell => cell.childNodes.length).map(cell => {
     const {left, right} = cell.getBoundingClientRect();
     const label = getComputedStyle(cell, "::before").content;
@@ -168,7 +194,7 @@ def test_states_are_told_by_word_and_shape_where_no_colour_is_seen(
     with chromium.new_context(forced_colors="active") as context:
         page = context.new_page()
         told: dict[str, tuple[str, str]] = {}
-        for name in ("statements", "sessions", "streams", "views", "nodes"):
+        for name in ("statements", "sessions", "streams", "runs", "views", "nodes"):
             page.goto(links[name])
             for state in page.locator("#live .state").all():
                 shape, _, word = state.inner_text().partition(" ")

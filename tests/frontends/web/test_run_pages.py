@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.batch_jobs import FIRST, SECOND, BatchJob, insert_batch_job
 from tests.support.browsers import Browser, Page
+from tests.support.deployed_job import DeployedJob
 from tests.support.identities import LOCAL_CALLER, create_tokens
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.simulated_jobs import SimulatedJobs
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
@@ -313,3 +316,29 @@ def test_only_those_who_may_change_a_job_are_offered_its_actions(start_node: Sta
         browser.sign_in(tokens["ada"])
         offered = [len(browser.open(link).actions) for link in links]
         assert all(count >= 2 for count in offered), offered
+
+
+def test_a_paused_job_says_so_and_continues(tmp_path: Path) -> None:
+    drivers = SimulatedJobs()
+    with ExitStack() as stack:
+        node = stack.enter_context(serve_node(make_settings(tmp_path / "home"), drivers))
+        browser = stack.enter_context(Browser(node))
+        job = DeployedJob(node, drivers, tmp_path / "state")
+        job.manifest = {"name": "load", "schedule": {"every": "1h"}, "script": "SELECT 1"}
+        job.definitions = ""
+        job.deploy()
+        page = browser.open("jobs/load")
+        assert "Every 1 h. Overlapping runs: skip; missed runs: last. Next runs:" in page.text
+        assert "Take a savepoint" not in page.text
+        asked = browser.submit(page, "jobs/load/stop")
+        assert (
+            "Its schedule starts no runs until the job is started. Due runs still end."
+            in asked.text
+        )
+        browser.submit(asked, "jobs/load/stop")
+        paused = await_page(browser, "jobs/load", "Paused: its schedule starts no runs.")
+        assert "The clock starts no run: the job is paused" in paused.text
+        assert "Paused: its schedule starts no runs." in browser.open("jobs").text
+        browser.submit(paused, "jobs/load/start")
+        await_page(browser, "jobs/load", "Pause the schedule")
+        assert "Next runs:" in browser.open("jobs/load").text

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import Table, event, insert, select, text
+from tests.support.batch_jobs import insert_batch_job
 from tests.support.store import new_session, new_statement, running_session
 
+from headrace.control.jobs.firing import fire
 from headrace.model.deployment import DeploymentPlan, JobAction
 from headrace.model.identity import Scope
 from headrace.model.lifecycle import SessionState, StatementState, StreamState, TokenState
+from headrace.model.run import FiringRules
+from headrace.model.schedule import Schedule
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
@@ -21,7 +26,8 @@ from headrace.store import events, nodes, table_writes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
-from headrace.store.jobs import job_changes
+from headrace.store.jobs import job_changes, runs, schedules
+from headrace.store.live_counts import MEASUREMENTS, count_live
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
     idempotency,
@@ -593,3 +599,52 @@ def test_what_an_owner_uses_is_counted_by_an_index(store: Database, act: Any, in
             tx.execute(text("SET LOCAL enable_seqscan = off"))
         plans = "\n".join(_plans(tx, act))
     assert index in plans, plans
+
+
+_ENDED_RUNS = """
+    INSERT INTO runs (id, job_id, owner, name, version_id, state, "trigger", logical_time,
+    repetition, interval_start, interval_end, zone, utc_offset, is_shifted, tzdata, attempt,
+    position, awaits_attempt, has_turn, parallelism, due_at, reason, created_at, ended_at)
+    {numbers} SELECT id || i, job_id, owner, name, version_id, 'succeeded', "trigger", logical_time,
+    i, interval_start, interval_end, zone, utc_offset, is_shifted, tzdata, attempt, position,
+    awaits_attempt, has_turn, parallelism, due_at, reason, created_at, {ended_at}
+    FROM runs, n"""
+_WEEK_AGO = {
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now', '-7 days')",
+    "postgresql": "now() - interval '7 days'",
+}
+_OF_RUNS = {
+    "headrace_waiting_runs",
+    "headrace_oldest_due_run_seconds",
+    "headrace_oldest_due_schedule_seconds",
+    "headrace_recently_failed_runs",
+}
+
+
+def test_the_metrics_of_runs_read_no_ended_runs(store: Database) -> None:
+    rules = FiringRules(schedule=Schedule(cron="0 * * * *"))
+    noon = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    job_id = insert_batch_job(store, rules, cursor=noon)
+    with store.write("test") as tx:
+        schedule = schedules.lock(tx, job_id)
+        assert schedule is not None
+        fire(tx, schedule, noon + timedelta(hours=1))
+        copies = _ENDED_RUNS.format(
+            numbers=_NUMBERS[store.dialect], ended_at=_WEEK_AGO[store.dialect]
+        )
+        tx.execute(text(copies), {"count": _ENDED})
+        tx.execute(text("ANALYZE"))
+    measured = [each.read for each in MEASUREMENTS if each.name in _OF_RUNS]
+    assert len(measured) == len(_OF_RUNS)
+    with store.write("test") as tx:
+        plans = [
+            *(plan for read in measured for plan in _plans(tx, read)),
+            *_plans(tx, count_live),
+            *_plans(tx, partial(runs.count_waiting, job_id=job_id)),
+            *_plans(tx, partial(runs.find_begun, job_ids=[job_id])),
+            *_plans(tx, partial(runs.find_statements, run_ids=["rn_x", "rn_y"])),
+        ]
+    for plan in plans:
+        for line in plan.splitlines():
+            assert "Seq Scan on runs" not in line, plan
+            assert not line.startswith("SCAN runs") or "INDEX" in line, plan

@@ -20,6 +20,7 @@ from headrace.control.context import NodeContext
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.model.lifecycle import RunState
 from headrace.model.run import (
+    RUN_KIND,
     CatchUp,
     JobRun,
     JobSchedule,
@@ -33,8 +34,6 @@ from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules
 
-RUN_KIND = "job_run"
-"""Kind of the operations that make runs."""
 ACTOR = "schedule"
 """Actor of what the clock does."""
 _LOG = logging.getLogger("headrace.schedules")

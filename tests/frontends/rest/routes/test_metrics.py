@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
+from tests.support.batch_jobs import insert_batch_job
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.store import INLINE, new_statement
@@ -15,10 +16,14 @@ from tests.support.waiting import wait_until
 
 from headrace.control import node_lease
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import RunState, StatementState
+from headrace.model.run import FiringRules, RunTimes, RunTrigger
+from headrace.model.schedule import Schedule
 from headrace.store import nodes
-from headrace.store.clock import clock
+from headrace.store.clock import clock, read_clock
+from headrace.store.jobs import runs
 from headrace.store.statements import statement_transitions
+from headrace.store.tables import runs as run_table
 from headrace.store.tables import sessions, statements
 
 
@@ -257,3 +262,48 @@ def test_what_needs_an_operator_is_measured(start_node: StartNode) -> None:
     assert 100 <= values["headrace_oldest_waiting_seconds", ""] < 1000
     assert [values[f"headrace_{name}", ""] for name in names[1:]] == [1, 1, 1]
     assert values["headrace_live_nodes", "up"] == 2
+
+
+def test_late_waiting_and_failed_runs_are_measured(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    names = ("waiting_runs", "oldest_due_run_seconds", "oldest_due_schedule_seconds")
+    measured = [f"headrace_{name}" for name in (*names, "recently_failed_runs")]
+    values = read_samples(node)
+    assert [values[name, ""] for name in measured] == [0, 0, 0, 0]
+    with node.database.read() as tx:
+        now = read_clock(tx.connection)
+    rules = FiringRules(schedule=Schedule(cron="0 * * * *"))
+    # Due since the cursor, and no sweep fires it.
+    job_id = insert_batch_job(node.database, rules, cursor=now - timedelta(minutes=5))
+    with node.database.write("test") as tx:
+        for minutes, state in ((90, RunState.FAILED), (60, RunState.DUE), (30, RunState.DUE)):
+            due_at = now - timedelta(minutes=minutes)
+            run_id = runs.insert_run(
+                tx,
+                job_id,
+                owner="ada",
+                name="load",
+                version_id="jv_x",
+                trigger=RunTrigger.SCHEDULE,
+                times=RunTimes(logical_time=due_at, interval_start=due_at, interval_end=due_at),
+                due_at=due_at,
+                actor="test",
+            )
+            if state is RunState.FAILED:
+                run = runs.lock(tx, run_id)
+                assert run is not None
+                runs.begin_attempt(tx, run, position=0, connection_id="cn_x", actor="test")
+                begun = runs.lock(tx, run_id)
+                assert begun is not None
+                runs.end(tx, begun, RunState.FAILED, actor="test")
+    values = read_samples(node)
+    assert values["headrace_live_runs", "due"] == 2
+    assert values["headrace_live_runs", "running"] == 0
+    waiting, late_run, late_schedule, failed = (values[name, ""] for name in measured)
+    assert (waiting, failed) == (2, 1)
+    assert 3600 <= late_run < 5000
+    assert 300 <= late_schedule < 1000
+    with node.database.write("test") as tx:
+        tx.execute(update(run_table).values(backfill_id="bf_x"))
+    # The runs of a backfill wait for each other.
+    assert read_samples(node)["headrace_oldest_due_run_seconds", ""] == 0
