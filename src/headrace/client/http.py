@@ -539,6 +539,28 @@ class Client:
         """Cancel all runs of a backfill. Return them as a page."""
         return self.act("backfills", backfill_id, "cancel")
 
+    def lineage(
+        self,
+        table: str,
+        *,
+        direction: str | None = None,
+        depth: int | None = None,
+        all_owners: bool = False,
+    ) -> Json:
+        """Return the tables around a table: `{table, edges, truncated}`.
+
+        Args:
+            direction: `upstream` or `downstream`; None: both.
+            depth: Largest number of steps from the table.
+        """
+        return self.page(
+            "lineage",
+            table=table,
+            direction=direction,
+            depth=depth,
+            all_owners=_flag(all_owners),
+        )
+
     # Table transactions.
 
     def transactions(

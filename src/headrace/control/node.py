@@ -38,6 +38,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
 from headrace.control.limits import FreePlaces, Quotas
+from headrace.control.lineage import LineageGraphs
 from headrace.control.long_polls import AwaitedEnds, LongPolls, WakeUps
 from headrace.control.metrics import (
     ExpectationMetrics,
@@ -253,6 +254,11 @@ class Node:
     def job_runs(self) -> JobRuns:
         """Service for runs of batch jobs."""
         return JobRuns(self.context, self.statements)
+
+    @property
+    def lineage(self) -> LineageGraphs:
+        """Service for lineage."""
+        return LineageGraphs(self.context)
 
     @property
     def batches(self) -> Batches:

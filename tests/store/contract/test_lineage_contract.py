@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 from sqlalchemy import delete
-from tests.support.store import OWNER, new_statement, running_session
+from tests.support.lineage import READ, WRITE, make_use, save_lineage
 
-from headrace.model.lifecycle import StatementState
-from headrace.model.lineage import LineageDirection, TableUse
+from headrace.model.lineage import LineageDirection
 from headrace.store import lineage
 from headrace.store.database import Database
 from headrace.store.tables import events, statements
-
-READ, WRITE = LineageDirection.READ, LineageDirection.WRITE
-
-
-def use(name: str, direction: LineageDirection, *columns: str) -> TableUse:
-    return TableUse(
-        direction=direction,
-        catalog="spark_catalog",
-        namespace=["default"],
-        name=name,
-        columns=list(columns),
-    )
-
-
-def save(store: Database, source: str, target: str, *, owner: str = OWNER) -> str:
-    """Store a statement that writes one table from another one. Return its id."""
-    lease = running_session(store, owner=owner)
-    statement_id = new_statement(
-        store, lease.session_id, StatementState.RUNNING, owner=owner, lease=lease
-    )
-    with store.write("test") as tx:
-        lineage.save(tx, statement_id, [use(source, READ, "a", "b"), use(target, WRITE)])
-    return statement_id
 
 
 def neighbours(
@@ -53,20 +29,20 @@ def neighbours(
 
 
 def test_the_tables_of_a_statement_are_returned_in_their_order(store: Database) -> None:
-    statement_id = save(store, "Flights", "late")
+    statement_id = save_lineage(store, "Flights", "late")
     with store.read() as tx:
         assert lineage.list_of_statement(tx, statement_id) == [
-            use("Flights", READ, "a", "b"),
-            use("late", WRITE),
+            make_use("Flights", READ, "a", "b"),
+            make_use("late", WRITE),
         ]
 
 
 def test_tables_are_neighbours_by_the_statements_that_read_one_and_write_the_other(
     store: Database,
 ) -> None:
-    first = save(store, "FLIGHTS", "late")
-    second = save(store, "flights", "Late")
-    save(store, "other", "unrelated")
+    first = save_lineage(store, "FLIGHTS", "late")
+    second = save_lineage(store, "flights", "Late")
+    save_lineage(store, "other", "unrelated")
     assert set(neighbours(store, "late", WRITE)) == {
         ("spark_catalog.default.flights", first),
         ("spark_catalog.default.flights", second),
@@ -77,8 +53,8 @@ def test_tables_are_neighbours_by_the_statements_that_read_one_and_write_the_oth
 
 
 def test_only_the_statements_of_the_given_owners_join_tables(store: Database) -> None:
-    own = save(store, "flights", "late", owner="ada")
-    save(store, "secret", "late", owner="bob")
+    own = save_lineage(store, "flights", "late", owner="ada")
+    save_lineage(store, "secret", "late", owner="bob")
     assert neighbours(store, "late", WRITE, "ada", "eve") == [
         ("spark_catalog.default.flights", own)
     ]
@@ -94,7 +70,7 @@ def test_only_the_statements_of_the_given_owners_join_tables(store: Database) ->
 
 
 def test_lineage_is_deleted_with_its_statement(store: Database) -> None:
-    statement_id = save(store, "flights", "late")
+    statement_id = save_lineage(store, "flights", "late")
     with store.write("test") as tx:
         tx.execute(delete(events))
         tx.execute(delete(statements).where(statements.c.id == statement_id))
