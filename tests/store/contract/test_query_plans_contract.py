@@ -21,7 +21,7 @@ from headrace.store import events, nodes, table_writes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
-from headrace.store.jobs import job_changes
+from headrace.store.jobs import job_changes, runs, triggers
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
     idempotency,
@@ -593,3 +593,25 @@ def test_what_an_owner_uses_is_counted_by_an_index(store: Database, act: Any, in
             tx.execute(text("SET LOCAL enable_seqscan = off"))
         plans = "\n".join(_plans(tx, act))
     assert index in plans, plans
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda tx: triggers.list_ready(tx, 10),
+        lambda tx: triggers.list_followers(tx, "ada", "load"),
+        lambda tx: triggers.list_tables(tx, "jb_x"),
+        lambda tx: runs.list_upstream(tx, "jb_x", 10),
+        lambda tx: runs.list_live_of_jobs(tx, "ada", ["load"]),
+    ],
+    ids=["ready", "followers", "tables", "upstream runs", "live runs of jobs"],
+)
+def test_what_starts_runs_is_found_by_indexes(store: Database, act: Any) -> None:
+    if store.dialect == "postgresql":
+        # It scans empty tables.
+        return
+    with store.write("test") as tx:
+        plans = _plans(tx, act)
+    assert plans
+    for plan in plans:
+        assert all("INDEX" in line for line in plan.splitlines() if line.startswith("SCAN")), plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -16,7 +16,7 @@ from headrace.errors import InvalidRequest, JobStateConflict, RunNotFound, RunSt
 from headrace.model.deployment import Job
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
-from headrace.model.run import JobRun, JobSchedule, RunStatement, RunTimes, RunTrigger
+from headrace.model.run import JobRun, JobSchedule, RunInput, RunStatement, RunTimes, RunTrigger
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules
@@ -192,6 +192,7 @@ class JobRuns:
                 version_id=None if latest else run.version_id,
                 # Statements before this one have succeeded.
                 position=0 if latest else run.position,
+                inputs=run.inputs,
             )
             start_next(tx, schedule.job_id, actor=caller.actor)
             return _status(tx, new_run)
@@ -334,6 +335,7 @@ def _insert(
     actor: str,
     version_id: str | None = None,
     position: int = 0,
+    inputs: Sequence[RunInput] = (),
 ) -> str:
     """Insert the next run of a logical time. Raise RunStateConflict if the last has not ended."""
     last = runs.find_last(tx, schedule.job_id, times.logical_time)
@@ -354,6 +356,7 @@ def _insert(
         actor=actor,
         repetition=0 if last is None else last.repetition + 1,
         position=position,
+        inputs=inputs,
     )
 
 
