@@ -66,6 +66,24 @@ RUN_PARAMETERS = {
 """Types of the values that the statements of a run can name."""
 
 
+class TriggerSourceKind(StrEnum):
+    """What starts runs, apart from the clock and users."""
+
+    JOB = "job"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerSource:
+    """A job or a table that starts runs."""
+
+    kind: TriggerSourceKind
+    key: str
+    """Text that is equal for all names of the source."""
+    name: str
+    """Its name in the manifest."""
+
+
 class FiringRules(BaseModel):
     """When a job fires, and what happens to a firing that is late or overlaps another."""
 
@@ -146,14 +164,20 @@ class RunTimes:
 
 
 class RunInput(BaseModel):
-    """What started a run: the run of a job that it follows."""
+    """What started a run: the run of a job that it follows, or changes of a table."""
 
     model_config = ConfigDict(frozen=True)
 
-    job: str
+    job: str | None = None
     """Name of the job."""
-    run: str
+    run: str | None = None
     """Id of its run."""
+    table: str | None = None
+    """Name of the table."""
+    after_transaction: str | None = None
+    """The last change that an earlier run has used; None: there was none."""
+    last_transaction: str | None = None
+    """The last change that the run has to use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +248,15 @@ class UpstreamRun:
     run: JobRun
     is_missed: bool
     """Whether the job that follows was stopped when the run ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChange:
+    """A change of a table that a job has yet to take into account."""
+
+    source_key: str
+    transaction_id: str
+    changed_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

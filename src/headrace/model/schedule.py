@@ -45,6 +45,8 @@ class Schedule(BaseModel):
     """Jobs. A run starts when each has a new run that has succeeded."""
     on_change: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Tables. A run starts when one of them has new data."""
+    settle: Duration | None = None
+    """Time without a change after which a run of `on-change` starts; default: 5s."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
     all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
@@ -69,6 +71,8 @@ class Schedule(BaseModel):
             )
         if "timezone" in present and "cron" not in present:
             raise ValueError("`timezone` only goes with `cron`.")
+        if "settle" in present and given != ["on_change"]:
+            raise ValueError("`settle` only goes with `on-change`.")
         return values
 
     @property
@@ -90,6 +94,12 @@ class Schedule(BaseModel):
         """Return the conditions that `all` and `any` combine; without them, the schedule itself."""
         parts = self.all_ or self.any_
         return [self] if parts is None else [part for each in parts for part in each.list_parts()]
+
+    def list_tables(self) -> list[str]:
+        """Return the names of the tables whose changes start a run."""
+        return list(
+            dict.fromkeys(name for part in self.list_parts() for name in part.on_change or [])
+        )
 
     def list_upstream(self) -> list[str]:
         """Return the names of the jobs that the schedule follows."""

@@ -84,7 +84,7 @@ from headrace.model.request_fields import (
     describe_fields,
 )
 from headrace.model.result import Disposition, ResultRequest
-from headrace.model.run import FiringRules, RunInput, RunTrigger
+from headrace.model.run import FiringRules, RunInput, RunTrigger, TriggerSourceKind
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
 from headrace.model.stream_history import BatchPart
@@ -1154,15 +1154,20 @@ run_statements = Table(
     Index("run_statements_by_statement", "statement_id"),
 )
 
-# The jobs whose runs start the runs of a deployed job. A stopped job keeps its rows.
+# The jobs and tables that start the runs of a deployed job. A stopped job keeps its rows.
 job_triggers = Table(
     "job_triggers",
     metadata,
     Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("upstream_key", Text, primary_key=True),
+    Column("kind", enum_type(TriggerSourceKind), primary_key=True),
+    Column("source_key", Text, primary_key=True),
     Column("owner", Text, nullable=False),
+    # As the manifest names it.
+    Column("source", Text, nullable=False),
     Column("is_paused", Boolean, nullable=False),
-    Index("job_triggers_by_upstream", "owner", "upstream_key"),
+    # Of a table: the last change that a run has used.
+    Column("used_transaction_id", id_type()),
+    Index("job_triggers_by_source", "kind", "source_key", "owner"),
 )
 
 # Runs that have ended, and that a job which follows them has not used yet.
@@ -1190,6 +1195,19 @@ run_expectations = Table(
     Column("counts", Document(ExpectationCounts)),
     Index("run_expectations_by_run", "run_id"),
     Index("run_expectations_by_job", "job_id", "statement_id"),
+)
+
+# Changes of tables that the jobs with a trigger on them have not used yet.
+table_changes = Table(
+    "table_changes",
+    metadata,
+    Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("source_key", Text, primary_key=True),
+    Column("transaction_id", id_type(), primary_key=True),
+    Column("changed_at", Instant, nullable=False),
+    # NULL: it waits for the start of the job.
+    Column("ready_at", Instant),
+    Index("table_changes_ready", "ready_at", sqlite_where=_IS_READY, postgresql_where=_IS_READY),
 )
 
 # Long work of a node. A node claims an operation; another one adopts it when the lease has expired.

@@ -34,6 +34,7 @@ from headrace.model.transaction import Staged, Transaction, TransactionSummary
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.jobs import triggers
 from headrace.store.records import count_within_budget, length_of
 from headrace.store.statements.locks import lock_owned_state, lock_owned_statement
 from headrace.store.tables import sessions, statements, transactions
@@ -186,12 +187,17 @@ def advance(
         kept = owned.staged.model_copy(update={"record": {}})
     values = {"staged": kept}
     try:
-        return _TRANSITIONS.apply(tx, transaction_id, source, target, actor=actor, values=values)
+        is_applied = _TRANSITIONS.apply(
+            tx, transaction_id, source, target, actor=actor, values=values
+        )
     except IntegrityError as error:
         raise TableBusy(
             f"Another statement is publishing {owned.staged.target}, or a table at its LOCATION.",
             hint="Submit the statement again when the other one has ended.",
         ) from error
+    if is_applied and target is TransactionState.COMMITTED:
+        triggers.note_change(tx, owned)
+    return is_applied
 
 
 def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:

@@ -12,6 +12,7 @@ from tests.support.batch_jobs import insert_batch_job
 
 from headrace.control.jobs.conditions import Conditions
 from headrace.control.jobs.firing import start_next
+from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.lifecycle import RunState
 from headrace.model.run import CatchUp, FiringRules, JobRun, Overlap, RunTimes, RunTrigger
 from headrace.model.schedule import Schedule
@@ -36,7 +37,7 @@ class Jobs:
         job_id = insert_batch_job(self.store, given, cursor=NOON, name=name)
         self.ids[name] = job_id
         with self.store.write("test") as tx:
-            triggers.save(tx, job_id, owner="ada", upstream=after, keeps=False)
+            triggers.save(tx, job_id, owner="ada", sources=list_sources(schedule), keeps=False)
 
     def begin(self, name: str, hour: float = 0, hours: float = 1) -> str:
         """Insert the next run of the time that ends this number of hours after noon."""
@@ -222,7 +223,7 @@ def test_runs_that_end_while_a_job_is_stopped_are_made_up_for_as_it_wants(
         jobs.run("load", hour)
     assert jobs.list("clean") == []
     with store.write("test") as tx:
-        triggers.save(tx, jobs.ids["clean"], owner="ada", upstream=["load"], keeps=True)
+        triggers.save(tx, jobs.ids["clean"], owner="ada", sources=[], keeps=True)
     assert [state for _hour, state in jobs.states("clean")] == states
 
 

@@ -21,19 +21,24 @@ class Project:
         self.node = node
 
     def plan(self, *, prune: bool = False, **after: Any) -> Any:
-        """Plan jobs by name, with the jobs that each follows. A job `NAME=None` is manual."""
+        """Plan jobs by name, with the jobs that each follows, or with keys of its manifest.
+
+        A job `NAME=None` is manual.
+        """
         manifests = [
             {
                 "path": f"{name}.yaml",
                 "text": json.dumps(
-                    {
+                    {"name": name, **given}
+                    if isinstance(given, dict)
+                    else {
                         "name": name,
                         "script": "SELECT 1",
-                        "schedule": "manual" if upstream is None else {"after": upstream},
+                        "schedule": "manual" if given is None else {"after": given},
                     }
                 ),
             }
-            for name, upstream in after.items()
+            for name, given in after.items()
         ]
         body = {"manifests": manifests, "prune": prune}
         return self.node.http.post("/api/v1/deployments", json=body)
@@ -154,7 +159,7 @@ def test_a_stopped_job_runs_for_what_has_ended_meanwhile(project: Project) -> No
     wait_until(lambda: list_runs("clean"))
     [gap] = list_runs("clean")
     assert (gap["state"], gap["trigger"]) == ("skipped", "condition")
-    assert gap["inputs"] == [{"job": "load", "run": run["id"]}]
+    assert [(each["job"], each["run"]) for each in gap["inputs"]] == [("load", run["id"])]
     again = {"at": gap["logical_time"]}
     repeated = project.node.http.post("/api/v1/jobs/clean/runs", json=again).json()
     assert (repeated["repetition"], repeated["interval_start"]) == (1, gap["interval_start"])
@@ -182,3 +187,33 @@ def test_a_stream_is_not_followed(project: Project) -> None:
     )
     [problem] = answer.json()["problems"]
     assert problem["message"] == "clean follows the job live, which is a stream."
+
+
+def _watch(table: str, target: str) -> dict[str, Any]:
+    schedule = {"on-change": [table], "settle": "1min"}
+    return {"sql": "SELECT 1 AS a", "schedule": schedule, "target-table": target}
+
+
+def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Project) -> None:
+    problem = project.refuse(a=_watch("Sales", "d.clean"), b=_watch("d.CLEAN", "default.sales"))
+    assert problem["message"] == "The jobs follow each other in a cycle: a → b → a."
+    ended = project.deploy(a=_watch("sales", "sales"))
+    [note] = ended["jobs"][0]["notes"]
+    assert "changes sales; writes of other programs and of streams are not seen" in note
+
+
+@pytest.mark.parametrize(
+    ("schedule", "text"),
+    [
+        ({"on-files": "/data/in"}, "not started by files"),
+        ({"all": [{"after": ["a"]}, {"cron": "0 0 * * *"}]}, "or several conditions"),
+        ({"on-change": ["a b"]}, "'a b' is not the name of a table"),
+        ({"after": ["a"], "settle": "1s"}, "`settle` only goes with `on-change`"),
+    ],
+    ids=["files", "all", "name", "settle"],
+)
+def test_a_condition_that_cannot_be_met_is_refused(
+    project: Project, schedule: dict[str, Any], text: str
+) -> None:
+    problem = project.refuse(job={"script": "SELECT 1", "schedule": schedule})
+    assert text in problem["message"]

@@ -26,7 +26,7 @@ from headrace.store import events, nodes, table_writes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
-from headrace.store.jobs import job_changes, runs, schedules
+from headrace.store.jobs import job_changes, runs, schedules, triggers
 from headrace.store.live_counts import MEASUREMENTS, count_live
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
@@ -648,3 +648,25 @@ def test_the_metrics_of_runs_read_no_ended_runs(store: Database) -> None:
         for line in plan.splitlines():
             assert "Seq Scan on runs" not in line, plan
             assert not line.startswith("SCAN runs") or "INDEX" in line, plan
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda tx: triggers.list_ready(tx, 10),
+        lambda tx: triggers.list_followers(tx, "ada", "load"),
+        lambda tx: triggers.list_tables(tx, "jb_x"),
+        lambda tx: runs.list_upstream(tx, "jb_x", 10),
+        lambda tx: runs.list_live_of_jobs(tx, "ada", ["load"]),
+    ],
+    ids=["ready", "followers", "tables", "upstream runs", "live runs of jobs"],
+)
+def test_what_starts_runs_is_found_by_indexes(store: Database, act: Any) -> None:
+    if store.dialect == "postgresql":
+        # It scans empty tables.
+        return
+    with store.write("test") as tx:
+        plans = _plans(tx, act)
+    assert plans
+    for plan in plans:
+        assert all("INDEX" in line for line in plan.splitlines() if line.startswith("SCAN")), plan

@@ -6,10 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from headrace.control.jobs.firing import fire, skip_waiting
+from headrace.control.jobs.trigger_checks import list_sources
 from headrace.deploy.schedule import find_next, preview
 from headrace.model.deployment import Job, JobVersion, PlannedFacts, VersionSpec
 from headrace.model.job import JobDecision
 from headrace.model.run import BatchSpec
+from headrace.model.schedule import Schedule
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import schedules, triggers
@@ -53,7 +55,7 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
     if schedule is None:
         return ["only users start it: headrace job run NAME"]
     if not schedule.is_of_time:
-        return [f"a run starts after {', '.join(schedule.list_upstream())}"]
+        return [_note_condition(schedule)]
     shown = preview(schedule, now)
     times = [f"{firing.local:%Y-%m-%d %H:%M:%S %z}" for firing in shown.firings]
     notes = [f"next runs: {', '.join(times)}"] if times else []
@@ -61,6 +63,15 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
     if shifted:
         notes.append(f"around the next change of the clock: {', '.join(shifted)}")
     return [*notes, *shown.warnings]
+
+
+def _note_condition(schedule: Schedule) -> str:
+    if schedule.on_change is None:
+        return f"a run starts after {', '.join(schedule.list_upstream())}"
+    return (
+        f"a run starts when a statement of Headrace changes {', '.join(schedule.list_tables())};"
+        " writes of other programs and of streams are not seen"
+    )
 
 
 def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
@@ -88,9 +99,9 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
         cursor=cursor,
         next_at=None if following is None else following.instant,
     )
-    upstream = [] if rules.schedule is None else rules.schedule.list_upstream()
+    sources = list_sources(rules.schedule)
     keeps = before is not None and before.rules.schedule == rules.schedule
-    triggers.save(tx, job.id, owner=job.owner, upstream=upstream, keeps=keeps)
+    triggers.save(tx, job.id, owner=job.owner, sources=sources, keeps=keeps)
 
 
 def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from headrace.control.jobs.trigger_checks import list_sources
 from headrace.control.places import to_file_name
 from headrace.control.streams.checks import (
     check_create_sink,
@@ -156,16 +157,19 @@ def compile_batch(
 
 def _check_conditions(schedule: Schedule) -> None:
     """Raise InvalidStatement for a condition that cannot start a run yet."""
-    if not (schedule.is_manual or schedule.is_of_time or schedule.after is not None):
+    # Raises InvalidStatement for a wrong name of a table.
+    has_sources = bool(list_sources(schedule))
+    is_combined = schedule.all_ is not None or schedule.any_ is not None
+    if is_combined or not (schedule.is_manual or schedule.is_of_time or has_sources):
         raise InvalidStatement(
-            "Runs are not started by tables, files or several conditions yet.",
-            hint="Write `schedule` with `cron`, `every` or `after`, or `manual`.",
+            "Runs are not started by files or several conditions yet.",
+            hint="Write `schedule` with `cron`, `every`, `after` or `on-change`, or `manual`.",
         )
 
 
 def _choose_overlap(schedule: Schedule) -> Overlap:
-    """Return the default: a job that follows others needs each of its runs."""
-    return Overlap.QUEUE if schedule.list_upstream() else Overlap.SKIP
+    """Return the default: a job needs each run that a condition starts."""
+    return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
 
 
 def _write_rows(manifest: JobManifest, sql: str) -> BatchStatement:

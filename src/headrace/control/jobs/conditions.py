@@ -1,14 +1,15 @@
-"""Conditions of schedules: the runs that start because runs of other jobs have ended.
+"""Conditions of schedules: the runs that start because other runs have ended or tables changed.
 
-The transaction that ends a run notes its end for each job that follows. A transaction of its own
-inserts the runs of these jobs and removes the notes, so that no end is lost or used twice. It locks
-the schedule of the job, as the firings of the clock do.
+The transaction that ends a run or changes a table notes it for each job that it concerns. A
+transaction of its own inserts the runs of these jobs and removes the notes, so that none is lost or
+used twice. It locks the schedule of the job, as the firings of the clock do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.firing import (
@@ -29,6 +30,7 @@ from headrace.model.run import (
     RunTrigger,
     UpstreamRun,
 )
+from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules, triggers
 
@@ -36,6 +38,12 @@ _AT_ONCE = 20
 """Jobs that one transaction looks at."""
 _MOST_ENDS = 1000
 """Ends of runs, the oldest first, among which those of one run are searched."""
+_MOST_CHANGES = 1000
+"""Changes of tables, the oldest first, that one run takes into account at a time."""
+_SETTLE = timedelta(seconds=5)
+"""Time without a change after which a run starts, unless the schedule says otherwise."""
+_LONGEST_BURST = 10
+"""Settle times after which a run starts although changes continue."""
 
 
 class Conditions:
@@ -54,7 +62,7 @@ class Conditions:
             with self._database.write("schedule.follow") as tx:
                 locked = schedules.lock_some(tx, job_ids)
                 for schedule in locked:
-                    follow(tx, schedule)
+                    _evaluate(tx, schedule)
             if not locked:
                 # Other nodes are at it.
                 return
@@ -85,6 +93,14 @@ class _InputSet:
     def run_ids(self) -> list[str]:
         """Ids of the runs."""
         return [member.run.id for member in self.members]
+
+
+def _evaluate(tx: Tx, schedule: JobSchedule) -> None:
+    rule = schedule.rules.schedule
+    if rule is not None and rule.on_change is not None:
+        follow_changes(tx, schedule, read_clock(tx.connection))
+    else:
+        follow(tx, schedule)
 
 
 def follow(tx: Tx, schedule: JobSchedule) -> None:
@@ -168,7 +184,7 @@ def _start(
     """Insert the run of a set, unless one of its logical time is due and has not begun."""
     named = [RunInput(job=each.run.name, run=each.run.id) for each in inputs.members]
     last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
-    if last is not None and last.state is RunState.DUE and last.cancelled_by is None:
+    if last is not None and _serves(last):
         runs.set_columns(tx, last.id, {"inputs": [*last.inputs, *named]})
         return
     due = DueRun(
@@ -194,3 +210,78 @@ def _skip(tx: Tx, schedule: JobSchedule, upstream: JobRun, live: list[JobRun]) -
         inputs=[RunInput(job=upstream.name, run=upstream.id)],
     )
     insert_due(tx, schedule, due, live)
+
+
+def follow_changes(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+    """Insert the run of a locked schedule for the changes of its tables, when they have settled."""
+    rule, job_id = schedule.rules.schedule, schedule.job_id
+    changes = triggers.list_changes(tx, job_id, _MOST_CHANGES)
+    if not changes or rule is None:
+        return
+    tables = {row["source_key"]: row for row in triggers.list_tables(tx, job_id)}
+    last = {each.source_key: each for each in changes}
+    if any(row["is_paused"] for row in tables.values()):
+        kept = {each.transaction_id for each in last.values()}
+        triggers.use_changes(
+            tx, job_id, [each for each in changes if each.transaction_id not in kept]
+        )
+        triggers.wait_with_changes(tx, job_id, last.values(), None)
+        return
+    settle = _SETTLE if rule.settle is None else rule.settle
+    settled_at = min(
+        changes[-1].changed_at + settle, changes[0].changed_at + _LONGEST_BURST * settle
+    )
+    live = runs.list_live(tx, job_id)
+    seconds = (settled_at - now).total_seconds()
+    if seconds > 0 or len(live) >= MOST_WAITING:
+        triggers.wait_with_changes(
+            tx, job_id, changes, seconds if seconds > 0 else PARKED.total_seconds()
+        )
+        return
+    inputs = [
+        RunInput(
+            table=tables[key]["source"],
+            after_transaction=tables[key]["used_transaction_id"],
+            last_transaction=change.transaction_id,
+        )
+        for key, change in last.items()
+    ]
+    _start_changed(tx, schedule, inputs, live, now)
+    for key, change in last.items():
+        triggers.mark_used(tx, job_id, key, change.transaction_id)
+    triggers.use_changes(tx, job_id, changes)
+    start_next(tx, job_id, actor=ACTOR)
+
+
+def _start_changed(
+    tx: Tx, schedule: JobSchedule, inputs: list[RunInput], live: list[JobRun], now: datetime
+) -> None:
+    """Insert a run for changes of tables, unless one is due that has not begun."""
+    waiting = [run for run in live if run.trigger is RunTrigger.CONDITION and _serves(run)]
+    if waiting:
+        runs.set_columns(tx, waiting[-1].id, {"inputs": _merge(waiting[-1].inputs, inputs)})
+        return
+    newest = runs.page(tx, owners=None, job_id=schedule.job_id, limit=1)
+    start = min(newest[0].times.logical_time, now) if newest else now
+    due = DueRun(
+        times=RunTimes(logical_time=now, interval_start=start, interval_end=now),
+        is_missed=False,
+        skip_reason=None,
+        trigger=RunTrigger.CONDITION,
+        inputs=inputs,
+    )
+    insert_due(tx, schedule, due, live)
+
+
+def _merge(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
+    """Return the changes of tables of two times together."""
+    merged = {each.table: each for each in before}
+    for each in after:
+        first = merged.get(each.table, each)
+        merged[each.table] = each.model_copy(update={"after_transaction": first.after_transaction})
+    return list(merged.values())
+
+
+def _serves(run: JobRun) -> bool:
+    """Return whether a run reads what has changed up to now: it has not begun."""
+    return run.state is RunState.DUE and run.cancelled_by is None

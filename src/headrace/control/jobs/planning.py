@@ -33,7 +33,7 @@ from headrace.control.jobs.places import (
 )
 from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
-from headrace.control.jobs.trigger_checks import find_trigger_errors
+from headrace.control.jobs.trigger_checks import find_trigger_problems
 from headrace.control.limits import describe_owner, take_submit
 from headrace.control.places import SessionPlaces
 from headrace.errors import InvalidLocation, LeaseLost
@@ -120,7 +120,7 @@ class JobPlanner:
             planned = [_plan_job(draft, deployed, now) for draft in drafts]
             raise_errors(_list_batch_errors(planned))
             pruned = _find_undeclared(planned, deployed, place) if request.prune else []
-            raise_errors(find_trigger_errors(drafts, _list_others(deployed, drafts, pruned)))
+            raise_errors(_find_trigger_errors(drafts, _list_others(deployed, drafts, pruned)))
             if request.prune:
                 planned += _plan_pruned(planned, deployed, place)
             else:
@@ -329,6 +329,25 @@ def _find_conflicts(
         if conflict is not None:
             errors.append(draft.error(conflict.code, conflict.message, conflict.hint or ""))
     return errors
+
+
+def _find_trigger_errors(
+    drafts: list[JobDraft], others: Mapping[str, VersionSpec | None]
+) -> list[ManifestError]:
+    """Return the errors of the jobs that follow others when a deployment is applied.
+
+    Args:
+        drafts: The jobs of the deployment.
+        others: What the other deployed jobs of the owner do, by their names.
+    """
+    by_name = {draft.name: draft for draft in drafts}
+    specs = {**others, **{name: draft.spec for name, draft in by_name.items()}}
+    return [
+        # A deployment can delete a job that one without a manifest follows.
+        by_name.get(each.job, drafts[0]).error(each.code, each.message, each.hint)
+        for each in find_trigger_problems(specs)
+        if drafts
+    ]
 
 
 def _list_others(

@@ -30,6 +30,7 @@ from headrace.model.reasons import Reason
 from headrace.model.run import (
     JobRun,
     JobSchedule,
+    RunInput,
     RunStatement,
     RunTimes,
     RunTrigger,
@@ -301,6 +302,7 @@ class JobRuns:
                 version_id=None if latest else run.version_id,
                 # Statements before this one have succeeded.
                 position=0 if latest else run.position,
+                inputs=run.inputs,
             )
             start_next(tx, schedule.job_id, actor=caller.actor)
         return self.get(caller, new_run)
@@ -456,6 +458,7 @@ def _insert(
     actor: str,
     version_id: str | None = None,
     position: int = 0,
+    inputs: Sequence[RunInput] = (),
 ) -> str:
     """Insert the next run of a logical time. Raise RunStateConflict if the last has not ended."""
     last = runs.find_last(tx, schedule.job_id, times.logical_time)
@@ -476,6 +479,7 @@ def _insert(
         actor=actor,
         repetition=0 if last is None else last.repetition + 1,
         position=position,
+        inputs=inputs,
     )
 
 

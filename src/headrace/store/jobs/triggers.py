@@ -1,48 +1,73 @@
-"""What starts the runs of jobs, apart from the clock: the runs of the jobs that they follow."""
+"""What starts the runs of jobs, apart from the clock: runs of other jobs, and changes of tables.
+
+The transaction of an end or a change inserts a row for each job that it concerns. It locks none of
+them, so that it waits for no other transaction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, case, delete, insert, literal, null, select, update
 
-from headrace.model.run import JobRun
+from headrace.model.run import JobRun, TableChange, TriggerSource, TriggerSourceKind
+from headrace.model.transaction import Transaction
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.tables import job_triggers, jobs, upstream_runs
+from headrace.store.tables import (
+    job_triggers,
+    jobs,
+    run_statements,
+    runs,
+    table_changes,
+    upstream_runs,
+)
+
+_NOTES = (upstream_runs, table_changes)
 
 
-def save(tx: Tx, job_id: str, *, owner: str, upstream: Collection[str], keeps: bool) -> None:
-    """Store the jobs that a locked job follows, in place of earlier ones.
+def save(
+    tx: Tx, job_id: str, *, owner: str, sources: Collection[TriggerSource], keeps: bool
+) -> None:
+    """Store what starts the runs of a locked job, in place of earlier sources.
 
     Args:
-        upstream: Names of the jobs.
-        keeps: Whether runs count that the job has not used yet.
+        keeps: Whether the sources are as before, so that what they have noted still counts.
     """
-    tx.execute(delete(job_triggers).where(job_triggers.c.job_id == job_id))
+    of_job = job_triggers.c.job_id == job_id
+    if keeps:
+        tx.execute(update(job_triggers).where(of_job).values(is_paused=False))
+        for table in _NOTES:
+            change = update(table).where(table.c.job_id == job_id)
+            tx.execute(change.values(ready_at=clock()))
+        return
+    remove(tx, job_id)
     rows = [
-        {"job_id": job_id, "upstream_key": name.casefold(), "owner": owner, "is_paused": False}
-        for name in upstream
+        {
+            "job_id": job_id,
+            "kind": source.kind,
+            "source_key": source.key,
+            "owner": owner,
+            "source": source.name,
+            "is_paused": False,
+        }
+        for source in sources
     ]
     if rows:
         tx.execute(insert(job_triggers), rows)
-    of_job = upstream_runs.c.job_id == job_id
-    if keeps:
-        tx.execute(update(upstream_runs).where(of_job).values(ready_at=clock()))
-    else:
-        tx.execute(delete(upstream_runs).where(of_job))
 
 
 def pause(tx: Tx, job_id: str) -> None:
-    """Let a job wait with the runs that end from now on."""
+    """Let a job wait with what is noted from now on."""
     tx.execute(update(job_triggers).where(job_triggers.c.job_id == job_id).values(is_paused=True))
-    of_job = upstream_runs.c.job_id == job_id
-    tx.execute(update(upstream_runs).where(of_job).values(ready_at=None))
+    for table in _NOTES:
+        tx.execute(update(table).where(table.c.job_id == job_id).values(ready_at=None))
 
 
 def remove(tx: Tx, job_id: str) -> None:
-    """Let a job that is deleted follow no other."""
-    for table in (job_triggers, upstream_runs):
+    """Let nothing start the runs of a job any more."""
+    for table in (job_triggers, *_NOTES):
         tx.execute(delete(table).where(table.c.job_id == job_id))
 
 
@@ -53,25 +78,53 @@ def note_end(tx: Tx, run: JobRun) -> None:
         literal(run.id),
         job_triggers.c.is_paused,
         case((job_triggers.c.is_paused, null()), else_=clock()),
-    ).where(job_triggers.c.owner == run.owner, job_triggers.c.upstream_key == run.name.casefold())
+    ).where(
+        job_triggers.c.kind == TriggerSourceKind.JOB,
+        job_triggers.c.source_key == run.name.casefold(),
+        job_triggers.c.owner == run.owner,
+    )
     columns = ["job_id", "run_id", "is_missed", "ready_at"]
     tx.execute(insert(upstream_runs).from_select(columns, followers))
+
+
+def note_change(tx: Tx, transaction: Transaction) -> None:
+    """Note a change of a table for the jobs that it starts, apart from the one that made it."""
+    staged = transaction.staged
+    key = f"{staged.catalog}.{staged.target}".casefold()
+    writers = (
+        select(runs.c.job_id)
+        .join(run_statements, run_statements.c.run_id == runs.c.id)
+        .where(run_statements.c.statement_id == transaction.statement_id)
+    )
+    concerned = select(
+        job_triggers.c.job_id, literal(key), literal(transaction.id), clock(), clock()
+    ).where(
+        job_triggers.c.kind == TriggerSourceKind.TABLE,
+        job_triggers.c.source_key == key,
+        job_triggers.c.job_id.not_in(writers),
+    )
+    columns = ["job_id", "source_key", "transaction_id", "changed_at", "ready_at"]
+    tx.execute(insert(table_changes).from_select(columns, concerned))
 
 
 def list_followers(tx: Tx, owner: str, name: str) -> list[str]:
     """Return the names of the jobs that follow a job."""
     query = select(jobs.c.name).join(job_triggers, job_triggers.c.job_id == jobs.c.id)
     of_name = query.where(
-        job_triggers.c.owner == owner, job_triggers.c.upstream_key == name.casefold()
+        job_triggers.c.kind == TriggerSourceKind.JOB,
+        job_triggers.c.source_key == name.casefold(),
+        job_triggers.c.owner == owner,
     )
     return sorted(tx.execute(of_name).scalars())
 
 
 def list_ready(tx: Tx, limit: int) -> list[str]:
-    """Return the ids of some jobs that have to take the ends of runs into account."""
-    query = select(upstream_runs.c.job_id).where(upstream_runs.c.ready_at <= clock())
-    rows = tx.execute(query.order_by(upstream_runs.c.ready_at).limit(limit))
-    return list(dict.fromkeys(rows.scalars()))
+    """Return the ids of some jobs that have to take an end or a change into account."""
+    ids = list[str]()
+    for table in _NOTES:
+        query = select(table.c.job_id).where(table.c.ready_at <= clock())
+        ids += tx.execute(query.order_by(table.c.ready_at).limit(limit)).scalars()
+    return list(dict.fromkeys(ids))
 
 
 def use(tx: Tx, job_id: str, run_ids: Collection[str]) -> None:
@@ -88,3 +141,52 @@ def wait(tx: Tx, job_id: str, run_ids: Collection[str], seconds: float | None) -
 
 def _of_runs(job_id: str, run_ids: Collection[str]) -> list[ColumnElement[bool]]:
     return [upstream_runs.c.job_id == job_id, upstream_runs.c.run_id.in_(run_ids)]
+
+
+def list_tables(tx: Tx, job_id: str) -> Sequence[Mapping[Any, Any]]:
+    """Return key, name, pause and last used change of the tables that start runs of a job."""
+    query = select(
+        job_triggers.c.source_key,
+        job_triggers.c.source,
+        job_triggers.c.is_paused,
+        job_triggers.c.used_transaction_id,
+    ).where(job_triggers.c.job_id == job_id, job_triggers.c.kind == TriggerSourceKind.TABLE)
+    return tx.execute(query).mappings().all()
+
+
+def list_changes(tx: Tx, job_id: str, limit: int) -> list[TableChange]:
+    """Return the changes of tables that a job has not used, the oldest first."""
+    query = select(
+        table_changes.c.source_key, table_changes.c.transaction_id, table_changes.c.changed_at
+    ).where(table_changes.c.job_id == job_id)
+    ordered = query.order_by(table_changes.c.changed_at, table_changes.c.transaction_id)
+    return [TableChange(**row) for row in tx.execute(ordered.limit(limit)).mappings()]
+
+
+def use_changes(tx: Tx, job_id: str, changes: Collection[TableChange]) -> None:
+    """Remove changes of tables that a job has used."""
+    tx.execute(delete(table_changes).where(*_of_changes(job_id, changes)))
+
+
+def mark_used(tx: Tx, job_id: str, source_key: str, transaction_id: str) -> None:
+    """Store the last change of a table that a run has used."""
+    change = update(job_triggers).where(
+        job_triggers.c.job_id == job_id,
+        job_triggers.c.kind == TriggerSourceKind.TABLE,
+        job_triggers.c.source_key == source_key,
+    )
+    tx.execute(change.values(used_transaction_id=transaction_id))
+
+
+def wait_with_changes(
+    tx: Tx, job_id: str, changes: Collection[TableChange], seconds: float | None
+) -> None:
+    """Let a job wait with changes: for some seconds, or, without them, until its start."""
+    ready_at = null() if seconds is None else clock(seconds)
+    change = update(table_changes).where(*_of_changes(job_id, changes))
+    tx.execute(change.values(ready_at=ready_at))
+
+
+def _of_changes(job_id: str, changes: Collection[TableChange]) -> list[ColumnElement[bool]]:
+    ids = {each.transaction_id for each in changes}
+    return [table_changes.c.job_id == job_id, table_changes.c.transaction_id.in_(ids)]

@@ -73,12 +73,18 @@ _RUN: Json = {
 
 
 class RunInputBody(ResponseModel):
-    """What started a run: the run of a job that it follows."""
+    """What started a run: the run of a job that it follows, or changes of a table."""
 
-    job: str
-    """Name of the job."""
-    run: str
+    job: str | None
+    """Name of the job; null for a table."""
+    run: str | None
     """Id of its run."""
+    table: str | None
+    """Name of the table; null for a run."""
+    after_transaction: str | None
+    """Last transaction on the table that an earlier run has used; null: there was none."""
+    last_transaction: str | None
+    """Last transaction on the table before the run."""
 
 
 class ExpectationBody(ResponseModel):
@@ -157,7 +163,7 @@ class RunBody(ResponseModel):
     tzdata: str
     """Version of the time zone data with which the time was computed."""
     inputs: list[RunInputBody]
-    """The runs of other jobs that started it; empty, unless a condition did."""
+    """What started it; empty, unless a condition did."""
     repetition: int
     """0 for the first run of its logical time."""
     attempt: int
@@ -440,7 +446,7 @@ def run_body(status: RunStatus) -> RunBody:
         utc_offset_seconds=run.times.utc_offset,
         shifted=run.times.is_shifted,
         tzdata=run.times.tzdata,
-        inputs=[RunInputBody(job=each.job, run=each.run) for each in run.inputs],
+        inputs=[RunInputBody(**each.model_dump()) for each in run.inputs],
         repetition=run.repetition,
         attempt=run.attempt,
         due_at=run.due_at,

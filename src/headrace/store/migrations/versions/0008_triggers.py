@@ -19,13 +19,16 @@ def upgrade() -> None:
     op.create_table(
         "job_triggers",
         sa.Column("job_id", _ID, nullable=False),
-        sa.Column("upstream_key", sa.Text, nullable=False),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("source_key", sa.Text, nullable=False),
         sa.Column("owner", sa.Text, nullable=False),
+        sa.Column("source", sa.Text, nullable=False),
         sa.Column("is_paused", sa.Boolean, nullable=False),
-        sa.PrimaryKeyConstraint("job_id", "upstream_key", name="job_triggers_key"),
+        sa.Column("used_transaction_id", _ID),
+        sa.PrimaryKeyConstraint("job_id", "kind", "source_key", name="job_triggers_key"),
         _references("job_triggers", "job_id", "jobs"),
     )
-    op.create_index("job_triggers_by_upstream", "job_triggers", ["owner", "upstream_key"])
+    op.create_index("job_triggers_by_source", "job_triggers", ["kind", "source_key", "owner"])
     op.create_table(
         "upstream_runs",
         sa.Column("job_id", _ID, nullable=False),
@@ -36,15 +39,26 @@ def upgrade() -> None:
         _references("upstream_runs", "job_id", "jobs"),
         _references("upstream_runs", "run_id", "runs"),
     )
-    is_ready = sa.text("ready_at IS NOT NULL")
-    op.create_index(
-        "upstream_runs_ready",
-        "upstream_runs",
-        ["ready_at"],
-        sqlite_where=is_ready,
-        postgresql_where=is_ready,
-    )
     op.create_index("upstream_runs_by_run", "upstream_runs", ["run_id"])
+    op.create_table(
+        "table_changes",
+        sa.Column("job_id", _ID, nullable=False),
+        sa.Column("source_key", sa.Text, nullable=False),
+        sa.Column("transaction_id", _ID, nullable=False),
+        sa.Column("changed_at", _INSTANT, nullable=False),
+        sa.Column("ready_at", _INSTANT),
+        sa.PrimaryKeyConstraint("job_id", "source_key", "transaction_id", name="table_changes_key"),
+        _references("table_changes", "job_id", "jobs"),
+    )
+    is_ready = sa.text("ready_at IS NOT NULL")
+    for table in ("upstream_runs", "table_changes"):
+        op.create_index(
+            f"{table}_ready",
+            table,
+            ["ready_at"],
+            sqlite_where=is_ready,
+            postgresql_where=is_ready,
+        )
 
 
 def _references(table: str, column: str, other: str) -> sa.ForeignKeyConstraint:
