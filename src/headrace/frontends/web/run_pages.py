@@ -118,7 +118,7 @@ def _page(
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedStatement:
+class AttemptRow:
     """A statement of a run in the table of its page."""
 
     row: RunStatement
@@ -144,7 +144,7 @@ def _show_run(
     run = status.run
     found = service.read_statements(caller, run.id)
     rows = [
-        SubmittedStatement(each, statement, explain_statement(statement) if statement else None)
+        AttemptRow(each, statement, explain_statement(statement) if statement else None)
         for each in status.statements
         for statement in (found.get(each.statement_id),)
     ]
