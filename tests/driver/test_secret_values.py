@@ -9,8 +9,17 @@ from headrace.driver.secret_values import ProviderFailed, SecretValues
 from headrace.driver.streams.classify import is_permanent
 from headrace.errors import SecretMisplaced
 from headrace.model.failure import Failure
-from headrace.model.job import JobRows
-from headrace.model.job_messages import CheckJobs, JobToCheck, QueryToCheck, WriteManifests
+from headrace.model.job import JobRows, ReaderKind
+from headrace.model.job_messages import (
+    CheckJobs,
+    CompareColumns,
+    JobToCheck,
+    QueryToCheck,
+    ReaderToAnalyse,
+    TextsToAnalyse,
+    WriteManifests,
+    WriterToCompare,
+)
 from headrace.model.messages import Assignment, FoundSecrets, FoundStreams
 from headrace.model.result import ResultRequest
 from headrace.model.session import EntryForm, Snapshot, SnapshotEntry
@@ -108,6 +117,21 @@ def test_a_check_of_jobs_gets_values_and_no_other_task_does() -> None:
     assert "value-" in rows.setup[0]
     written = values.resolve_assignment(assignment.model_copy(update={"task": write})).task
     assert written == write
+
+
+def test_a_comparison_of_columns_gets_values() -> None:
+    spec = make_spec(rows=JobRows(setup=[VIEW.format(REFERENCE)]))
+    texts = TextsToAnalyse(setup=[VIEW.format(REFERENCE)], query=spec, conf={"a": REFERENCE})
+    task = CompareColumns(
+        writers=[WriterToCompare(name="w", before=[texts], after=[texts])],
+        readers=[ReaderToAnalyse(kind=ReaderKind.JOB, name="r", texts=[texts])],
+    )
+    assignment = make_assignment("a description").model_copy(update={"task": task})
+    resolved = SecretValues(Node()).resolve_assignment(assignment).task
+
+    assert isinstance(resolved, CompareColumns)
+    assert REFERENCE not in resolved.model_dump_json()
+    assert resolved.readers[0].texts[0].conf["a"].startswith("value-")
 
 
 def test_the_definitions_of_streams_get_values() -> None:

@@ -112,3 +112,28 @@ def test_a_backfill_writes_each_interval_once_although_driver_and_node_are_kille
     again = node.http.post("/api/v1/jobs/hourly/runs", json={"at": "2026-03-29T02:00:00Z"})
     assert (again.status_code, again.json()["repetition"]) == (201, 1), again.text
     assert [run["state"] for run in _await_end(node, 5)] == ["succeeded"] * 5
+
+
+def test_a_table_that_vanishes_after_the_plan_fails_the_run_at_once_and_the_next_plan_says_so(
+    node: NodeProcess, tmp_path: Path
+) -> None:
+    manifest = "{name: copy, schedule: manual, target-table: copied, metadata-columns: false,"
+    (tmp_path / "copy.yaml").write_text(f"{manifest} sql: SELECT id FROM source}}\n")
+    for table in ("source", "copied"):
+        node.rows(f"CREATE TABLE {table} (id BIGINT) USING parquet")
+    _run(node, tmp_path, "deploy", "copy.yaml", "--yes")
+    node.rows("DROP TABLE source")
+    answer = node.http.post("/api/v1/jobs/copy/runs", json={})
+    assert answer.status_code == 201, answer.text
+    path = f"/api/v1/runs/{answer.json()['id']}"
+    wait_until(lambda: node.http.get(path).json()["ended_at"], seconds=120, what="the run ended")
+
+    run = node.http.get(path).json()
+    assert (run["state"], run["attempt"]) == ("failed", 1)
+    assert (run["failure"]["code"], run["failure"]["condition"]) == (
+        "analysis_error",
+        "TABLE_OR_VIEW_NOT_FOUND",
+    )
+    assert "`source` cannot be found" in run["failure"]["message"]
+    planned = _run(node, tmp_path, "deploy", "copy.yaml", "--plan", "--refuse-breaking").stdout
+    assert "note: job copy was not analysed: The table or view `source` cannot be found" in planned

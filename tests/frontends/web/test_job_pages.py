@@ -18,6 +18,7 @@ from tests.support.simulated_jobs import SimulatedJobs
 from tests.support.waiting import wait_until
 
 from headrace.frontends.web.job_pages import diff_lines
+from headrace.model.job_messages import BrokenReader, ComparedColumns
 from headrace.model.reasons import Reason, ReasonCode
 
 
@@ -203,3 +204,16 @@ def test_a_diff_has_every_changed_line(old: str, new: str) -> None:
     added = [line[1:] for line in lines if line.startswith("+")]
     kept = [line for line in new.splitlines() if line not in old.splitlines()]
     assert set(kept) <= set(added)
+
+
+def test_a_plan_that_waits_shows_what_it_breaks(job: DeployedJob, browser: Browser) -> None:
+    manifest = {"name": "reader", "schedule": "manual", "sql": None, "target-table": None}
+    job.deploy(**manifest, script="SELECT value FROM t")
+    broken = BrokenReader(
+        reader=0, message="The column value cannot be resolved.", line=1, offset=8
+    )
+    job.drivers.compared = ComparedColumns(broken=[broken])
+    job.plan_change(script="SELECT value AS x FROM t")
+    page = plan_of(browser.open("jobs/reader"))
+    assert "That plan breaks:" in page
+    assert "job reader : The column value cannot be resolved. (line 1, column 8)" in page
