@@ -42,6 +42,7 @@ from headrace.driver.streams.named_streams import (
 )
 from headrace.driver.streams.statements import describe_rows, run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
+from headrace.driver.system_tables import open_system_tables
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
 from headrace.driver.writes.locks import find_writes_patiently, wait_for_lock
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
@@ -214,8 +215,12 @@ class Execution:
         if self._may_change_session:
             self._tracker = self._spark.track_state()
         streams = NamedStreams(session, self._secrets.find_streams, may_register=may_register)
+        text = "" if self.assignment.command is not None else self._resolved.text
         try:
-            with override_for_statement(session, self._resolved.conf):
+            with (
+                override_for_statement(session, self._resolved.conf),
+                open_system_tables(session, text, self._link.read_system_tables),
+            ):
                 return self._run_plan(session, streams)
         finally:
             streams.drop()

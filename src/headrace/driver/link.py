@@ -48,6 +48,7 @@ from headrace.model.messages import (
     FindMarked,
     FindSecrets,
     FindStreams,
+    FoundRows,
     FoundSecrets,
     FoundStreams,
     Generation,
@@ -64,6 +65,7 @@ from headrace.model.messages import (
     OrphanedTransaction,
     OrphanedWrites,
     Poll,
+    ReadSystemTables,
     Recover,
     Recovered,
     Renew,
@@ -77,6 +79,7 @@ from headrace.model.messages import (
 )
 from headrace.model.statement import Progress
 from headrace.model.stream_query import QueryReport
+from headrace.model.system_tables import SystemTable
 from headrace.model.transaction import OrphanedWrite
 from headrace.text.readable import describe_duration
 
@@ -323,6 +326,13 @@ class NodeLink:
             # A node one version older does not know the call.
             _LOG.warning("streams cannot be found: %s", error.message)
             return FoundStreams()
+
+    def read_system_tables(self, tables: list[SystemTable]) -> FoundRows:
+        """Return the rows of system tables that belong to the owner of the session.
+
+        Raise LinkRefused if the node is one version older and does not know the call.
+        """
+        return self._call("read_system_tables", ReadSystemTables(tables=tables), FoundRows)
 
     def begin_generation(self, statement_id: str, new: NewView | None) -> Generation:
         """Begin the next generation of the view that a statement writes."""

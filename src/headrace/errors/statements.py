@@ -97,6 +97,12 @@ class InvalidTableName(StatementFailed):
     sqlstate = "42602"
 
 
+class SystemTableUnavailable(StatementFailed):
+    """There is no such system table, or the statement cannot read it."""
+
+    code = "system_table_unavailable"
+
+
 class CatalogError(StatementFailed):
     """The catalog could not create the table."""
 

@@ -49,6 +49,7 @@ from headrace.model.stream_query import (
     QueryReport,
     QuerySpec,
 )
+from headrace.model.system_tables import SystemTable
 from headrace.model.text import (
     Count,
     Descriptions,
@@ -332,6 +333,19 @@ class Recovered(Message):
     """Answer to `recover`: the transactions that this driver must now finish or roll back."""
 
     orphaned: list[OrphanedTransaction]
+
+
+class ReadSystemTables(Message):
+    """`read_system_tables`: return the rows of system tables for the owner of the session."""
+
+    tables: Annotated[list[SystemTable], Field(min_length=1, max_length=len(SystemTable))]
+
+
+class FoundRows(Message):
+    """Answer to `read_system_tables`."""
+
+    tables: dict[SystemTable, str]
+    """Rows by table: a stream of Arrow IPC, in base64."""
 
 
 class BeginWrite(Message):

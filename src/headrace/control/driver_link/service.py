@@ -24,6 +24,7 @@ from headrace.control.driver_link.statements import (
     save_report,
 )
 from headrace.control.driver_link.streams import CheckpointMarks, find_streams, store_definition
+from headrace.control.driver_link.system_tables import find_rows
 from headrace.control.driver_link.table_journal import TableJournal
 from headrace.control.driver_link.views import (
     ViewWrites,
@@ -57,6 +58,7 @@ from headrace.model.messages import (
     Executed,
     FindSecrets,
     FindStreams,
+    FoundRows,
     FoundSecrets,
     FoundStreams,
     Goodbye,
@@ -65,6 +67,7 @@ from headrace.model.messages import (
     OpenedConnection,
     Orders,
     Poll,
+    ReadSystemTables,
     Restore,
     Restored,
     Started,
@@ -345,6 +348,14 @@ class DriverLinkService:
             session = sessions.get(tx, lease.session_id)
             assert session is not None
             return find_streams(tx, session.owner, message.names)
+
+    def read_system_tables(self, lease: DriverLease, message: ReadSystemTables) -> FoundRows:
+        """Return the rows of system tables that belong to the owner of the session."""
+        with self._database.read() as tx:
+            load_owned_view(tx, lease)
+            session = sessions.get(tx, lease.session_id)
+            assert session is not None
+            return find_rows(tx, session.owner, list(dict.fromkeys(message.tables)))
 
     def open_connection(self, lease: DriverLease, message: OpenConnection) -> OpenedConnection:
         """Return the state of the connection in which a statement of the driver runs.
