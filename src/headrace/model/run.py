@@ -96,6 +96,11 @@ class FiringRules(BaseModel):
     delay: Duration = timedelta()
     """Time between the logical time and the start of the run, in which late data may arrive."""
 
+    @property
+    def clock(self) -> Schedule | None:
+        """The part of the schedule by which the clock starts the job; None: there is none."""
+        return None if self.schedule is None else self.schedule.clock
+
 
 class RunRetries(BaseModel):
     """How often a run is attempted again, and when: see `RetryPolicy`."""

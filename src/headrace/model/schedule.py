@@ -86,6 +86,11 @@ class Schedule(BaseModel):
         return UTC if self.timezone in {None, "UTC"} else ZoneInfo(self.timezone)
 
     @property
+    def clock(self) -> Schedule | None:
+        """The part by which the clock starts the job; None: there is none."""
+        return next((part for part in self.list_parts() if part.is_of_time), None)
+
+    @property
     def is_of_time(self) -> bool:
         """Whether the clock alone starts the job."""
         return self.cron is not None or self.every is not None
@@ -94,6 +99,10 @@ class Schedule(BaseModel):
         """Return the conditions that `all` and `any` combine; without them, the schedule itself."""
         parts = self.all_ or self.any_
         return [self] if parts is None else [part for each in parts for part in each.list_parts()]
+
+    def list_conditions(self) -> list[Schedule]:
+        """Return the parts by which jobs or tables start the job."""
+        return [part for part in self.list_parts() if part.after or part.on_change]
 
     def list_tables(self) -> list[str]:
         """Return the names of the tables whose changes start a run."""

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 from tests.support.batch_jobs import insert_batch_job
+from tests.support.table_transactions import Creation
 
 from headrace.control.jobs.conditions import Conditions
-from headrace.control.jobs.firing import start_next
+from headrace.control.jobs.firing import fire, start_next
 from headrace.control.jobs.trigger_checks import list_sources
-from headrace.model.lifecycle import RunState
+from headrace.model.lifecycle import RunState, TransactionState
 from headrace.model.run import CatchUp, FiringRules, JobRun, Overlap, RunTimes, RunTrigger
 from headrace.model.schedule import Schedule
 from headrace.store.database import Database
-from headrace.store.jobs import runs, triggers
+from headrace.store.jobs import runs, schedules, triggers
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SUCCEEDED, FAILED, SKIPPED = RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED
@@ -33,7 +34,8 @@ class Jobs:
 
     def add(self, name: str, *after: str, **rules: Any) -> None:
         schedule = Schedule(after=list(after)) if after else Schedule(cron="0 * * * *")
-        given = FiringRules(**{"schedule": schedule, "overlap": Overlap.QUEUE, **rules})
+        schedule = rules.pop("schedule", schedule)
+        given = FiringRules(schedule=schedule, **{"overlap": Overlap.QUEUE, **rules})
         job_id = insert_batch_job(self.store, given, cursor=NOON, name=name)
         self.ids[name] = job_id
         with self.store.write("test") as tx:
@@ -252,3 +254,26 @@ def test_nodes_that_follow_at_the_same_time_insert_each_run_once(jobs: Jobs) -> 
             done.result()
     for number in range(25):
         assert jobs.states(f"clean{number}") == [(0, DUE), (1, DUE), (2, DUE)]
+
+
+def test_each_of_several_conditions_starts_a_run_and_one_time_has_one(
+    jobs: Jobs, store: Database
+) -> None:
+    parts = [{"every": "1h"}, {"after": ["load"]}, {"on-change": ["d.t"], "settle": "0s"}]
+    jobs.add("load")
+    jobs.add("report", schedule=Schedule.model_validate({"any": parts}))
+    with store.write("test") as tx:
+        schedule = schedules.lock(tx, jobs.ids["report"])
+        assert schedule is not None
+        fire(tx, schedule, NOON + timedelta(hours=1))
+    run_id = jobs.run("load", hour=1)
+    [run] = jobs.list("report")
+    assert (run.trigger, [each.run for each in run.inputs]) == (RunTrigger.SCHEDULE, [run_id])
+    jobs.run("load", hour=1.5)
+    assert [each.trigger for each in jobs.list("report")][1:] == [RunTrigger.CONDITION]
+    creation = Creation(store)
+    creation.bring_to(TransactionState.COMMITTING)
+    creation.advance(TransactionState.COMMITTED)
+    # The run that waits reads the table when it begins.
+    waiting = jobs.list("report")[1]
+    assert [(each.job, each.table) for each in waiting.inputs] == [("load", None), (None, "d.t")]

@@ -206,14 +206,29 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
     ("schedule", "text"),
     [
         ({"on-files": "/data/in"}, "not started by files"),
-        ({"all": [{"after": ["a"]}, {"cron": "0 0 * * *"}]}, "or several conditions"),
+        ({"all": [{"after": ["a"]}, {"cron": "0 0 * * *"}]}, "by `all`"),
+        ({"any": [{"all": [{"after": ["a"]}]}]}, "conditions within conditions"),
+        ({"any": [{"every": "1h"}, {"cron": "0 0 * * *"}]}, "of the kind cron or every"),
         ({"on-change": ["a b"]}, "'a b' is not the name of a table"),
         ({"after": ["a"], "settle": "1s"}, "`settle` only goes with `on-change`"),
     ],
-    ids=["files", "all", "name", "settle"],
+    ids=["files", "all", "nested", "two clocks", "name", "settle"],
 )
 def test_a_condition_that_cannot_be_met_is_refused(
     project: Project, schedule: dict[str, Any], text: str
 ) -> None:
     problem = project.refuse(job={"script": "SELECT 1", "schedule": schedule})
     assert text in problem["message"]
+
+
+def test_a_cycle_within_any_is_refused_and_the_plan_notes_each_condition(project: Project) -> None:
+    def start_after(name: str) -> dict[str, Any]:
+        schedule = {"any": [{"every": "1h"}, {"after": [name]}]}
+        return {"script": "SELECT 1", "schedule": schedule}
+
+    problem = project.refuse(a=start_after("b"), b=start_after("a"))
+    assert problem["code"] == "cyclic_schedule"
+    ended = project.deploy(a=None, b=start_after("a"))
+    [_a, b] = ended["jobs"]
+    assert b["notes"][0] == "a run starts after a"
+    assert b["notes"][1].startswith("next runs: ")

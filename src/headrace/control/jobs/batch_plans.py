@@ -54,9 +54,14 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
     schedule = batch.rules.schedule
     if schedule is None:
         return ["only users start it: headrace job run NAME"]
-    if not schedule.is_of_time:
-        return [_note_condition(schedule)]
-    shown = preview(schedule, now)
+    return [
+        *map(_note_condition, schedule.list_conditions()),
+        *([] if schedule.clock is None else _note_clock(schedule.clock, now)),
+    ]
+
+
+def _note_clock(clock: Schedule, now: datetime) -> list[str]:
+    shown = preview(clock, now)
     times = [f"{firing.local:%Y-%m-%d %H:%M:%S %z}" for firing in shown.firings]
     notes = [f"next runs: {', '.join(times)}"] if times else []
     shifted = [f"{firing.local:%Y-%m-%d %H:%M %z}" for firing in shown.at_change]
@@ -89,8 +94,8 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
     elif before is not None and before.next_at is not None and before.next_at <= now:
         fire(tx, before, now)
     following = None
-    if rules.schedule is not None and rules.schedule.is_of_time:
-        following = find_next(rules.schedule, cursor)
+    if rules.clock is not None:
+        following = find_next(rules.clock, cursor)
     schedules.save(
         tx,
         job.id,

@@ -158,12 +158,26 @@ def compile_batch(
 def _check_conditions(schedule: Schedule) -> None:
     """Raise InvalidStatement for a condition that cannot start a run yet."""
     # Raises InvalidStatement for a wrong name of a table.
-    has_sources = bool(list_sources(schedule))
-    is_combined = schedule.all_ is not None or schedule.any_ is not None
-    if is_combined or not (schedule.is_manual or schedule.is_of_time or has_sources):
+    list_sources(schedule)
+    parts = schedule.any_ or [schedule]
+    if schedule.all_ is not None or any(
+        part.all_ or part.any_ or part.on_files is not None for part in parts
+    ):
         raise InvalidStatement(
-            "Runs are not started by files or several conditions yet.",
-            hint="Write `schedule` with `cron`, `every`, `after` or `on-change`, or `manual`.",
+            "Runs are not started by files, by `all`, or by conditions within conditions yet.",
+            hint="Write `schedule` with `cron`, `every`, `after`, `on-change` or `any`, or"
+            " `manual`.",
+        )
+    kinds = [
+        "cron or every" if part.is_of_time else "after" if part.after else "on-change"
+        for part in parts
+    ]
+    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+    if twice is not None:
+        raise InvalidStatement(
+            f"`any` has two conditions of the kind {twice}.",
+            hint="Name several tables in one `on-change`. For two clocks, or for jobs each of"
+            " which starts a run, deploy two jobs.",
         )
 
 

@@ -97,10 +97,16 @@ class _InputSet:
 
 def _evaluate(tx: Tx, schedule: JobSchedule) -> None:
     rule = schedule.rules.schedule
-    if rule is not None and rule.on_change is not None:
-        follow_changes(tx, schedule, read_clock(tx.connection))
-    else:
-        follow(tx, schedule)
+    for part in [] if rule is None else rule.list_conditions():
+        if part.on_change is None:
+            follow(tx, schedule)
+        else:
+            follow_changes(
+                tx,
+                schedule,
+                _SETTLE if part.settle is None else part.settle,
+                read_clock(tx.connection),
+            )
 
 
 def follow(tx: Tx, schedule: JobSchedule) -> None:
@@ -212,11 +218,11 @@ def _skip(tx: Tx, schedule: JobSchedule, upstream: JobRun, live: list[JobRun]) -
     insert_due(tx, schedule, due, live)
 
 
-def follow_changes(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+def follow_changes(tx: Tx, schedule: JobSchedule, settle: timedelta, now: datetime) -> None:
     """Insert the run of a locked schedule for the changes of its tables, when they have settled."""
-    rule, job_id = schedule.rules.schedule, schedule.job_id
+    job_id = schedule.job_id
     changes = triggers.list_changes(tx, job_id, _MOST_CHANGES)
-    if not changes or rule is None:
+    if not changes:
         return
     tables = {row["source_key"]: row for row in triggers.list_tables(tx, job_id)}
     last = {each.source_key: each for each in changes}
@@ -227,7 +233,6 @@ def follow_changes(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
         )
         triggers.wait_with_changes(tx, job_id, last.values(), None)
         return
-    settle = _SETTLE if rule.settle is None else rule.settle
     settled_at = min(
         changes[-1].changed_at + settle, changes[0].changed_at + _LONGEST_BURST * settle
     )
@@ -274,12 +279,14 @@ def _start_changed(
 
 
 def _merge(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
-    """Return the changes of tables of two times together."""
-    merged = {each.table: each for each in before}
+    """Return the inputs of a run with further changes of tables."""
+    merged = {each.table: each for each in before if each.table is not None}
+    runs_followed = [each for each in before if each.table is None]
     for each in after:
+        assert each.table is not None
         first = merged.get(each.table, each)
         merged[each.table] = each.model_copy(update={"after_transaction": first.after_transaction})
-    return list(merged.values())
+    return [*runs_followed, *merged.values()]
 
 
 def _serves(run: JobRun) -> bool:

@@ -138,18 +138,19 @@ def _list_due(
         places: Largest number of runs that may begin to wait.
     """
     rules = schedule.rules
-    assert rules.schedule is not None
+    clock = rules.clock
+    assert clock is not None
     firings = [
         firing
-        for firing in islice(list_firings(rules.schedule, schedule.cursor), _MOST_FIRINGS + 1)
+        for firing in islice(list_firings(clock, schedule.cursor), _MOST_FIRINGS + 1)
         if firing.instant <= now
     ]
     start, gap = schedule.cursor, list[DueRun]()
     if len(firings) > _MOST_FIRINGS and rules.catch_up is not CatchUp.ALL:
         # One row stands for all that were missed, apart from the last.
-        last = find_last(rules.schedule, now + timedelta(microseconds=1))
+        last = find_last(clock, now + timedelta(microseconds=1))
         assert last is not None
-        before = find_last(rules.schedule, last.instant)
+        before = find_last(clock, last.instant)
         assert before is not None
         reason = f"All runs from {start.isoformat()} on were missed: they are more than 1,000."
         gap = [DueRun(make_times(schedule, before, start), True, reason)]
@@ -158,7 +159,7 @@ def _list_due(
     firings = firings[: places if waits else _MOST_FIRINGS]
     runs_due = [*gap, *_apply_catch_up(schedule, firings, start, now)]
     last_time = firings[-1].instant if firings else schedule.cursor
-    following = find_next(rules.schedule, last_time)
+    following = find_next(clock, last_time)
     return runs_due, None if following is None else following.instant
 
 
@@ -185,7 +186,7 @@ def _apply_catch_up(
 
 def make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTimes:
     """Return the times of the run of a firing, whose interval begins at `start`."""
-    rule = schedule.rules.schedule
+    rule = schedule.rules.clock
     offset = firing.local.utcoffset() or timedelta()
     return RunTimes(
         logical_time=firing.instant,

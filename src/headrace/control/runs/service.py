@@ -373,8 +373,8 @@ def _describe_no_schedule(job: Job) -> str:
 
 
 def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datetime) -> RunTimes:
-    rule = schedule.rules.schedule
-    if rule is None or not rule.is_of_time:
+    rule = schedule.rules.clock
+    if rule is None:
         instant = now if at is None else at
         last = runs.find_last(tx, schedule.job_id, instant)
         if last is not None:
@@ -395,8 +395,8 @@ def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datet
 def _plan_intervals(
     tx: Tx, schedule: JobSchedule, start: datetime, end: datetime
 ) -> list[tuple[PlannedInterval, RunTimes, int]]:
-    rule = schedule.rules.schedule
-    if rule is None or not rule.is_of_time:
+    rule = schedule.rules.clock
+    if rule is None:
         raise InvalidRequest(
             f"The job {schedule.name} has no schedule of time, so that it has no intervals.",
             hint=_suggest_runs(schedule),
