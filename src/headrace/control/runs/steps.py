@@ -82,6 +82,7 @@ class RunSteps:
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
         self._service = service
+        self._alerts = context.alerts
         self._specs: dict[str, BatchSpec] = {}
         """What versions do. It never changes, and each look at a run needs it."""
         # Tests of other code compare the state of the module's own generator.
@@ -239,6 +240,8 @@ class RunSteps:
         failure: Failure | None = None,
     ) -> _Step:
         runs.end(tx, run, target, actor=self._actor, reason=reason, failure=failure)
+        if target is RunState.FAILED:
+            self._alerts.record_failed_run(tx, run, failure)
         if run.connection_id is not None:
             connections.close(tx, run.connection_id)
         start_next(tx, run.job_id, actor=self._actor)
