@@ -543,6 +543,28 @@ class Client:
         path = f"/api/v1/webhooks/{quote_name(webhook)}/deliveries"
         return self._call("GET", path, query={"before": before, "limit": limit})
 
+    def lineage(
+        self,
+        table: str,
+        *,
+        direction: str | None = None,
+        depth: int | None = None,
+        all_owners: bool = False,
+    ) -> Json:
+        """Return the tables around a table: `{table, edges, truncated}`.
+
+        Args:
+            direction: `upstream` or `downstream`; None: both.
+            depth: Largest number of steps from the table.
+        """
+        return self.page(
+            "lineage",
+            table=table,
+            direction=direction,
+            depth=depth,
+            all_owners=_flag(all_owners),
+        )
+
     # Table transactions.
 
     def transactions(

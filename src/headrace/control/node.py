@@ -37,6 +37,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
 from headrace.control.limits import FreePlaces, Quotas
+from headrace.control.lineage import LineageGraphs
 from headrace.control.long_polls import AwaitedEnds, LongPolls, WakeUps
 from headrace.control.metrics import (
     NodeMetrics,
@@ -48,6 +49,7 @@ from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
 from headrace.control.outbox.sender import Outbox
 from headrace.control.outbox.service import Webhooks
+from headrace.control.outbox.watch import AlertWatch
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import Action, Caller, Shared, require
@@ -85,6 +87,7 @@ from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
 _HISTORY_SECONDS = 60.0
+_ALERT_SECONDS = 30.0
 _EXPIRED_NODES_SECONDS = 60.0
 
 
@@ -257,6 +260,11 @@ class Node:
         return Webhooks(self.context)
 
     @property
+    def lineage(self) -> LineageGraphs:
+        """Service for lineage."""
+        return LineageGraphs(self.context)
+
+    @property
     def batches(self) -> Batches:
         """Service for batches."""
         return Batches(self.context)
@@ -394,6 +402,7 @@ class Node:
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("schedules", Schedules(self.context).run),
             PeriodicTask("outbox", self._outbox.run),
+            PeriodicTask("alerts", AlertWatch(self.context).run, _ALERT_SECONDS),
             PeriodicTask("audit", self.context.audit.flush),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),

@@ -26,6 +26,11 @@ from headrace.driver.planner import plan_statement
 from headrace.driver.secret_values import SecretValues
 from headrace.driver.spark import Spark
 from headrace.driver.spark_version.catalog_objects import LIST_STATEMENTS, list_objects
+from headrace.driver.spark_version.lineage import (
+    list_tables_of_frame,
+    list_tables_of_plan,
+    may_name_tables,
+)
 from headrace.driver.spark_version.metrics import count_written_rows
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.spark_version.session_state import override_for_statement
@@ -45,6 +50,7 @@ from headrace.grammar.parse import parse
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome
 from headrace.model.lifecycle import StatementState
+from headrace.model.lineage import TableUse
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import Assignment, Ended
 from headrace.model.result import Disposition, ResultReport, make_location
@@ -399,7 +405,21 @@ class Execution:
             task_outcome=self._task_outcome,
             snapshot=snapshot,
             ran_seconds=self.read_age(),
+            lineage=self._list_tables() if succeeded else [],
         )
+
+    def _list_tables(self) -> list[TableUse]:
+        """Return the tables that the statement has read and written, as far as Spark names them."""
+        plan, frame = self._plan, self._frame
+        if plan is None or frame is None or not may_name_tables(self.assignment.text):
+            return []
+        try:
+            if plan.analysed is not None:
+                return list_tables_of_plan(frame.sparkSession, plan.analysed, plan.written)
+            return [] if self.assignment.command is not None else list_tables_of_frame(frame)
+        except (Py4JError, OSError) as error:
+            _LOG.warning("statement %s: no lineage: %s", self.assignment.statement_id, error)
+            return []
 
     def _read_progress(self) -> Progress | None:
         """Return the final progress; None if there was no job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
 from headrace.driver.ctas.transaction import Journal, TransactionHook
 from headrace.driver.hooks import StatementFacts
+from headrace.driver.spark_version.catalogs import TablePath
 from headrace.driver.spark_version.parameters import empty_frame
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import TableAlreadyExists
@@ -50,6 +52,10 @@ class ExecutionPlan:
     """Called from time to time while another statement holds the write lock."""
     completed_earlier: bool = False
     """Whether a lost driver already wrote the table, so that only the commit remains."""
+    analysed: Any = None
+    """Spark's analysed plan of the statement, if the statement runs in another form."""
+    written: TablePath | None = None
+    """The view whose rows the table has that the analysed plan writes."""
 
     def describe_outcome(self) -> TableOutcome:
         """Return what the report of a success says about the table."""
@@ -82,6 +88,8 @@ def plan_change(
     *,
     target: str,
     statement: StatementFacts,
+    analysed: Any,
+    written: TablePath | None = None,
     ignore_if_exists: bool = False,
     find_writes: Callable[[], PlannedWrites | None] | None = None,
 ) -> ExecutionPlan:
@@ -90,6 +98,7 @@ def plan_change(
     Args:
         run: Writes the rows.
         target: Lock key of the table.
+        analysed, written: See `ExecutionPlan`.
     """
     hook = TransactionHook(
         catalog, table, journal, target=target, ignore_if_exists=ignore_if_exists
@@ -100,6 +109,8 @@ def plan_change(
         on_blocked=journal.on_busy,
         hook=hook,
         atomic=hook.atomic,
+        analysed=analysed,
+        written=written,
     )
 
 

@@ -83,6 +83,7 @@ def plan_write(
         journal,
         target=change.path.lock_key,
         statement=statement,
+        analysed=change.command,
         find_writes=lambda: (
             _find_writes(session, parsed_plan, shared=shares_target)
             if locked is None
@@ -261,6 +262,7 @@ def _plan_ctas(
         journal,
         target=ctas.path.lock_key,
         statement=statement,
+        analysed=ctas.analysed,
         ignore_if_exists=ctas.ignore_if_exists,
         find_writes=lambda: _find_replaced_table(ctas),
     )

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.spark import Spark
+from headrace.driver.spark_version.lineage import compile_lineage
 from headrace.errors import HeadraceError
 from headrace.model.messages import Bootstrap
 from headrace.model.result import Disposition
@@ -49,6 +50,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
         spark.track_state()
         spark.progress.compile()
         spark.executions.compile()
+        compile_lineage(session)
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
         _LOG.warning("warm-up failed: %s", error)
     else:

@@ -304,6 +304,12 @@ class ExecutionNotFound(NotFound):
     code = "execution_not_found"
 
 
+class LineageNotFound(NotFound):
+    """No statement that the caller may read has read or written the table."""
+
+    code = "lineage_not_found"
+
+
 class TransactionNotFound(NotFound):
     """The transaction does not exist."""
 

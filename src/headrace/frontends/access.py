@@ -64,6 +64,7 @@ OPERATIONS: Mapping[str, Access] = {
     "cancel_run": Access.CHANGE,
     "repair_run": Access.CHANGE,
     "cancel_backfill": Access.CHANGE,
+    "show_lineage": Access.VISIBLE,
     "stop_job": Access.CHANGE,
     "take_savepoint": Access.CHANGE,
     "start_job": Access.CHANGE,

@@ -50,6 +50,7 @@ from headrace.frontends.rest.routes import (
     health,
     history,
     jobs,
+    lineage,
     nodes,
     quota,
     results,
@@ -130,6 +131,7 @@ _RESOURCES = {
     "streams": ("Streaming queries, and their control.", [streams.router]),
     "jobs": ("Deploy manifests of jobs, and control the jobs.", [jobs.router]),
     "runs": ("The runs of batch jobs, one for each logical time.", [runs.router]),
+    "lineage": ("The tables that statements read and write.", [lineage.router]),
     "transactions": (
         "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",
         [transactions.router, transactions.recovery_router],

@@ -28,6 +28,7 @@ from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
+from headrace.model.lineage import Lineage
 from headrace.model.materialized_view import (
     CatalogIntent,
     IntentId,
@@ -449,6 +450,8 @@ class Ended(Message):
     """What the task of a deployment has found out or done."""
     ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
     """Time since the start of the execution. For a brief statement, this replaces `started`."""
+    lineage: Lineage = []
+    """Tables that a successful statement has read and written."""
 
     @model_validator(mode="after")
     def _check_result(self) -> Ended:

@@ -36,6 +36,12 @@ def insert_deliveries(tx: Tx, new: Sequence[NewDelivery]) -> None:
         tx.execute(_INSERT[tx.dialect], rows)
 
 
+def list_subjects(tx: Tx, kind: str, subjects: Collection[str]) -> set[str]:
+    """Return those of some subjects about which there are messages of a kind."""
+    query = select(table.c.subject).where(table.c.kind == kind, table.c.subject.in_(subjects))
+    return set(tx.execute(query).scalars())
+
+
 def has_due(tx: Tx, *, without: Collection[str] = ()) -> bool:
     """Return whether a message is to be sent now.
 

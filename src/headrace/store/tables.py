@@ -74,6 +74,7 @@ from headrace.model.lifecycle import (
     TokenState,
     TransactionState,
 )
+from headrace.model.lineage import LineageDirection, TableUse
 from headrace.model.materialized_view import IntentAction, ViewRows
 from headrace.model.request_fields import (
     FieldKind,
@@ -454,6 +455,26 @@ statement_executions = Table(
         primary_key=True,
     ),
     Column("execution", Document(StatementExecution), nullable=False),
+)
+
+# What a statement that has succeeded reads and writes: a row for each table.
+lineage = Table(
+    "lineage",
+    metadata,
+    Column(
+        "statement_id",
+        id_type(),
+        # A node of an older version deletes old statements, too, and does not know this table.
+        ForeignKey("statements.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("position", Integer, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("direction", enum_type(LineageDirection, check="known_direction"), nullable=False),
+    Column("table_key", Text, nullable=False),
+    Column("table_use", Document(TableUse), nullable=False),
+    Column("at", Instant, nullable=False),
+    Index("lineage_by_table", "table_key", "direction", "statement_id"),
 )
 
 connections = Table(

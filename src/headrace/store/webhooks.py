@@ -48,6 +48,11 @@ def list_of_owner(tx: Tx, owner: str) -> list[Webhook]:
     return _fetch(tx, _SELECT.where(table.c.owner == owner))
 
 
+def has_any(tx: Tx) -> bool:
+    """Return whether an owner has a webhook."""
+    return tx.execute(select(table.c.id).limit(1)).first() is not None
+
+
 def page(
     tx: Tx, *, owners: Collection[str] | None, before: str | None, limit: int
 ) -> list[Webhook]:

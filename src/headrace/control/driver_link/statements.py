@@ -15,7 +15,7 @@ from headrace.model.session import DriverLease
 from headrace.model.statement import TASKS, Statement
 from headrace.model.transaction import Transaction
 from headrace.results.manifest import check_report
-from headrace.store import transactions
+from headrace.store import lineage, transactions
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
 from headrace.store.sessions import connections, sessions
@@ -187,6 +187,9 @@ def save_report(
     tx: Tx, lease: DriverLease, message: Ended, locked: LockedStatement, *, grace_seconds: float
 ) -> None:
     """Store what a driver reports beside the state and the result of a statement that has ended."""
+    if message.state is StatementState.SUCCESS:
+        tables = [use for use in message.lineage if not (locked.is_query and use.is_written)]
+        lineage.save(tx, message.statement_id, tables)
     if message.committed is not None:
         mark_committed(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds

@@ -28,6 +28,19 @@ class Alerts:
         self.configured = list_configured(settings)
         """Webhooks that the settings declare."""
 
+    def has_receivers(self, tx: Tx) -> bool:
+        """Return whether there is any webhook."""
+        return bool(self.configured) or webhooks.has_any(tx)
+
+    def find_receivers(
+        self, tx: Tx, event: AlertEvent, *, owner: str | None, job: str | None
+    ) -> list[Webhook]:
+        """Return the webhooks that receive an event on an object of an owner."""
+        own = [] if owner is None else webhooks.list_of_owner(tx, owner)
+        return [
+            each for each in (*self.configured, *own) if each.receives(event, owner=owner, job=job)
+        ]
+
     def record(
         self,
         tx: Tx,
@@ -46,10 +59,7 @@ class Alerts:
             owner: Owner of the object; None: it belongs to the nodes.
             job: Name of the job to which the object belongs.
         """
-        own = [] if owner is None else webhooks.list_of_owner(tx, owner)
-        receivers = [
-            each for each in (*self.configured, *own) if each.receives(event, owner=owner, job=job)
-        ]
+        receivers = self.find_receivers(tx, event, owner=owner, job=job)
         if receivers:
             payload = make_payload(event, data, format_utc(read_clock(tx.connection)))
             deliveries.insert_deliveries(
@@ -64,7 +74,10 @@ class Alerts:
 
     def record_failed_run(self, tx: Tx, run: JobRun, failure: Failure | None) -> None:
         """Insert the messages about a run that fails in this transaction."""
-        data = {**describe_run(run), "failure": None if failure is None else _describe(failure)}
+        data = {
+            **describe_run(run),
+            "failure": None if failure is None else describe_failure(failure),
+        }
         self.record(tx, AlertEvent.RUN_FAILED, data, subject=run.id, owner=run.owner, job=run.name)
 
 
@@ -105,5 +118,6 @@ def describe_run(run: JobRun) -> dict[str, Any]:
     }
 
 
-def _describe(failure: Failure) -> dict[str, Any]:
+def describe_failure(failure: Failure) -> dict[str, Any]:
+    """Return what a message says about a failure, without secrets."""
     return {"code": failure.code, "message": mask_text(failure.message)[:_MAX_MESSAGE]}

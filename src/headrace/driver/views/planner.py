@@ -184,6 +184,8 @@ class ViewPlanner:
             journal,
             target=target.lock_key,
             statement=statement,
+            analysed=ctas.analysed,
+            written=view.path,
         )
 
     def _begin_generation(self, view: _ViewToWrite) -> Generation:

@@ -319,6 +319,12 @@ def list_live_of_jobs(tx: Tx, owners: Collection[str] | None) -> list[StreamQuer
     return fetch(tx, query.order_by(stream_queries.c.id))
 
 
+def list_backing_off(tx: Tx, limit: int) -> list[StreamQuery]:
+    """Return at most `limit` live queries that wait for their next start after a failure."""
+    query = _SELECT.where(IS_LIVE, stream_queries.c.state == StreamState.BACKING_OFF)
+    return fetch(tx, query.order_by(stream_queries.c.session_id).limit(limit))
+
+
 def list_by_id(tx: Tx, query_ids: Collection[str]) -> list[StreamQuery]:
     """Return these queries, oldest first."""
     query = _SELECT.where(stream_queries.c.id.in_(query_ids))

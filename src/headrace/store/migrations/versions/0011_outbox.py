@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0011"
-down_revision = "0007"
+down_revision = "0010"
 oldest_code = "0003"
 
 _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

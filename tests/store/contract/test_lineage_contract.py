@@ -1,0 +1,78 @@
+"""Contract of lineage: the tables of a statement are stored with its end, and join it to others."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete
+from tests.support.lineage import READ, WRITE, make_use, save_lineage
+
+from headrace.model.lineage import LineageDirection
+from headrace.store import lineage
+from headrace.store.database import Database
+from headrace.store.tables import events, statements
+
+
+def neighbours(
+    store: Database, name: str, direction: LineageDirection, *owners: str, newest: int = 100
+) -> list[tuple[str, str]]:
+    with store.read() as tx:
+        return [
+            (each.table_key, each.statement_id)
+            for each in lineage.list_neighbours(
+                tx,
+                f"spark_catalog.default.{name}",
+                direction,
+                owners=owners or None,
+                statements_limit=newest,
+                limit=100,
+            )
+        ]
+
+
+def test_the_tables_of_a_statement_are_returned_in_their_order(store: Database) -> None:
+    statement_id = save_lineage(store, "Flights", "late")
+    with store.read() as tx:
+        assert lineage.list_of_statement(tx, statement_id) == [
+            make_use("Flights", READ, "a", "b"),
+            make_use("late", WRITE),
+        ]
+
+
+def test_tables_are_neighbours_by_the_statements_that_read_one_and_write_the_other(
+    store: Database,
+) -> None:
+    first = save_lineage(store, "FLIGHTS", "late")
+    second = save_lineage(store, "flights", "Late")
+    save_lineage(store, "other", "unrelated")
+    assert set(neighbours(store, "late", WRITE)) == {
+        ("spark_catalog.default.flights", first),
+        ("spark_catalog.default.flights", second),
+    }
+    assert {key for key, _ in neighbours(store, "flights", READ)} == {"spark_catalog.default.late"}
+    assert neighbours(store, "late", READ) == []
+    assert neighbours(store, "late", WRITE, newest=1) == [("spark_catalog.default.flights", second)]
+
+
+def test_only_the_statements_of_the_given_owners_join_tables(store: Database) -> None:
+    own = save_lineage(store, "flights", "late", owner="ada")
+    save_lineage(store, "secret", "late", owner="bob")
+    assert neighbours(store, "late", WRITE, "ada", "eve") == [
+        ("spark_catalog.default.flights", own)
+    ]
+    with store.read() as tx:
+        assert lineage.list_recent_tables(tx, owners=["ada"]) == {
+            "spark_catalog.default.flights",
+            "spark_catalog.default.late",
+        }
+        assert len(lineage.list_recent_tables(tx, owners=None)) == 3
+        key = "spark_catalog.default.secret"
+        assert not lineage.has_table(tx, key, owners=["ada"])
+        assert lineage.has_table(tx, key, owners=None)
+
+
+def test_lineage_is_deleted_with_its_statement(store: Database) -> None:
+    statement_id = save_lineage(store, "flights", "late")
+    with store.write("test") as tx:
+        tx.execute(delete(events))
+        tx.execute(delete(statements).where(statements.c.id == statement_id))
+    with store.read() as tx:
+        assert lineage.list_recent_tables(tx, owners=None) == set()
