@@ -29,6 +29,7 @@ PACKAGES = {
     "control.host",
     "control.identity",
     "control.jobs",
+    "control.outbox",
     "control.runs",
     "control.launchers",
     "control.sessions",

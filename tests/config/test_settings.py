@@ -220,3 +220,43 @@ def test_places_are_in_the_home(tmp_path: Path) -> None:
     assert settings.store_url == f"sqlite:///{tmp_path}/h/headrace.db"
     assert settings.results_location == f"{tmp_path}/h/results"
     assert settings.warehouse == f"{tmp_path}/h/warehouse"
+
+
+WEBHOOK = {"url": "https://hooks.example.com/", "secret": "${secret:hook}", "events": ["run.late"]}
+PROVIDER = {"provider": "environment"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"webhooks": {"a": WEBHOOK}}, "webhooks.a.secret needs secrets.provider"),
+        (
+            {"webhooks": {"a": {**WEBHOOK, "url": "https://ada:pw-1@a/"}}, "secrets": PROVIDER},
+            "'webhooks.a.url': the URL of an endpoint has no user",
+        ),
+        (
+            {"webhooks": {"a": {**WEBHOOK, "secret": "whsec_pw-1"}}, "secrets": PROVIDER},
+            "'webhooks.a.secret': this is not a reference",
+        ),
+        (
+            {"webhooks": {"a": {**WEBHOOK, "events": []}}, "secrets": PROVIDER},
+            "'webhooks.a.events'",
+        ),
+        ({"outbox": {"retry_for": "7d"}}, "retention must be longer than retry_for"),
+        ({"outbox": {"private_networks": ["10.0.0.1/8"]}}, "'outbox.private_networks.0"),
+        ({"openlineage": {"api_key": "${secret:key}"}}, "api_key needs url"),
+        (
+            {"openlineage": {"url": "https://a/", "api_key": "${secret:key}"}},
+            "openlineage.api_key needs secrets.provider",
+        ),
+        ({"openlineage": {"url": "https://a/", "file": "/b"}}, "exclude each other"),
+    ],
+    ids=str,
+)
+def test_what_nodes_could_not_send_is_refused_at_the_start(
+    settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidSetting) as raised:
+        load(settings)
+    assert words in str(raised.value)
+    assert "pw-1" not in str(raised.value)

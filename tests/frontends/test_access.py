@@ -19,10 +19,13 @@ from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.store import new_session, new_statement, running_session
 from tests.support.table_transactions import Creation
+from tests.support.webhook_receiver import SECRET
 
 from headrace.control.identity.authenticator import make_token
+from headrace.files.private_files import write_private
 from headrace.frontends.access import OPERATIONS, Access
 from headrace.model.connection import ConnectionSpec
+from headrace.model.delivery import Webhook
 from headrace.model.deployment import (
     DeploymentPlan,
     JobAction,
@@ -45,7 +48,7 @@ from headrace.model.stream_query import (
     NewStreamQuery,
     QuerySpec,
 )
-from headrace.store import events, nodes
+from headrace.store import events, nodes, webhooks
 from headrace.store.clock import clock, read_clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens, users
@@ -207,6 +210,12 @@ BODIES: dict[str, Callable[[Server], Json]] = {
     "repair_run": lambda _: {},
     "confirm_node_gone": lambda _: {"confirmed": True},
     "purge_history": lambda _: {"older_than": "3650d"},
+    "create_webhook": lambda _: {
+        "name": new_id("wh").replace("wh_", "w-"),
+        "url": "http://127.0.0.1:9/",
+        "secret": "${secret:hook}",
+        "events": ["run.failed"],
+    },
     "create_token": lambda _: {"name": new_id("tk").replace("tk_", "t-"), "expires": "1d"},
 }
 
@@ -220,7 +229,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         auth={"roles": ROLES},
         # The node must not start the drivers of the sessions that the test makes.
         lease={"sweep": "1h"},
+        secrets={"provider": "files", "folder": str(home.parent), "allowed": {"*": ["*"]}},
     )
+    write_private(home.parent / "hook", SECRET)
     with serve_node(settings) as node:
         document = node.http.get("/api/v1/openapi.json").json()
         operations = {
@@ -361,6 +372,20 @@ def _make_run(store: Database, owner: str) -> str:
         )
 
 
+def _make_webhook(store: Database, owner: str) -> str:
+    webhook = Webhook(
+        id=new_id("wh"),
+        owner=owner,
+        name=new_id("wh").replace("wh_", "w-"),
+        url="http://127.0.0.1:9/",
+        secret="${secret:hook}",
+        events=["run.failed"],
+    )
+    with store.write("test") as tx:
+        webhooks.insert_webhook(tx, webhook)
+    return webhook.id
+
+
 def _make_backfill(store: Database, owner: str) -> str:
     run_id = _make_run(store, owner)
     with store.read() as tx:
@@ -398,6 +423,7 @@ MAKERS: dict[str, Callable[[Database, str], str]] = {
     "deployment": _make_deployment,
     "name": _make_job,
     "run": _make_run,
+    "webhook": _make_webhook,
     "backfill": _make_backfill,
     "transaction": _make_transaction,
     "token": _make_token,
@@ -527,6 +553,7 @@ LISTS = {
     "list_jobs": "name",
     "list_transactions": "transaction",
     "list_tokens": "token",
+    "list_webhooks": "webhook",
 }
 
 

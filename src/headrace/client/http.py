@@ -539,6 +539,15 @@ class Client:
         """Cancel all runs of a backfill. Return them as a page."""
         return self.act("backfills", backfill_id, "cancel")
 
+    # Webhooks.
+
+    def deliveries(
+        self, webhook: str, *, before: str | None = None, limit: int | None = None
+    ) -> Json:
+        """Return a page of the messages to a webhook, newest first: `{items, next}`."""
+        path = f"/api/v1/webhooks/{quote_name(webhook)}/deliveries"
+        return self._call("GET", path, query={"before": before, "limit": limit})
+
     def lineage(
         self,
         table: str,

@@ -19,8 +19,8 @@ from headrace.errors import PackagesMissing
 
 EXTRAS = {
     "server": (
-        *("alembic", "cronsim", "fastapi", "fastapi_offline", "fsspec", "grpc", "jinja2"),
-        *("joserfc", "numpy", "prometheus_client", "psutil", "pyarrow", "ruamel.yaml"),
+        *("alembic", "cronsim", "cryptography", "fastapi", "fastapi_offline", "fsspec", "grpc"),
+        *("jinja2", "joserfc", "numpy", "prometheus_client", "psutil", "pyarrow", "ruamel.yaml"),
         *("sqlalchemy", "sse_starlette", "thriftpy2", "tzdata", "urllib3", "uuid_utils"),
         "uvicorn",
     ),

@@ -29,6 +29,12 @@ from headrace.config.conf_policy import NO_CONF_POLICY, ConfPolicy
 from headrace.config.config_file import check_config_file, find_config_file, nearest_variable
 from headrace.config.home import DEFAULT_HOME, HomeLayout, cache_folder
 from headrace.config.limits import LimitSettings
+from headrace.config.outbox import (
+    AlertSettings,
+    OpenLineageSettings,
+    OutboxSettings,
+    WebhookSettings,
+)
 from headrace.config.profiles import BACKENDS, AnyProfile, Profile
 from headrace.config.sections import (
     EVERY,
@@ -114,6 +120,11 @@ class Settings(BaseSettings):
     hiveserver2: HiveServer2Settings = HiveServer2Settings()
     flight_sql: FlightSqlSettings = FlightSqlSettings()
     web: WebSettings = WebSettings()
+    outbox: OutboxSettings = OutboxSettings()
+    alerts: AlertSettings = AlertSettings()
+    openlineage: OpenLineageSettings = OpenLineageSettings()
+    webhooks: dict[str, WebhookSettings] = {}
+    """Webhooks of the operators, by name."""
     profiles: dict[str, AnyProfile] = {}
     """Profiles by name; the profile `default` always exists."""
     _is_embedded: bool = PrivateAttr(default=False)
@@ -250,6 +261,16 @@ class Settings(BaseSettings):
                 raise ValueError(f"{key}_secret is a reference to a secret: ${{secret:NAME}}")
             if self.secrets.provider is None:
                 raise ValueError(f"{key}_secret needs secrets.provider")
+        return self
+
+    @model_validator(mode="after")
+    def _check_signing(self) -> Settings:
+        """Raise ValueError if messages need a secret that no provider has."""
+        needed = [f"webhooks.{name}.secret" for name in self.webhooks]
+        if self.openlineage.api_key is not None:
+            needed.append("openlineage.api_key")
+        if needed and self.secrets.provider is None:
+            raise ValueError(f"{needed[0]} needs secrets.provider")
         return self
 
     def for_embedded(self) -> Settings:

@@ -8,6 +8,7 @@ from functools import cached_property
 from headrace.client.tls import ClientTls
 from headrace.config.settings import Settings
 from headrace.control.audit import Audit
+from headrace.control.outbox.alerts import Alerts
 from headrace.control.secret_values import Secrets
 from headrace.store.database import Database
 
@@ -38,6 +39,11 @@ class NodeContext:
     def secrets(self) -> Secrets:
         """The values of secrets."""
         return Secrets(self.settings)
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        """What inserts the messages to webhooks."""
+        return Alerts(self.settings)
 
     @property
     def lease_seconds(self) -> float:

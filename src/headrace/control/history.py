@@ -19,7 +19,7 @@ from headrace.control.policy import Action, Caller, Shared, require
 from headrace.control.retention import Retention
 from headrace.errors import HeadraceError, InvalidRequest
 from headrace.model.audit import AuditAction
-from headrace.store import audit, editor_drafts, history
+from headrace.store import audit, deliveries, editor_drafts, history
 from headrace.store.database import Database
 from headrace.store.identity import sign_in_failures
 from headrace.store.sessions import connections
@@ -44,12 +44,14 @@ class HistoryRetention:
         self._seconds = seconds_of(context.settings.history.retention)
         self._idle_seconds = context.settings.sessions.connection_idle_timeout.total_seconds()
         self._audit_seconds = seconds_of(context.settings.audit.retention)
+        self._outbox_seconds = context.settings.outbox.retention.total_seconds()
 
     def run(self) -> None:
         """Delete what is older than the retention of history and audit, and what has expired."""
         for delete_expired in _EXPIRIES:
             _repeat_full(partial(delete_expired, self._database))
         _repeat_full(partial(_close_connections, self._database, self._idle_seconds))
+        _repeat_full(partial(_delete_deliveries, self._database, self._outbox_seconds))
         if self._audit_seconds is not None:
             _repeat_full(partial(_delete_audit, self._database, self._audit_seconds))
         if self._seconds is not None:
@@ -195,6 +197,11 @@ def _delete_connections(database: Database, seconds: float) -> dict[str, int]:
 def _delete_drafts(database: Database, seconds: float) -> dict[str, int]:
     with database.write("retention.drafts") as tx:
         return editor_drafts.delete_unused(tx, seconds, _BATCH)
+
+
+def _delete_deliveries(database: Database, seconds: float) -> int:
+    with database.write("retention.deliveries") as tx:
+        return deliveries.delete_old(tx, seconds, _BATCH)
 
 
 def _delete_audit(database: Database, seconds: float) -> int:

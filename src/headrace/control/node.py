@@ -49,6 +49,9 @@ from headrace.control.metrics import (
 )
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
+from headrace.control.outbox.sender import Outbox
+from headrace.control.outbox.service import Webhooks
+from headrace.control.outbox.watch import AlertWatch
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.places import check_locations, check_placement
 from headrace.control.policy import Action, Caller, Shared, require
@@ -87,6 +90,7 @@ from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
 _HISTORY_SECONDS = 60.0
+_ALERT_SECONDS = 30.0
 _EXPIRED_NODES_SECONDS = 60.0
 
 
@@ -182,7 +186,7 @@ class Node:
             },
         )
         self.events = EventLog(self.context)
-        self._retention = Retention(self.context)
+        self._retention, self._outbox = Retention(self.context), Outbox(self.context)
         self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
             launchers or build_launchers(settings, parts.host, parts.launcher),
@@ -254,6 +258,11 @@ class Node:
     def job_runs(self) -> JobRuns:
         """Service for runs of batch jobs."""
         return JobRuns(self.context, self.statements)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Service for webhooks."""
+        return Webhooks(self.context)
 
     @property
     def lineage(self) -> LineageGraphs:
@@ -339,6 +348,7 @@ class Node:
         self._tasks.stop()
         self._operations.stop()
         self._retention.stop()
+        self._outbox.stop()
         self._lease.stop()
         self._launches.stop()
         self._parts.archives.stop()
@@ -397,6 +407,8 @@ class Node:
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("schedules", Schedules(self.context).run),
             PeriodicTask("conditions", Conditions(self.context).run),
+            PeriodicTask("outbox", self._outbox.run),
+            PeriodicTask("alerts", AlertWatch(self.context).run, _ALERT_SECONDS),
             PeriodicTask("audit", self.context.audit.flush),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),

@@ -286,6 +286,12 @@ class TokenNotFound(NotFound):
     code = "token_not_found"
 
 
+class WebhookNotFound(NotFound):
+    """The webhook does not exist."""
+
+    code = "webhook_not_found"
+
+
 class StatementNotFound(NotFound):
     """The statement does not exist."""
 
@@ -386,6 +392,12 @@ class TokenNameExists(Conflict):
     """The owner already has a token with this name."""
 
     code = "token_name_exists"
+
+
+class WebhookNameExists(Conflict):
+    """The owner already has a webhook with this name."""
+
+    code = "webhook_name_exists"
 
 
 class SessionNameExists(Conflict):

@@ -62,6 +62,7 @@ from headrace.frontends.rest.routes import (
     tokens,
     transactions,
     users,
+    webhooks,
 )
 from headrace.frontends.rest.routes.health import Readiness
 from headrace.frontends.servers import Server, Servers
@@ -139,6 +140,7 @@ _RESOURCES = {
     "events": ("Every change of state, as a list or as a stream.", [events.router]),
     "sign-in": ("Where users sign in, and who calls.", [sign_in.router]),
     "tokens": ("Tokens with which programs act for their owners.", [tokens.router]),
+    "webhooks": ("HTTP endpoints that receive events.", [webhooks.router]),
     "users": ("Who has signed in.", [users.router]),
     "audit": ("Who did, read, or was refused what.", [audit.router]),
     "quota": ("What an owner may use, and what it uses.", [quota.router]),

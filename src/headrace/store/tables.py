@@ -1236,3 +1236,44 @@ job_tasks = Table(
     Column("task", Document(JobTask), nullable=False),
     Column("outcome", Document(JobOutcome)),
 )
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    # A reference: the store has no secret.
+    Column("secret", Text, nullable=False),
+    Column("events", JSON, nullable=False),
+    Column("jobs", JSON, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("owner", "name", name="webhooks_name"),
+)
+
+# The outbox. The transaction that makes a fact inserts the messages about it.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", id_type(), primary_key=True),
+    Column("endpoint", Text, nullable=False),
+    Column("owner", Text),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("last_error", Text),
+    Column("created_at", Instant, nullable=False),
+    # A node that claims a delivery moves it forward: this is its lease.
+    Column("next_at", Instant),
+    Column("sent_at", Instant),
+    Column("failed_at", Instant),
+    UniqueConstraint("kind", "subject", "endpoint", name="deliveries_subject"),
+    CheckConstraint(
+        "(next_at IS NULL) = (sent_at IS NOT NULL OR failed_at IS NOT NULL)", name="ended"
+    ),
+    Index("deliveries_due", "next_at", sqlite_where=_FIRES, postgresql_where=_FIRES),
+    Index("deliveries_by_endpoint", "endpoint", "id"),
+    Index("deliveries_by_age", "created_at"),
+)

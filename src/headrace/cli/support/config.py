@@ -61,6 +61,10 @@ KNOWN_KEYS = (
     "opensearch",
     "hiveserver2",
     "flight_sql",
+    "outbox",
+    "alerts",
+    "openlineage",
+    "webhooks",
     "profiles",
 )
 

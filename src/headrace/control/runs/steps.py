@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from headrace.control.context import NodeContext
 from headrace.control.jobs.firing import start_next
 from headrace.control.jobs.operation_runner import Pause
+from headrace.control.outbox.openlineage import OpenLineageEvents
 from headrace.control.policy import Caller
 from headrace.control.statements.service import Statements
 from headrace.errors import (
@@ -106,6 +107,8 @@ class RunSteps:
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
         self._service = service
+        self._alerts = context.alerts
+        self._openlineage = OpenLineageEvents(context.settings.openlineage)
         self._specs: dict[str, BatchSpec] = {}
         """What versions do. It never changes, and each look at a run needs it."""
         # Tests of other code compare the state of the module's own generator.
@@ -201,6 +204,7 @@ class RunSteps:
         begun = runs.get(tx, run.id)
         assert begun is not None
         _insert_statement(tx, begun, position, spec)
+        self._openlineage.begin(tx, begun)
 
     def _follow(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
         """Continue after the end of the statement of a run."""
@@ -228,8 +232,10 @@ class RunSteps:
             return self._end(tx, run, RunState.SUCCEEDED)
         if run.cancelled_by is not None:
             return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
+        self._openlineage.end_statement(tx, run, RunState.SUCCEEDED)
         runs.set_columns(tx, run.id, {"position": position})
         _insert_statement(tx, run, position, spec)
+        self._openlineage.begin(tx, replace(run, position=position))
         return _Step(0.0, submits=True)
 
     def _follow_write(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
@@ -263,6 +269,7 @@ class RunSteps:
         failures = run.attempt - 1
         if _is_permanent(failure) or not policy.allows(failures + 1):
             return self._end(tx, run, RunState.FAILED, failure=failure)
+        self._openlineage.end_statement(tx, run, RunState.FAILED, failure)
         delay = policy.delay(failures, self._random.random()).total_seconds()
         reason = f"Attempt {run.attempt} has failed."
         runs.postpone(tx, run.id, delay, reason=reason, failure=failure)
@@ -278,6 +285,9 @@ class RunSteps:
         failure: Failure | None = None,
     ) -> _Step:
         runs.end(tx, run, target, actor=self._actor, reason=reason, failure=failure)
+        self._openlineage.end_run(tx, run, target, failure)
+        if target is RunState.FAILED:
+            self._alerts.record_failed_run(tx, run, failure)
         if run.connection_id is not None:
             connections.close(tx, run.connection_id)
         start_next(tx, run.job_id, actor=self._actor)

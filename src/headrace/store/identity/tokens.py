@@ -14,7 +14,7 @@ from headrace.model.identity import ApiToken, Scope
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import TOKEN, TokenState
 from headrace.store import events
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_between
 from headrace.store.database import Tx
 from headrace.store.tables import tokens as table
 from headrace.store.transitions import Transitions
@@ -101,6 +101,21 @@ def find_usable(tx: Tx, token_id: str, *, locks: bool = False) -> UsableToken | 
     columns = dict(row)
     secret_hash, is_use_due = columns.pop("secret_hash"), bool(columns.pop("is_use_due"))
     return UsableToken(ApiToken(**columns), secret_hash, is_use_due)
+
+
+def list_expiring(tx: Tx, seconds: float, limit: int) -> list[ApiToken]:
+    """Return at most `limit` live tokens that expire within `seconds`, the first to expire first.
+
+    Tokens that were valid for less than twice this time are left out.
+    """
+    query = _SELECT.where(
+        _LIVE,
+        table.c.expires_at > clock(),
+        table.c.expires_at < clock(seconds),
+        seconds_between(table.c.created_at, table.c.expires_at) >= 2 * seconds,
+    )
+    rows = tx.execute(query.order_by(table.c.expires_at).limit(limit)).mappings()
+    return [_to_token(row) for row in rows]
 
 
 def list_named(tx: Tx, owners: Collection[str], name: str) -> list[ApiToken]:

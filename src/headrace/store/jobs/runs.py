@@ -179,6 +179,22 @@ def list_times(tx: Tx, job_id: str, *, after: datetime) -> set[datetime]:
     return set(rows.scalars())
 
 
+def list_late(tx: Tx, *, seconds: float, age_limit: float, limit: int) -> list[JobRun]:
+    """Return live runs of schedules whose logical time was more than `seconds` ago, by their jobs.
+
+    Args:
+        age_limit: Seconds since the insertion above which a run is not returned.
+    """
+    query = _SELECT.where(
+        _LIVE,
+        table.c.trigger == RunTrigger.SCHEDULE,
+        table.c.logical_time < clock(-seconds),
+        table.c.created_at > clock(-age_limit),
+    )
+    rows = tx.execute(query.order_by(table.c.job_id, table.c.logical_time).limit(limit)).mappings()
+    return [_to_run(row) for row in rows]
+
+
 def page(
     tx: Tx,
     *,

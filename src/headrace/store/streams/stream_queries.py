@@ -328,6 +328,12 @@ def list_live_adhoc(tx: Tx, owner: str, limit: int) -> list[StreamQuery]:
     return fetch(tx, ordered.limit(limit))
 
 
+def list_backing_off(tx: Tx, limit: int) -> list[StreamQuery]:
+    """Return at most `limit` live queries that wait for their next start after a failure."""
+    query = _SELECT.where(IS_LIVE, stream_queries.c.state == StreamState.BACKING_OFF)
+    return fetch(tx, query.order_by(stream_queries.c.session_id).limit(limit))
+
+
 def list_by_id(tx: Tx, query_ids: Collection[str]) -> list[StreamQuery]:
     """Return these queries, oldest first."""
     query = _SELECT.where(stream_queries.c.id.in_(query_ids))

@@ -1,0 +1,1 @@
+"""What nodes send to other systems: webhooks and OpenLineage events."""

@@ -1,0 +1,123 @@
+"""Alerts: the messages to webhooks about an event, in the transaction that makes the event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.config.alert_events import AlertEvent
+from headrace.config.settings import Settings
+from headrace.grammar.masking import mask_text
+from headrace.model.delivery import CONFIGURED_PREFIX, NewDelivery, Webhook
+from headrace.model.failure import Failure
+from headrace.model.run import JobRun
+from headrace.store import deliveries, webhooks
+from headrace.store.clock import read_clock
+from headrace.store.database import Tx
+from headrace.text.readable import format_utc
+
+_MAX_MESSAGE = 2000
+"""Characters of an error in a message."""
+
+
+class Alerts:
+    """Inserts the messages to the webhooks of an owner, and to those of the settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.configured = list_configured(settings)
+        """Webhooks that the settings declare."""
+
+    def has_receivers(self, tx: Tx) -> bool:
+        """Return whether there is any webhook."""
+        return bool(self.configured) or webhooks.has_any(tx)
+
+    def find_receivers(
+        self, tx: Tx, event: AlertEvent, *, owner: str | None, job: str | None
+    ) -> list[Webhook]:
+        """Return the webhooks that receive an event on an object of an owner."""
+        own = [] if owner is None else webhooks.list_of_owner(tx, owner)
+        return [
+            each for each in (*self.configured, *own) if each.receives(event, owner=owner, job=job)
+        ]
+
+    def record(
+        self,
+        tx: Tx,
+        event: AlertEvent,
+        data: Mapping[str, Any],
+        *,
+        subject: str,
+        owner: str | None,
+        job: str | None = None,
+    ) -> None:
+        """Insert the messages about an event. Each webhook gets one about a subject.
+
+        Args:
+            data: What the messages say, as JSON. It has no secrets.
+            subject: What distinguishes the event from others of its kind, for example a run.
+            owner: Owner of the object; None: it belongs to the nodes.
+            job: Name of the job to which the object belongs.
+        """
+        receivers = self.find_receivers(tx, event, owner=owner, job=job)
+        if receivers:
+            payload = make_payload(event, data, format_utc(read_clock(tx.connection)))
+            deliveries.insert_deliveries(
+                tx,
+                [
+                    NewDelivery(
+                        endpoint=each.id, owner=owner, kind=event, subject=subject, payload=payload
+                    )
+                    for each in receivers
+                ],
+            )
+
+    def record_failed_run(self, tx: Tx, run: JobRun, failure: Failure | None) -> None:
+        """Insert the messages about a run that fails in this transaction."""
+        data = {
+            **describe_run(run),
+            "failure": None if failure is None else describe_failure(failure),
+        }
+        self.record(tx, AlertEvent.RUN_FAILED, data, subject=run.id, owner=run.owner, job=run.name)
+
+
+def list_configured(settings: Settings) -> Sequence[Webhook]:
+    """Return the webhooks that the settings declare."""
+    return [
+        Webhook(
+            id=f"{CONFIGURED_PREFIX}{name}",
+            owner=None,
+            name=name,
+            url=each.url,
+            secret=each.secret,
+            events=each.events,
+            jobs=each.jobs,
+            owners=each.owners,
+        )
+        for name, each in settings.webhooks.items()
+    ]
+
+
+def make_payload(event: str, data: Mapping[str, Any], timestamp: str) -> str:
+    """Return the body of a message: type, time and data, as Standard Webhooks recommends."""
+    body = {"type": event, "timestamp": timestamp, "data": data}
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def describe_run(run: JobRun) -> dict[str, Any]:
+    """Return what a message says about a run."""
+    return {
+        "job": run.name,
+        "owner": run.owner,
+        "run": run.id,
+        "trigger": run.trigger,
+        "logical_time": format_utc(run.times.logical_time),
+        "interval_start": format_utc(run.times.interval_start),
+        "interval_end": format_utc(run.times.interval_end),
+        "attempt": run.attempt,
+    }
+
+
+def describe_failure(failure: Failure) -> dict[str, Any]:
+    """Return what a message says about a failure, without secrets."""
+    return {"code": failure.code, "message": mask_text(failure.message)[:_MAX_MESSAGE]}
