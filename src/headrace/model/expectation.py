@@ -119,6 +119,11 @@ class StatementChecks:
     counts: ExpectationCounts | None
     """None: not known."""
 
+    def list_counted(self) -> list[tuple[Expectation, Violations]]:
+        """Return the expectations with what was counted; none, if nothing is known."""
+        counted = [] if self.counts is None else self.counts.expectations
+        return list(zip(self.expectations, counted, strict=False))
+
     def find_result(self, index: int) -> ExpectationResult:
         """Return the result of the expectation at a position."""
         if self.counts is None:

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.support.batch_jobs import insert_batch_job
+from tests.support.batch_jobs import BatchJob, insert_batch_job
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, receive_webhooks
 
+from headrace.model.expectation import Expectation, ExpectationCounts, OnViolation, Violations
 from headrace.model.failure import Failure
 from headrace.model.run import BatchSpec, BatchStatement, FiringRules
 from headrace.model.schedule import Schedule
@@ -281,3 +283,37 @@ def test_two_webhooks_of_an_owner_have_different_names(
     add(node, receiver)
     answer = node.http.post("/api/v1/webhooks", json=body)
     assert (answer.status_code, answer.json()["code"]) == (409, "webhook_name_exists")
+
+
+def test_violated_expectations_are_reported_although_the_run_succeeds(
+    start: Callable[..., InProcessNode], receiver: WebhookReceiver
+) -> None:
+    node = start()
+    add(node, receiver, events=["expectation.violated"])
+    conditions = [
+        Expectation(name="positive", condition="a > 0", on_violation=OnViolation.DROP),
+        Expectation(name="named", condition="b IS NOT NULL"),
+    ]
+    statement = BatchStatement(text="INSERT INTO t SELECT 1", expectations=conditions)
+    job = BatchJob(node, statements=[statement])
+    run_id = job.call("jobs/load/runs")["id"]
+    job.next_statement()
+    counts = ExpectationCounts(
+        rows_in=10,
+        rows_dropped=3,
+        rows_written=7,
+        expectations=[
+            Violations(name="positive", violations=3, nulls=1),
+            Violations(name="named", violations=0, nulls=0),
+        ],
+    )
+    rows = inline_result([("a", "integer")], [])
+    job.driver.succeed(rows, expectation_counts=counts, rows_written=7)
+    assert job.await_end(run_id)["state"] == "succeeded"
+    await_state(node, "sent")
+    [message] = receiver.messages
+    assert message.json["type"] == "expectation.violated"
+    assert message.json["data"]["run"] == run_id
+    assert message.json["data"]["expectations"] == [
+        {"name": "positive", "on_violation": "drop", "violations": 3, "nulls": 1}
+    ]

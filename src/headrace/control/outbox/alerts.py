@@ -10,6 +10,7 @@ from headrace.config.alert_events import AlertEvent
 from headrace.config.settings import Settings
 from headrace.grammar.masking import mask_text
 from headrace.model.delivery import CONFIGURED_PREFIX, NewDelivery, Webhook
+from headrace.model.expectation import ExpectationResult, StatementChecks
 from headrace.model.failure import Failure
 from headrace.model.run import JobRun
 from headrace.store import deliveries, webhooks
@@ -79,6 +80,33 @@ class Alerts:
             "failure": None if failure is None else describe_failure(failure),
         }
         self.record(tx, AlertEvent.RUN_FAILED, data, subject=run.id, owner=run.owner, job=run.name)
+
+    def record_violations(self, tx: Tx, run: JobRun, checks: StatementChecks) -> None:
+        """Insert the messages about the expectations that a statement of a run has violated."""
+        violated = [
+            {
+                "name": each.name,
+                "on_violation": each.on_violation,
+                "violations": counted.violations,
+                "nulls": counted.nulls,
+            }
+            for index, (each, counted) in enumerate(checks.list_counted())
+            if checks.find_result(index) is ExpectationResult.VIOLATED
+        ]
+        if violated:
+            data = {
+                **describe_run(run),
+                "statement": checks.statement_id,
+                "expectations": violated,
+            }
+            self.record(
+                tx,
+                AlertEvent.EXPECTATION_VIOLATED,
+                data,
+                subject=checks.statement_id,
+                owner=run.owner,
+                job=run.name,
+            )
 
 
 def list_configured(settings: Settings) -> Sequence[Webhook]:

@@ -132,6 +132,8 @@ class RunSteps:
                 operations.finish(tx, lease)
                 return None
             step = self._make_step(tx, run)
+            if step.checks is not None:
+                self._alerts.record_violations(tx, run, step.checks)
             if step.seconds is None:
                 operations.finish(tx, lease)
         self._observe_checks(run, step.checks)
