@@ -24,6 +24,14 @@ def insert_batch_job(
 ) -> str:
     """Insert a job whose schedule has come to `cursor`. Return its id."""
     batch = batch or BatchSpec(rules=rules, statements=[BatchStatement(text="SELECT 1")])
+    with store.write("test") as tx:
+        job = jobs.insert_job(tx, owner, name, "/state", state_place=f"/{owner}", actor=owner)
+    deploy_version(store, job.id, batch, cursor=cursor)
+    return job.id
+
+
+def deploy_version(store: Database, job_id: str, batch: BatchSpec, *, cursor: datetime) -> str:
+    """Let the schedule of a job start a new version from now on. Return the id of the version."""
     spec = VersionSpec(
         written={},
         manifest={},
@@ -35,7 +43,8 @@ def insert_batch_job(
         batch=batch,
     )
     with store.write("test") as tx:
-        job = jobs.insert_job(tx, owner, name, "/state", state_place=f"/{owner}", actor=owner)
+        job = jobs.get(tx, job_id)
+        assert job is not None
         version = jobs.insert_version(
             tx,
             job,
@@ -50,8 +59,8 @@ def insert_batch_job(
             tx,
             job.id,
             version_id=version.id,
-            rules=rules,
+            rules=batch.rules,
             cursor=cursor,
             next_at=cursor,
         )
-    return job.id
+    return version.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -152,11 +153,19 @@ def _find_writes(
 
 
 def plan_statement(
-    session: SparkSession, assignment: Assignment, link: NodeLink, statement: StatementFacts
+    session: SparkSession,
+    assignment: Assignment,
+    link: NodeLink,
+    statement: StatementFacts,
+    *,
+    bind_rows: Callable[[], None] = lambda: None,
 ) -> ExecutionPlan:
     """Plan a statement, and resolve the transaction of an earlier attempt first.
 
     The earlier transaction is rolled forward by the plan, or rolled back here.
+
+    Args:
+        bind_rows: Makes the rows that the statement reads. It is called if the statement runs.
 
     Raises:
         PySparkException: Spark rejects the CTAS.
@@ -169,6 +178,7 @@ def plan_statement(
     resumed = resume_transaction(session, assignment, link, statement)
     if resumed is not None:
         return resumed
+    bind_rows()
     parsed_plan, bind = parse_statement(session, assignment)
     ctas = describe_ctas(session, parsed_plan, bind)
     if ctas is None:
