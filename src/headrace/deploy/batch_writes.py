@@ -45,6 +45,12 @@ def create_statement(target: BatchTarget, query: str) -> str:
     )
 
 
+def partitions_statement(target: BatchTarget, query: str) -> str:
+    """Return the query for the partitions that the rows of another query are in."""
+    columns = _list_names(target.partition_by)
+    return f"SELECT DISTINCT {columns} FROM (\n{_trim(query)}\n) ORDER BY {columns}"  # noqa: S608 - SQL of the user
+
+
 def write_statement(target: BatchTarget, query: str) -> str:
     """Return the statement that writes the rows of a query to a table, by the names of columns.
 

@@ -336,6 +336,11 @@ def test_a_backfill_plans_its_intervals_and_leaves_out_what_runs(
         ("03:00", "04:00", None),
     ]
     assert live["id"] in plan["intervals"][0]["refusal"]
+    assert (plan["version"], plan["target"], plan["partitions_query"]) == (
+        live["version"],
+        None,
+        None,
+    )
     assert len(job.node.http.get("/api/v1/runs").json()["items"]) == 1
     backfill = job.call("jobs/load/backfills", **body)
     members = job.node.http.get("/api/v1/runs", params={"job": "load"}).json()["items"]
