@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.table_transactions import STAGED
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.result import ResultReport
 
 
@@ -33,6 +35,18 @@ class PoolDriver:
         """Report the success of the statement."""
         assert self._driver is not None
         self._driver.succeed(self.statement, result)
+
+    def begin_commit(self) -> None:
+        """Begin to publish the rows of the statement."""
+        assert self._driver is not None
+        self._driver.report_start(self.statement)
+        transaction = new_id("tx")
+        for state in (
+            TransactionState.PREPARED,
+            TransactionState.BEGUN,
+            TransactionState.COMMITTING,
+        ):
+            assert self._driver.transact(transaction, self.statement, state, STAGED).applied
 
     def fail(self, failure: Failure) -> None:
         """Report the failure of the statement."""

@@ -122,9 +122,10 @@ def _define_write(
     change: RowChange,
     transaction: str,
 ) -> WriteDefinition:
-    # The statements of a session that change rows run one after another, unless each has a Spark
-    # session of its own.
-    is_ordered = assignment.ordinal is not None and not assignment.isolated
+    # The statements of a session that change rows run one after another, unless they run in pool
+    # sessions of their own or of their connections: Delta drops a write with an older version.
+    has_own_session = assignment.isolated or assignment.connection is not None
+    is_ordered = assignment.ordinal is not None and not has_own_session
     writer = link.bootstrap.session_id if is_ordered else assignment.statement_id
     return WriteDefinition(
         transaction=transaction,

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.batch_jobs import deploy_version, insert_batch_job
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode
@@ -16,10 +17,11 @@ from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
 from headrace.model.job_messages import BindRows
-from headrace.model.lifecycle import RunState
+from headrace.model.lifecycle import RunState, TransactionState
 from headrace.model.run import BatchSpec, BatchStatement, FiringRules, ResumeAt, RunRetries
 from headrace.model.schedule import Schedule
 from headrace.model.statement import Statement
+from headrace.store import tables
 from headrace.store.clock import clock, read_clock
 from headrace.store.jobs import jobs, runs
 from headrace.store.sessions import connections
@@ -131,6 +133,27 @@ def test_a_failed_statement_is_attempted_again(
         assert job.get(run_id)["attempt"] == 2
         job.succeed()
     assert job.await_end(run_id)["state"] == "succeeded"
+
+
+def test_a_statement_whose_rows_are_visible_is_not_written_again(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    write = BatchStatement(text="INSERT INTO t SELECT 1")
+    job = start_job(statements=[write, BatchStatement(text=SECOND)])
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == write.text
+    job.driver.begin_commit()
+    job.driver.fail(LOST)
+    # The rows may still become visible.
+    wait_until(lambda: job.node.statement(job.driver.statement)["state"] == "failed")
+    assert len(job.get(run_id)["statements"]) == 1
+    with job.node.database.write("test") as tx:
+        published = {"state": TransactionState.COMMITTED, "ended_at": clock()}
+        tx.execute(update(tables.transactions).values(published))
+    assert job.next_statement() == SECOND
+    job.succeed()
+    ended = job.await_end(run_id)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 1)
 
 
 def test_a_run_ends_after_its_last_attempt(start_job: Callable[..., BatchJob]) -> None:
