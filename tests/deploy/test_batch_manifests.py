@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.deploy.batch_writes import parse_write, write_statement
+from headrace.deploy.batch_writes import create_statement, parse_write, write_statement
 from headrace.deploy.load import load_manifests
 from headrace.deploy.problems import SourceText
 from headrace.errors import InvalidStatement
-from headrace.model.run import CatchUp, Overlap, ResumeAt
+from headrace.model.run import BatchTarget, CatchUp, Overlap, ResumeAt
 
 MERGE = (
     "MERGE INTO `db`.`t` AS target USING (\nSELECT 1 AS a\n) AS source"
@@ -65,6 +65,9 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("overlap: skip", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\ntrigger: 5 seconds", 5, "conflicting_keys", "cannot have `trigger`"),
         ("schedule: manual\nwrite: replace", 5, "invalid_value", "`append`"),
+        ("schedule: manual\nwrite: overwrite-partitions", 5, "missing_key", "replace all rows"),
+        ("schedule: manual\npartition-by: []", 5, "invalid_value", "at least 1"),
+        ("partition-by: [a]", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\noverlap: maybe", 5, "invalid_value", "not allowed"),
         ("schedule: manual\nretries: {attempts: 3}", 5, "invalid_value", "attempts"),
         ("expect: [{name: a, condition: a > 0}]", 4, "conflicting_keys", "only goes with"),
@@ -136,19 +139,34 @@ def test_a_script_of_a_batch_job_has_statements_of_sql_alone() -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["write: append", "partition-by: [day]"])
+def test_a_script_says_itself_how_it_writes(key: str) -> None:
+    text = f"name: daily\nschedule: manual\n{key}\nscript: INSERT INTO t SELECT 1\n"
+    [(line, code, message)] = _problems(text)
+    assert (line, code) == (3, "conflicting_keys")
+    assert "`script` cannot have" in message
+
+
 @pytest.mark.parametrize(
     ("write", "statement"),
     [
         ("append", "INSERT INTO `db`.`t` BY NAME\nSELECT 1 AS a"),
-        ("Overwrite-Partitions", "INSERT OVERWRITE `db`.`t` BY NAME\nSELECT 1 AS a"),
         (
-            "MERGE on (a, `b c`)",
-            MERGE,
+            "Overwrite-Partitions",
+            "INSERT OVERWRITE `db`.`t` PARTITION (`day`, `a b`) BY NAME\nSELECT 1 AS a",
         ),
     ],
 )
 def test_the_rows_of_a_query_are_written_by_name(write: str, statement: str) -> None:
-    assert write_statement(("db", "t"), "SELECT 1 AS a;", parse_write(write)) == statement
+    mode, keys = parse_write(write)
+    target = BatchTarget(name=("db", "t"), write=mode, merge_keys=keys, partition_by=("day", "a b"))
+    assert write_statement(target, "SELECT 1 AS a;") == statement
+
+
+def test_the_target_table_is_created_without_rows() -> None:
+    created = "`db`.`t` PARTITIONED BY (`day`) AS\nSELECT * FROM (\nSELECT 1 AS a\n) LIMIT 0"
+    target = BatchTarget(name=("db", "t"), partition_by=("day",))
+    assert create_statement(target, "SELECT 1 AS a;") == f"CREATE TABLE IF NOT EXISTS {created}"
 
 
 @pytest.mark.parametrize("write", ["", "merge", "merge on", "merge on ()", "merge on (a b)", "x"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,28 @@ sql: |
 """
 TABLE = """
 CREATE TABLE IF NOT EXISTS sales_by_hour (start TIMESTAMP, stop TIMESTAMP, n BIGINT) USING parquet
+"""
+CODE = """
+name: files
+schedule: {every: 1h}
+target-table: files_by_hour
+write: overwrite-partitions
+partition-by: [hour]
+session: dedicated
+spark-properties: {spark.ui.retainedJobs: "50"}
+code: |
+  from pyspark.sql import functions as F
+  hour = F.lit(interval_start.strftime("%H"))
+  execution_output = spark.range(3).select("id", hour.alias("hour"))
+"""
+DAILY = """
+name: daily
+schedule: {cron: "@daily"}
+target-table: rows_by_day
+write: overwrite-partitions
+partition-by: [day]
+metadata-columns: false
+sql: SELECT id, date(:interval_start) AS day FROM range(3)
 """
 INTERVALS = {"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T04:00:00Z"}
 
@@ -69,19 +92,19 @@ def _run(node: NodeProcess, folder: Path, *arguments: str) -> subprocess.Complet
     return process
 
 
-def _runs(node: NodeProcess, **query: Any) -> list[dict[str, Any]]:
-    page = node.http.get("/api/v1/runs", params={"job": "hourly", **query}).json()
+def _runs(node: NodeProcess, job: str) -> list[dict[str, Any]]:
+    page = node.http.get("/api/v1/runs", params={"job": job}).json()
     items: list[dict[str, Any]] = page["items"]
     return items
 
 
-def _await_end(node: NodeProcess, count: int) -> list[dict[str, Any]]:
+def _await_end(node: NodeProcess, count: int, job: str = "hourly") -> list[dict[str, Any]]:
     def have_ended() -> bool:
-        listed = _runs(node)
+        listed = _runs(node, job)
         return len(listed) >= count and all(run["ended_at"] for run in listed)
 
     wait_until(have_ended, seconds=180, what="all runs have ended")
-    return _runs(node)
+    return _runs(node, job)
 
 
 def test_a_backfill_writes_each_interval_once_although_driver_and_node_are_killed(
@@ -137,3 +160,47 @@ def test_a_table_that_vanishes_after_the_plan_fails_the_run_at_once_and_the_next
     assert "`source` cannot be found" in run["failure"]["message"]
     planned = _run(node, tmp_path, "deploy", "copy.yaml", "--plan", "--refuse-breaking").stdout
     assert "note: job copy was not analysed: The table or view `source` cannot be found" in planned
+
+
+def test_code_in_a_session_of_its_own_creates_its_table_and_replaces_its_partitions(
+    node: NodeProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "files.yaml").write_text(CODE)
+    _run(node, tmp_path, "deploy", "files.yaml", "--yes")
+    hours = ("01", "02", "01")
+    for count, hour in enumerate(hours, 1):
+        at = {"at": f"2026-03-29T{hour}:00:00Z"}
+        assert node.http.post("/api/v1/jobs/files/runs", json=at).status_code == 201
+        ended = _await_end(node, count, "files")
+        assert [run["state"] for run in ended] == ["succeeded"] * count, ended
+    rows = node.rows(
+        "SELECT hour, count(*), count(DISTINCT id), max(__query_name) FROM files_by_hour"
+        " GROUP BY 1 ORDER BY 1"
+    )
+    assert rows == [["00", "3", "3", "files"], ["01", "3", "3", "files"]]
+    [latest] = [run for run in ended if run["repetition"] == 1]
+    shown = node.http.get(f"/api/v1/runs/{latest['id']}").json()["statements"]
+    # The table is created by the first run alone.
+    assert len(shown) == 1
+    statement = node.http.get(f"/api/v1/statements/{shown[0]['statement']}").json()
+    assert statement["atomic"] is True
+    assert node.describe_session(statement["session_id"])["name"] == "job-files"
+
+
+def test_the_plan_of_a_backfill_lists_the_partitions_that_its_runs_would_change(
+    node: NodeProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "daily.yaml").write_text(DAILY)
+    _run(node, tmp_path, "deploy", "daily.yaml", "--yes")
+    times = ["--from", "2026-03-28T00:00Z", "--to", "2026-03-30T00:00Z"]
+    backfill = ["job", "backfill", "daily", *times]
+    planned = _run(node, tmp_path, *backfill, "--dry-run", "--partitions", "--format", "json")
+    partitions = [item["partitions"] for item in json.loads(planned.stdout)]
+    assert partitions == [["day=2026-03-28"], ["day=2026-03-29"]]
+    assert "2 runs of version jv_" in planned.stderr
+    assert "overwrite-partitions to `rows_by_day`, partitioned by day" in planned.stderr
+    assert _runs(node, "daily") == []
+    _run(node, tmp_path, *backfill)
+    assert [run["state"] for run in _await_end(node, 2, "daily")] == ["succeeded"] * 2
+    rows = node.rows("SELECT CAST(day AS STRING), count(*) FROM rows_by_day GROUP BY 1 ORDER BY 1")
+    assert rows == [["2026-03-28", "3"], ["2026-03-29", "3"]]

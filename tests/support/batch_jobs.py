@@ -17,6 +17,7 @@ from headrace.model.job import JobDecision
 from headrace.model.run import BatchSpec, BatchStatement, FiringRules, RunRetries
 from headrace.model.schedule import Schedule
 from headrace.model.session import SessionSpec
+from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Database
 from headrace.store.jobs import jobs, schedules
@@ -36,6 +37,14 @@ def insert_batch_job(
 ) -> str:
     """Insert a job whose schedule has come to `cursor`. Return its id."""
     batch = batch or BatchSpec(rules=rules, statements=[BatchStatement(text="SELECT 1")])
+    with store.write("test") as tx:
+        job = jobs.insert_job(tx, owner, name, "/state", state_place=f"/{owner}", actor=owner)
+    deploy_version(store, job.id, batch, cursor=cursor)
+    return job.id
+
+
+def deploy_version(store: Database, job_id: str, batch: BatchSpec, *, cursor: datetime) -> str:
+    """Let the schedule of a job start a new version from now on. Return the id of the version."""
     spec = VersionSpec(
         written={},
         manifest={},
@@ -47,7 +56,8 @@ def insert_batch_job(
         batch=batch,
     )
     with store.write("test") as tx:
-        job = jobs.insert_job(tx, owner, name, "/state", state_place=f"/{owner}", actor=owner)
+        job = jobs.get(tx, job_id)
+        assert job is not None
         version = jobs.insert_version(
             tx,
             job,
@@ -62,11 +72,11 @@ def insert_batch_job(
             tx,
             job.id,
             version_id=version.id,
-            rules=rules,
+            rules=batch.rules,
             cursor=cursor,
             next_at=cursor,
         )
-    return job.id
+    return version.id
 
 
 class BatchJob:
@@ -76,15 +86,26 @@ class BatchJob:
         self.node = node
         self.driver = PoolDriver(node)
         with node.database.read() as tx:
-            now = read_clock(tx.connection)
-        spec = BatchSpec(
+            self._now = read_clock(tx.connection)
+        self._spec = BatchSpec(
             rules=HOURLY,
             statements=[BatchStatement(text=FIRST), BatchStatement(text=SECOND)],
             retries=RunRetries(max_attempts=2, min_backoff=timedelta(milliseconds=10)),
         ).model_copy(update=batch)
+        owner = LOCAL_CALLER.owner
         self.id = insert_batch_job(
-            node.database, HOURLY, cursor=now, owner=LOCAL_CALLER.owner, batch=spec
+            node.database, HOURLY, cursor=self._now, owner=owner, batch=self._spec
         )
+
+    def deploy(self, *texts: str) -> str:
+        """Deploy a version with these statements. Return its id."""
+        statements = [BatchStatement(text=text) for text in texts]
+        batch = self._spec.model_copy(update={"statements": statements})
+        return deploy_version(self.node.database, self.id, batch, cursor=self._now)
+
+    def read_statement(self) -> Statement:
+        """Return the statement that the driver has claimed."""
+        return self.node.node.statements.get(LOCAL_CALLER, self.driver.statement)
 
     def call(self, path: str, status: int = 201, **body: Any) -> Any:
         answer = self.node.http.post(f"/api/v1/{path}", json=body)

@@ -6,9 +6,11 @@ from typing import Any
 
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.table_transactions import STAGED
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.result import ResultReport
 
 
@@ -44,3 +46,14 @@ class PoolDriver:
     def fail(self, failure: Failure, **table: Any) -> None:
         """Report the failure of the statement; see `ScriptedDriver.report_end`."""
         self.link.report_end(self.statement, StatementState.FAILED, failure=failure, **table)
+
+    def begin_commit(self) -> None:
+        """Begin to publish the rows of the statement."""
+        self.link.report_start(self.statement)
+        transaction = new_id("tx")
+        for state in (
+            TransactionState.PREPARED,
+            TransactionState.BEGUN,
+            TransactionState.COMMITTING,
+        ):
+            assert self.link.transact(transaction, self.statement, state, STAGED).applied

@@ -12,11 +12,12 @@ from headrace.cli.output.formats import OutputFormat
 from headrace.cli.support import options
 from headrace.cli.support.command import CommandContext, command_context, with_context
 from headrace.cli.support.deployment_progress import follow
+from headrace.cli.support.follow import fetch_rows
 from headrace.cli.support.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.support.readable import format_age_of
 from headrace.cli.support.terminal import Terminal
-from headrace.client.http import Json
-from headrace.text.readable import describe_duration
+from headrace.client.http import Client, Json
+from headrace.text.readable import describe_count, describe_duration
 
 _FIELDS = ("name", "state", "version", "session", "last_batch", "updated_at", "error")
 _LIST_COLUMNS = (
@@ -202,6 +203,9 @@ _INTERVAL_COLUMNS = (
     ListColumn(title="STATE", text=lambda item: item["state"]),
     ListColumn(title="WHY NOT", text=lambda item: item["refusal"], flexible=True),
 )
+_PARTITIONS_COLUMN = ListColumn(
+    title="PARTITIONS", text=lambda item: "; ".join(item["partitions"]), flexible=True
+)
 _run_argument = click.argument("run_id", metavar="RUN")
 
 
@@ -268,6 +272,11 @@ def show_run(context: CommandContext, *, run_id: str, output_format: OutputForma
     help="Largest number of runs at the same time.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list the intervals.")
+@click.option(
+    "--partitions",
+    is_flag=True,
+    help="With --dry-run: run the query, and list the partitions that would change.",
+)
 @options.output
 @with_context
 def backfill(
@@ -278,13 +287,21 @@ def backfill(
     end: str,
     parallel: int,
     dry_run: bool,
+    partitions: bool,
     output_format: OutputFormat | None,
 ) -> None:
     """Run a batch job for all intervals of a time."""
-    found = context.connect().backfill_job(name, start, end, parallel=parallel, dry_run=dry_run)
-    write_items(
-        context.terminal, found["intervals"], _INTERVAL_FIELDS, output_format, _INTERVAL_COLUMNS
-    )
+    if partitions and not dry_run:
+        raise click.UsageError("--partitions only goes with --dry-run.")
+    client = context.connect()
+    found = client.backfill_job(name, start, end, parallel=parallel, dry_run=dry_run)
+    fields, columns = list(_INTERVAL_FIELDS), list(_INTERVAL_COLUMNS)
+    if partitions:
+        _find_partitions(client, found)
+        fields.append("partitions")
+        columns.append(_PARTITIONS_COLUMN)
+    context.terminal.notice(_describe_backfill(found))
+    write_items(context.terminal, found["intervals"], fields, output_format, columns)
     if found["id"] is not None:
         context.terminal.notice(f"Backfill {found['id']} has begun.")
 
@@ -366,6 +383,47 @@ def _is_refused(expectation: Json, *, strict: bool) -> bool:
     if expectation["result"] == "violated":
         return strict or expectation["on_violation"] == "fail"
     return bool(expectation["result"] == "unknown")
+
+
+def _describe_backfill(found: Json) -> str:
+    """Return how many runs a backfill has, and what they change."""
+    runs = [interval for interval in found["intervals"] if interval["refusal"] is None]
+    count, target = describe_count(len(runs), "run"), found["target"]
+    if target is None:
+        return f"{count} of version {found['version']}; its statements say what they write."
+    write = target["write"]
+    if target["merge_keys"]:
+        write = f"{write} on {', '.join(target['merge_keys'])}"
+    partitions = ", ".join(target["partition_by"])
+    by = f", partitioned by {partitions}" if partitions else ""
+    return f"{count} of version {found['version']}: {write} to {target['table']}{by}."
+
+
+def _find_partitions(client: Client, found: Json) -> None:
+    """Add the partitions to the intervals that would run.
+
+    Raise click.UsageError if they cannot be found.
+    """
+    query = found["partitions_query"]
+    if query is None:
+        raise click.UsageError(
+            "The partitions are not known: the manifest has no `partition-by`, or no `sql`."
+        )
+    names = found["target"]["partition_by"]
+    for interval in found["intervals"]:
+        if interval["refusal"] is None:
+            times = {"run_time": "end", "interval_start": "start", "interval_end": "end"}
+            parameters = [
+                {"name": name, "value": interval[field], "type": "TIMESTAMP"}
+                for name, field in times.items()
+            ]
+            rows = fetch_rows(client, None, query, {"parameters": parameters})
+            interval["partitions"] = [
+                ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True))
+                for row in rows
+            ]
+        else:
+            interval["partitions"] = []
 
 
 @job.command()

@@ -31,7 +31,7 @@ from headrace.grammar.clauses import parse_qualified_name
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_trigger
 from headrace.model.expectation import MAX_EXPECTATIONS
 from headrace.model.job import JobName, OnQueryChange
-from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries
+from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries, WriteMode
 from headrace.model.schedule import MANUAL, Schedule
 from headrace.model.session import is_session_name
 from headrace.model.stream_query import ADHOC_SCOPE
@@ -40,14 +40,17 @@ from headrace.text.durations import Duration
 DEDICATED = "dedicated"
 """The `session` of a job that has a session of its own."""
 _MAX_NAME_PARTS = 3
+_MOST_PARTITIONS = 50
 SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
 """Keys whose values are clauses of SAVE STREAM in a script."""
 _MANUAL = "manual"
 STREAM_KEYS = ("trigger", "output-mode")
 """Keys that only go with a stream."""
+TARGET_KEYS = ("write", "partition-by")
+"""Keys of a batch job that say how it changes the target table."""
 BATCH_KEYS = (
-    *("write", "overlap", "catch-up", "delay", "time-limit", "retries", "resume-at"),
-    "expect",
+    *TARGET_KEYS,
+    *("overlap", "catch-up", "delay", "time-limit", "retries", "resume-at", "expect"),
 )
 """Keys that only go with a `schedule`."""
 
@@ -145,8 +148,17 @@ def _write_schedule(schedule: Schedule | None) -> Any:
     return schedule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _check_write(text: str) -> str:
-    _convert_error(parse_write, text)
+def _check_write(text: str, info: ValidationInfo) -> str:
+    mode, _keys = _convert_error(parse_write, text)
+    # A wrong `partition-by` is an error of its own, and is not in the data.
+    has_no_partitions = info.data.get("partition_by", [""]) is None
+    if mode is WriteMode.OVERWRITE_PARTITIONS and has_no_partitions:
+        raise TextProblem(
+            "missing_key",
+            "`overwrite-partitions` needs the partition columns of the target table: in a table"
+            " without partitions, it would replace all rows.",
+            hint="Add `partition-by`, for example `partition-by: [day]`.",
+        )
     return text
 
 
@@ -219,9 +231,14 @@ class JobManifest(BaseModel):
     """What happens to the state if the query changes: `reset` starts without state,
     `keep-compatible` keeps the state where Spark can continue from it, `refuse` fails."""
 
+    partition_by: Annotated[list[str], Field(min_length=1, max_length=_MOST_PARTITIONS)] | None = (
+        None
+    )
+    """Partition columns of the target table, which the first run creates if it does not exist.
+    Needed for `overwrite-partitions`. Only with `schedule`, and not for `script`."""
     write: Annotated[str, AfterValidator(_check_write)] | None = None
-    """How a run of `sql` changes the target table: `append`, `overwrite-partitions` or
-    `merge on (column, …)`; default: append. Only with `schedule`."""
+    """How a run changes the target table: `append`, `overwrite-partitions` or
+    `merge on (column, …)`; default: append. Only with `schedule`, and not for `script`."""
     overlap: Overlap | None = None
     """What happens to a run that is due while an earlier one runs: `skip`, `queue` or
     `cancel-previous`; default: skip. Only with `schedule`."""
@@ -321,6 +338,7 @@ def find_key_problems(keys: set[str]) -> list[KeyProblem]:
                     hint="Write the rows with `sql` and `target-table`.",
                 )
             )
+        problems += [_not_for_batch_script(key) for key in TARGET_KEYS if key in keys]
     elif "target-table" not in keys:
         hint = "Name the table or sink that receives the rows."
         problems.append(_missing("target-table", hint))
@@ -361,6 +379,15 @@ def _not_for_script(key: str) -> KeyProblem:
         f"A manifest with `script` cannot have `{key}`.",
         key=key,
         hint="Write the target, the trigger and the output mode into its SAVE STREAM statements.",
+    )
+
+
+def _not_for_batch_script(key: str) -> KeyProblem:
+    return KeyProblem(
+        "conflicting_keys",
+        f"A manifest with `script` cannot have `{key}`.",
+        key=key,
+        hint="Its statements say how they change tables.",
     )
 
 

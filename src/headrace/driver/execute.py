@@ -18,6 +18,7 @@ from headrace.driver.ctas.view_switch import read_scope
 from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
+from headrace.driver.jobs.bound_rows import bind_rows
 from headrace.driver.jobs.tasks import run_task
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
@@ -50,7 +51,7 @@ from headrace.grammar.metadata import ListObjects
 from headrace.grammar.parse import parse
 from headrace.model.expectation import ExpectationCounts
 from headrace.model.failure import Failure
-from headrace.model.job_messages import JobOutcome
+from headrace.model.job_messages import ROWS_VIEW, BindRows, JobOutcome
 from headrace.model.lifecycle import StatementState
 from headrace.model.lineage import TableUse
 from headrace.model.materialized_view import NameScope
@@ -96,6 +97,11 @@ class Execution:
         held: HeldResults | None = None,
         connections: ConnectionSessions | None = None,
     ) -> None:
+        self._rows: BindRows | None = None
+        if isinstance(assignment.task, BindRows):
+            # It is a statement of Spark's own, apart from the rows that it reads.
+            self._rows = assignment.task
+            assignment = assignment.model_copy(update={"command": None, "task": None})
         self.assignment = assignment
         self._connections = connections
         self._connection: ConnectionSession | None = None
@@ -224,6 +230,12 @@ class Execution:
                 return self._run_plan(session, streams)
         finally:
             streams.drop()
+            if self._rows is not None:
+                session.catalog.dropTempView(ROWS_VIEW)
+
+    def _bind_rows(self, session: SparkSession) -> None:
+        if self._rows is not None:
+            bind_rows(session, self._rows.code, self._resolved.parameters)
 
     def _run_plan(self, session: SparkSession, streams: NamedStreams) -> ResultReport:
         """Plan and run the statement, with the named streams that it reads."""
@@ -282,7 +294,13 @@ class Execution:
 
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
         if self.assignment.command is None:
-            return plan_statement(session, self._resolved, self._link, self._facts)
+            return plan_statement(
+                session,
+                self._resolved,
+                self._link,
+                self._facts,
+                bind_rows=lambda: self._bind_rows(session),
+            )
         if self.assignment.task is not None:
             return ExecutionPlan(run=lambda: self._run_task(session), may_write=False)
         if self.assignment.command in LIST_STATEMENTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -124,9 +125,10 @@ def _define_write(
     change: RowChange,
     transaction: str,
 ) -> WriteDefinition:
-    # The statements of a session that change rows run one after another, unless each has a Spark
-    # session of its own.
-    is_ordered = assignment.ordinal is not None and not assignment.isolated
+    # The statements of a session that change rows run one after another, unless they run in pool
+    # sessions of their own or of their connections: Delta drops a write with an older version.
+    has_own_session = assignment.isolated or assignment.connection is not None
+    is_ordered = assignment.ordinal is not None and not has_own_session
     writer = link.bootstrap.session_id if is_ordered else assignment.statement_id
     return WriteDefinition(
         transaction=transaction,
@@ -155,11 +157,19 @@ def _find_writes(
 
 
 def plan_statement(
-    session: SparkSession, assignment: Assignment, link: NodeLink, statement: StatementFacts
+    session: SparkSession,
+    assignment: Assignment,
+    link: NodeLink,
+    statement: StatementFacts,
+    *,
+    bind_rows: Callable[[], None] = lambda: None,
 ) -> ExecutionPlan:
     """Plan a statement, and resolve the transaction of an earlier attempt first.
 
     The earlier transaction is rolled forward by the plan, or rolled back here.
+
+    Args:
+        bind_rows: Makes the rows that the statement reads. It is called if the statement runs.
 
     Raises:
         PySparkException: Spark rejects the CTAS.
@@ -172,6 +182,7 @@ def plan_statement(
     resumed = resume_transaction(session, assignment, link, statement)
     if resumed is not None:
         return resumed
+    bind_rows()
     parsed_plan, bind = parse_statement(session, assignment)
     if assignment.expectations:
         return _plan_checked_write(session, assignment, link, statement, parsed_plan, bind)

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.model.session import Snapshot
 
+RUN_PROTOCOL = "job"
+"""Protocol of the connections of runs of batch jobs."""
+
 
 class ConnectionSpec(BaseModel):
     """What a client says when it connects."""

@@ -94,6 +94,11 @@ class VersionSpec(BaseModel):
     summaries: dict[str, PlanSummary] = {}
     """Plans by name of the query, as a driver has analysed them."""
 
+    @property
+    def runs_in_pool(self) -> bool:
+        """Whether it runs in the pool session of the owner, and not in `session`."""
+        return self.batch is not None and self.batch.in_pool
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobVersion:

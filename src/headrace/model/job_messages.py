@@ -173,6 +173,20 @@ class RunFile(BaseModel):
     """Arguments of a Python file: `sys.argv[1:]`."""
 
 
+ROWS_VIEW = "headrace_rows"
+"""Temporary view of the rows that code binds, for the statement that reads them."""
+
+
+class BindRows(BaseModel):
+    """Run the Python of a batch job, whose rows the statement of Spark's own reads."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["rows"] = "rows"
+    code: str
+    """Python that binds `execution_output` to a DataFrame."""
+
+
 JobTask = Annotated[
     CheckJobs
     | CompareColumns
@@ -180,7 +194,8 @@ JobTask = Annotated[
     | RestoreSavepoint
     | WriteManifests
     | DeleteStates
-    | RunFile,
+    | RunFile
+    | BindRows,
     Field(discriminator="kind"),
 ]
 """A task of a driver."""

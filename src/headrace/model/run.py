@@ -120,6 +120,27 @@ class RunRetries(BaseModel):
     random_factor: Annotated[float, Field(ge=0, le=10)] = 0.1
 
 
+class WriteMode(StrEnum):
+    """How the rows of a run change a table."""
+
+    APPEND = "append"
+    OVERWRITE_PARTITIONS = "overwrite-partitions"
+    MERGE = "merge"
+
+
+class BatchTarget(BaseModel):
+    """The table that the runs of a job write to, and how."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: tuple[str, ...]
+    """Parts of its name."""
+    write: WriteMode = WriteMode.APPEND
+    merge_keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    """Names of its partition columns, if the manifest has them."""
+
+
 class BatchStatement(BaseModel):
     """A statement of a run, with markers for the parameters of the run."""
 
@@ -130,6 +151,11 @@ class BatchStatement(BaseModel):
     """Spark configuration for this statement alone."""
     expectations: list[Expectation] = []
     """Conditions on the rows that it writes."""
+    code: str | None = None
+    """Python that binds the rows that the statement reads; see `BindRows`."""
+    creates_target: bool = False
+    """Whether it creates the target table. It runs until a run of the version has succeeded: a
+    table that is dropped later is missed, and not replaced by one with the rows of one run."""
 
 
 class BatchSpec(BaseModel):
@@ -143,6 +169,10 @@ class BatchSpec(BaseModel):
     """Statements that create its tables and views. A deployment runs them, and no run does."""
     conf: dict[str, str] = {}
     """Spark configuration of its Spark session."""
+    in_pool: bool = True
+    """Whether the runs use the pool session of their owner, and not the session of the version."""
+    target: BatchTarget | None = None
+    """What a run writes; None: its script says so."""
     retries: RunRetries = RunRetries()
     time_limit: Duration | None = None
     """Longest time of an attempt."""

@@ -63,7 +63,9 @@ JOB_WRITE = "JOB WRITE"
 """A task of a deployment that writes where others read."""
 RUN_FILE = "RUN FILE"
 """The file of a batch: the driver reads or runs it. No text of a user begins with it."""
-TASKS = frozenset({JOB_TASK, JOB_WRITE, RUN_FILE})
+WRITE_ROWS = "WRITE ROWS"
+"""A statement of Spark's own that reads the rows of the code of a batch job."""
+TASKS = frozenset({JOB_TASK, JOB_WRITE, RUN_FILE, WRITE_ROWS})
 """Statements that carry a task, see `JobTask`."""
 RETRIED = frozenset({SAVE_STREAM, CREATE_STREAM, CREATE_SINK, CREATE_VIEW, REFRESH_VIEW})
 """Statements that another driver may run again: a query continues from its checkpoint, a definition

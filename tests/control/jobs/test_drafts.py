@@ -10,6 +10,7 @@ from tests.support.in_process_node import make_settings
 from headrace.control.jobs.drafts import JobDraft, PlanRequest, read_drafts
 from headrace.deploy.problems import SourceText
 from headrace.errors import InvalidManifests
+from headrace.model.run import BatchSpec
 
 STREAM = "CREATE STREAM ticks FROM rate;\n"
 MANIFEST = "name: {name}\ntarget-table: out\nsql: SELECT value FROM ticks\n{more}"
@@ -162,3 +163,59 @@ def test_a_reference_to_a_secret_stays_in_a_job_and_is_refused_where_no_driver_r
         ("2.yaml", 3, "secret_misplaced"),
         ("3.yaml", 3, "secret_misplaced"),
     ]
+
+
+BATCH = "name: {name}\ntarget-table: db.out\nschedule: manual\n"
+
+
+def read_batch(files: Files, text: str, *, definitions: str = STREAM) -> BatchSpec:
+    [draft] = files.read(BATCH.format(name="load") + text, definitions=definitions)
+    assert draft.spec.batch is not None
+    return draft.spec.batch
+
+
+def test_a_run_creates_its_target_table_unless_a_definition_does(files: Files) -> None:
+    sql = "sql: SELECT 1 AS a\n"
+    assert [each.creates_target for each in read_batch(files, sql).statements] == [True, False]
+    definition = "CREATE TABLE IF NOT EXISTS db.out (a INT);\n"
+    [created, written] = read_batch(files, sql, definitions=definition).statements
+    assert created.text.startswith("CREATE TABLE IF NOT EXISTS db.out")
+    assert written.text.startswith("INSERT INTO")
+
+
+def test_the_code_of_a_batch_job_goes_with_each_statement_that_reads_its_rows(files: Files) -> None:
+    batch = read_batch(files, "code: execution_output = spark.range(1)\nmetadata-columns: false\n")
+    assert [each.code for each in batch.statements] == ["execution_output = spark.range(1)"] * 2
+    assert batch.statements[1].text.endswith("SELECT * FROM headrace_rows")
+    wrong = BATCH.format(name="load") + "code: execution_output = '${secret:pg}'\n"
+    [(_path, _line, _column, code)] = files.find_errors(wrong)
+    assert code == "secret_misplaced"
+
+
+@pytest.mark.parametrize(
+    ("more", "in_pool", "conf"),
+    [
+        ("spark-properties: {spark.sql.shuffle.partitions: 4}\n", True, ["shuffle.partitions"]),
+        ("session: etl\n", False, []),
+        ("spark-properties: {spark.executor.memory: 2g}\n", False, []),
+    ],
+    ids=["query", "session", "application"],
+)
+def test_a_batch_job_has_a_session_of_its_own_only_if_it_asks_for_one(
+    files: Files, more: str, in_pool: bool, conf: list[str]
+) -> None:
+    batch = read_batch(files, f"sql: SELECT 1 AS a\n{more}")
+    assert (batch.in_pool, [key.removeprefix("spark.sql.") for key in batch.conf]) == (
+        in_pool,
+        conf,
+    )
+
+
+def test_jobs_of_the_pool_conflict_with_no_session(files: Files) -> None:
+    sql = "sql: SELECT 1 AS a\n"
+    memory = "spark-properties: {spark.executor.memory: 2g}\n"
+    pool, own = (BATCH.format(name=name) + sql for name in ("pool", "own"))
+    assert len(files.read(pool, own + memory)) == 2
+    session = "session: jobs-default\n"
+    errors = files.find_errors(pool + session, own + memory)
+    assert [code for *_place, code in errors] == ["session_conflict"]

@@ -7,15 +7,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.batch_jobs import FIRST, SECOND, BatchJob
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import RunState
-from headrace.model.run import ResumeAt, RunRetries
-from headrace.store.jobs import runs
+from headrace.model.job_messages import BindRows
+from headrace.model.lifecycle import RunState, TransactionState
+from headrace.model.run import BatchStatement, ResumeAt, RunRetries
+from headrace.store import tables
+from headrace.store.clock import clock
+from headrace.store.jobs import jobs, runs
 from headrace.store.sessions import connections
 
 LOST = Failure(code="spark_error", message="The executor was lost.")
@@ -36,14 +40,14 @@ def test_the_statements_of_a_run_follow_each_other_in_one_connection_with_typed_
     run = job.call("jobs/load/runs")
     assert (run["state"], run["trigger"], run["repetition"]) == ("due", "user", 0)
     assert job.next_statement() == FIRST
-    first = job.node.node.statements.get(LOCAL_CALLER, job.driver.statement)
+    first = job.read_statement()
     values = {each.name: (each.type, each.value) for each in first.spec.parameters}
     start = run["interval_start"].replace(".000000Z", "+00:00")
     assert values["interval_start"] == ("TIMESTAMP", start)
     assert values["run_id"] == ("STRING", run["id"])
     job.succeed()
     assert job.next_statement() == SECOND
-    second = job.node.node.statements.get(LOCAL_CALLER, job.driver.statement)
+    second = job.read_statement()
     assert second.connection_id == first.connection_id is not None
     job.succeed()
     ended = job.await_end(run["id"])
@@ -87,6 +91,27 @@ def test_a_failed_statement_is_attempted_again(
     assert job.await_end(run_id)["state"] == "succeeded"
 
 
+def test_a_statement_whose_rows_are_visible_is_not_written_again(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    write = BatchStatement(text="INSERT INTO t SELECT 1")
+    job = start_job(statements=[write, BatchStatement(text=SECOND)])
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == write.text
+    job.driver.begin_commit()
+    job.driver.fail(LOST)
+    # The rows may still become visible.
+    wait_until(lambda: job.node.statement(job.driver.statement)["state"] == "failed")
+    assert len(job.get(run_id)["statements"]) == 1
+    with job.node.database.write("test") as tx:
+        published = {"state": TransactionState.COMMITTED, "ended_at": clock()}
+        tx.execute(update(tables.transactions).values(published))
+    assert job.next_statement() == SECOND
+    job.succeed()
+    ended = job.await_end(run_id)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 1)
+
+
 def test_a_run_ends_after_its_last_attempt(start_job: Callable[..., BatchJob]) -> None:
     job = start_job()
     run_id = job.call("jobs/load/runs")["id"]
@@ -118,6 +143,118 @@ def test_wrong_sql_is_not_attempted_again_and_a_repair_runs_what_has_failed(
     job.succeed()
     assert job.await_end(repaired["id"])["state"] == "succeeded"
     assert job.call(f"runs/{repaired['id']}/repair", 409)["code"] == "run_state_conflict"
+
+
+def test_a_run_and_its_repair_keep_the_version_with_which_the_run_was_due(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    run = job.call("jobs/load/runs")
+    assert job.next_statement() == FIRST
+    new_version = job.deploy("SELECT 'new'")
+    job.succeed()
+    assert job.next_statement() == SECOND
+    job.driver.fail(WRONG)
+    assert job.await_end(run["id"])["version"] == run["version"] != new_version
+    repaired = job.call(f"runs/{run['id']}/repair")
+    assert repaired["version"] == run["version"]
+    assert job.next_statement() == SECOND
+    job.driver.fail(WRONG)
+    job.await_end(repaired["id"])
+    latest = job.call(f"runs/{repaired['id']}/repair", latest=True)
+    assert latest["version"] == new_version
+    assert job.next_statement() == "SELECT 'new'"
+
+
+def test_a_repair_a_month_later_has_the_stored_times_and_limits_of_its_own(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(time_limit=timedelta(minutes=5))
+    run = job.call("jobs/load/runs", at="2026-01-05T01:00:00Z")
+    for _attempt in range(3):
+        assert job.next_statement() == FIRST
+        job.driver.fail(LOST)
+    assert job.await_end(run["id"])["attempt"] == 3
+    with job.node.database.write("test") as tx:
+        runs.set_columns(tx, run["id"], {"started_at": clock(-30 * 86400)})
+    repaired = job.call(f"runs/{run['id']}/repair")
+    assert (repaired["attempt"], repaired["started_at"]) == (0, None)
+    for key in ("logical_time", "interval_start", "interval_end", "zone", "tzdata", "shifted"):
+        assert repaired[key] == run[key]
+    # It has all its attempts, each with its own time.
+    assert job.next_statement() == FIRST
+    job.driver.fail(LOST)
+    for text in (FIRST, SECOND):
+        assert job.next_statement() == text
+        values = {each.name: each.value for each in job.read_statement().spec.parameters}
+        assert values["run_time"] == "2026-01-05T01:00:00+00:00"
+        job.succeed()
+    ended = job.await_end(repaired["id"])
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 2)
+
+
+def test_the_target_table_is_created_until_a_run_of_the_version_has_succeeded(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    create = BatchStatement(text="CREATE TABLE IF NOT EXISTS t AS SELECT 1", creates_target=True)
+    job = start_job(statements=[create, BatchStatement(text=SECOND)])
+    first = job.call("jobs/load/runs", at="2026-01-05T01:00:00Z")["id"]
+    assert job.next_statement() == create.text
+    job.succeed()
+    assert job.next_statement() == SECOND
+    job.driver.fail(WRONG)
+    job.await_end(first)
+    for hour in (2, 3):
+        run = job.call("jobs/load/runs", at=f"2026-01-05T0{hour}:00:00Z")["id"]
+        if hour == 2:
+            assert job.next_statement() == create.text
+            job.succeed()
+        assert job.next_statement() == SECOND
+        job.succeed()
+        assert job.await_end(run)["state"] == "succeeded"
+
+
+def test_a_job_with_a_session_of_its_own_has_a_connection_for_each_run_there(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(in_pool=False)
+    used = set()
+    for hour in (1, 2):
+        run = job.call("jobs/load/runs", at=f"2026-01-05T0{hour}:00:00Z")["id"]
+        for text in (FIRST, SECOND):
+            assert job.next_statement() == text
+            statement = job.read_statement()
+            used.add((statement.session_id, statement.connection_id))
+            job.succeed()
+        assert job.await_end(run)["state"] == "succeeded"
+    [session_id] = {session for session, _connection in used}
+    assert len({connection for _session, connection in used} - {None}) == 2
+    session = job.node.http.get(f"/api/v1/sessions/{session_id}").json()
+    assert session["name"] == "jobs-default"
+
+
+def test_a_run_whose_session_a_user_has_opened_otherwise_fails_and_says_so(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(in_pool=False)
+    conf = {"spark.executor.memory": "3g"}
+    opened = job.node.http.post("/api/v1/sessions", json={"name": "jobs-default", "conf": conf})
+    assert opened.status_code == 201, opened.text
+    ended = job.await_end(job.call("jobs/load/runs")["id"])
+    assert (ended["state"], ended["failure"]["code"]) == ("failed", "session_conflict")
+
+
+def test_the_code_of_a_job_goes_to_the_driver_with_the_statement_that_reads_its_rows(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    code = "execution_output = spark.range(3)"
+    job = start_job(statements=[BatchStatement(text="INSERT INTO t SELECT 1", code=code)])
+    run = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == "INSERT INTO t SELECT 1"
+    with job.node.database.read() as tx:
+        assert jobs.get_task(tx, job.driver.statement) == BindRows(code=code)
+    job.succeed()
+    assert job.await_end(run)["state"] == "succeeded"
 
 
 def test_a_cancelled_run_cancels_its_statement_and_submits_no_other(
@@ -181,6 +318,11 @@ def test_a_backfill_plans_its_intervals_and_leaves_out_what_runs(
         ("03:00", "04:00", None),
     ]
     assert live["id"] in plan["intervals"][0]["refusal"]
+    assert (plan["version"], plan["target"], plan["partitions_query"]) == (
+        live["version"],
+        None,
+        None,
+    )
     assert len(job.node.http.get("/api/v1/runs").json()["items"]) == 1
     backfill = job.call("jobs/load/backfills", **body)
     members = job.node.http.get("/api/v1/runs", params={"job": "load"}).json()["items"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.control.runs.steps import PROTOCOL
-from headrace.model.connection import Connection
+from headrace.model.connection import RUN_PROTOCOL, Connection
 from headrace.model.expectation import Expectation, ExpectationCounts
 from headrace.model.statement import Statement
 from headrace.store.database import Tx
@@ -18,7 +17,7 @@ def find_expectations(
     tx: Tx, statement: Statement, connection: Connection | None
 ) -> list[Expectation]:
     """Return the expectations of a statement, which only statements of runs have."""
-    if connection is None or connection.protocol != PROTOCOL:
+    if connection is None or connection.protocol != RUN_PROTOCOL:
         return []
     checks = expectations.find(tx, statement.id)
     return [] if checks is None else checks.expectations

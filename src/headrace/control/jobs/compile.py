@@ -18,11 +18,11 @@ from headrace.control.streams.checks import (
 )
 from headrace.deploy.batch_writes import (
     OVERWRITE_CONF,
-    WriteMode,
+    create_statement,
     parse_write,
     write_statement,
 )
-from headrace.deploy.definitions import NeededDefinitions
+from headrace.deploy.definitions import NeededDefinitions, find_created_name
 from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.relations import order_relations, split_definitions
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
@@ -39,14 +39,17 @@ from headrace.grammar.stream_statements import (
 from headrace.grammar.text import offset_at
 from headrace.model.deployment import JobQuery, JobSession
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
+from headrace.model.job_messages import ROWS_VIEW
 from headrace.model.run import (
     BatchSpec,
     BatchStatement,
+    BatchTarget,
     CatchUp,
     FiringRules,
     Overlap,
     ResumeAt,
     RunRetries,
+    WriteMode,
 )
 from headrace.model.schedule import Schedule
 from headrace.model.session import SessionSpec
@@ -104,51 +107,36 @@ def check_definition(text: str, command: DefinitionCommand) -> None:
 
 
 def compile_batch(
-    manifest: JobManifest, needed: NeededDefinitions, *, profile: str
+    manifest: JobManifest, needed: NeededDefinitions, session: JobSession
 ) -> BatchSpec | None:
     """Return what the runs of a manifest do; None for a stream.
 
     Args:
-        profile: Name of the profile with which it is deployed.
+        session: The session that `choose_session` returns.
 
     Raises:
-        InvalidStatement: A statement is not possible in a batch job.
+        InvalidStatement: The manifest is not possible in a batch job.
+        SecretMisplaced: The code has a reference to a secret.
     """
     if manifest.schedule is None:
         return None
     _check_conditions(manifest.schedule)
-    application = sorted(filter(is_application_property, manifest.spark_properties))
-    refused = [*application, *(["session"] if manifest.session is not None else [])]
-    refused += ["a profile"] if profile != SessionSpec().profile else []
-    if refused:
-        keys = " and ".join(refused)
-        raise InvalidStatement(
-            f"The runs of a batch job share the pool session of their owner, so that {keys} cannot"
-            " be set.",
-            hint="Delete it, or set it in the default profile.",
-        )
-    conf = dict(manifest.spark_properties)
     definitions = split_definitions(needed.setup)
     statements = [BatchStatement(text=text) for text in definitions.per_run]
+    target = _describe_target(manifest)
     if manifest.script is not None:
         statements += [BatchStatement(text=part.text) for part in split_script(manifest.script)]
-    elif manifest.sql is not None:
-        statements.append(_write_rows(manifest, manifest.sql))
     else:
-        raise InvalidStatement(
-            "A batch job cannot have `code` yet.", hint="Write the query as `sql`, or a `script`."
-        )
-    rules = FiringRules(
-        schedule=None if manifest.schedule.is_manual else manifest.schedule,
-        overlap=manifest.overlap or _choose_overlap(manifest.schedule),
-        catch_up=manifest.catch_up or _choose_catch_up(manifest),
-        delay=manifest.delay or timedelta(),
-    )
+        assert target is not None
+        statements += _write_rows(manifest, target, needed.setup)
     return BatchSpec(
-        rules=rules,
+        rules=_describe_rules(manifest, manifest.schedule),
         definitions=definitions.deployed,
         statements=statements,
-        conf=conf,
+        conf=_list_query_conf(manifest),
+        # A session of its own costs a driver: only a job that asks for one has it.
+        in_pool=manifest.session is None and session.spec == SessionSpec(),
+        target=target,
         retries=manifest.retries or RunRetries(),
         time_limit=manifest.time_limit,
         resume_at=manifest.resume_at or ResumeAt.FAILED_STATEMENT,
@@ -186,23 +174,62 @@ def _choose_overlap(schedule: Schedule) -> Overlap:
     return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
 
 
-def _write_rows(manifest: JobManifest, sql: str) -> BatchStatement:
-    assert manifest.target is not None
-    write = parse_write(manifest.write or WriteMode.APPEND)
-    if manifest.expect and write.mode is WriteMode.MERGE:
+def _describe_rules(manifest: JobManifest, schedule: Schedule) -> FiringRules:
+    return FiringRules(
+        schedule=None if schedule.is_manual else schedule,
+        overlap=manifest.overlap or _choose_overlap(schedule),
+        catch_up=manifest.catch_up or _choose_catch_up(manifest),
+        delay=manifest.delay or timedelta(),
+    )
+
+
+def _describe_target(manifest: JobManifest) -> BatchTarget | None:
+    if manifest.target is None:
+        return None
+    write, keys = parse_write(manifest.write or WriteMode.APPEND)
+    partition_by = tuple(manifest.partition_by or ())
+    return BatchTarget(
+        name=manifest.target, write=write, merge_keys=keys, partition_by=partition_by
+    )
+
+
+def _write_rows(
+    manifest: JobManifest, target: BatchTarget, setup: Iterable[str]
+) -> list[BatchStatement]:
+    """Return the statements that create the target table of a job, and write the rows of a run.
+
+    Args:
+        setup: Definitions of the job, one of which may create the table.
+    """
+    check_has_no_reference(manifest.code or "", "The code of a job")
+    _check_expectations(manifest, target)
+    query = manifest.sql or f"SELECT * FROM {ROWS_VIEW}"  # noqa: S608 - a constant
+    query = add_metadata(query) if manifest.metadata_columns else query
+    statements = []
+    if target.name[-1].casefold() not in {
+        (find_created_name(text) or "").casefold() for text in setup
+    }:
+        create = create_statement(target, query)
+        statements.append(BatchStatement(text=create, code=manifest.code, creates_target=True))
+    is_overwrite = target.write is WriteMode.OVERWRITE_PARTITIONS
+    write = BatchStatement(
+        text=write_statement(target, query),
+        conf=OVERWRITE_CONF if is_overwrite else {},
+        code=manifest.code,
+        expectations=manifest.expect or [],
+    )
+    return [*statements, write]
+
+
+def _check_expectations(manifest: JobManifest, target: BatchTarget) -> None:
+    """Raise InvalidStatement or SecretMisplaced for expectations that are not possible."""
+    if manifest.expect and target.write is WriteMode.MERGE:
         raise InvalidStatement(
             "A job with `write: merge` cannot have `expect`: a MERGE may read its rows twice.",
             hint="Write the rows with `overwrite-partitions` or `append`.",
         )
     for each in manifest.expect or []:
         check_has_no_reference(each.condition, f"The condition of the expectation {each.name}")
-    is_overwrite = write.mode is WriteMode.OVERWRITE_PARTITIONS
-    query = add_metadata(sql) if manifest.metadata_columns else sql
-    return BatchStatement(
-        text=write_statement(manifest.target, query, write),
-        conf=OVERWRITE_CONF if is_overwrite else {},
-        expectations=manifest.expect or [],
-    )
 
 
 def add_metadata(sql: str) -> str:
@@ -229,11 +256,7 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
         InvalidStatement: A query cannot write to its target.
         InvalidSetting: An option of the retry policy has a wrong value.
     """
-    conf = {
-        key: value
-        for key, value in manifest.spark_properties.items()
-        if not is_application_property(key)
-    }
+    conf = _list_query_conf(manifest)
     if manifest.script is not None:
         return _compile_script(manifest.script, needed, conf)
     command = _write_statement(manifest, needed.sink)
@@ -250,6 +273,15 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
     relations = order_relations([*needed.streams, *needed.setup])
     rows = JobRows(setup=relations.setup, sql=manifest.sql, code=manifest.code, metadata=metadata)
     return [_compile(command, relations.streams, needed.sink, rows, conf, directory="")]
+
+
+def _list_query_conf(manifest: JobManifest) -> dict[str, str]:
+    """Return the Spark configuration of a manifest that can differ between queries of a session."""
+    return {
+        key: value
+        for key, value in manifest.spark_properties.items()
+        if not is_application_property(key)
+    }
 
 
 def _write_statement(manifest: JobManifest, sink: CreateSink | None) -> SaveStream:

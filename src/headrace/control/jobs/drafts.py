@@ -161,7 +161,7 @@ def _compile(
     check_conf(manifest.spark_properties, settings.conf_policy)
     session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
     check_session_conf(session.spec, settings.conf_policy)
-    batch = compile_batch(manifest, needed, profile=request.profile)
+    batch = compile_batch(manifest, needed, session)
     queries = [] if batch is not None else compile_queries(manifest, needed)
     for query in queries:
         _check_secrets(query.spec)
@@ -229,6 +229,8 @@ def _find_session_conflicts(drafts: Sequence[JobDraft]) -> list[ManifestError]:
     first: dict[str, JobDraft] = {}
     errors = []
     for draft in drafts:
+        if draft.spec.runs_in_pool:
+            continue
         session = draft.spec.session
         other = first.setdefault(session.name, draft)
         mine, theirs = session.spec.conf, other.spec.session.spec.conf

@@ -307,7 +307,7 @@ def _find_conflicts(
         for job in deployed.jobs.values()
         if job.name.casefold() not in drafted and job.state is JobState.RUNNING
         for version in [deployed.version_of(job)]
-        if version is not None
+        if version is not None and not version.spec.runs_in_pool
     ]
     for draft in drafts:
         job = deployed.jobs.get(draft.name.casefold())
@@ -325,7 +325,9 @@ def _find_conflicts(
             )
             errors.append(draft.error("state_location_changed", message))
         session = draft.spec.session
-        conflict = find_conflict(session, find_session(tx, owner, session), others)
+        conflict = None
+        if not draft.spec.runs_in_pool:
+            conflict = find_conflict(session, find_session(tx, owner, session), others)
         if conflict is not None:
             errors.append(draft.error(conflict.code, conflict.message, conflict.hint or ""))
     return errors

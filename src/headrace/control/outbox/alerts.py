@@ -81,8 +81,10 @@ class Alerts:
         }
         self.record(tx, AlertEvent.RUN_FAILED, data, subject=run.id, owner=run.owner, job=run.name)
 
-    def record_violations(self, tx: Tx, run: JobRun, checks: StatementChecks) -> None:
+    def record_violations(self, tx: Tx, run: JobRun, checks: StatementChecks | None) -> None:
         """Insert the messages about the expectations that a statement of a run has violated."""
+        if checks is None:
+            return
         violated = [
             {
                 "name": each.name,

@@ -14,6 +14,7 @@ from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.control.runs.run_reasons import RunReasons
 from headrace.control.runs.schedule_status import ScheduleStatus, preview_firings
 from headrace.control.statements.service import Statements
+from headrace.deploy.batch_writes import partitions_statement
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.errors import (
     ExpectationsUnknown,
@@ -28,6 +29,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import RUN, JobState, RunState
 from headrace.model.reasons import Reason
 from headrace.model.run import (
+    BatchTarget,
     JobRun,
     JobSchedule,
     RunInput,
@@ -92,6 +94,12 @@ class Backfill:
 
     id: str | None
     """Id of its runs together; None: it is a plan."""
+    version_id: str
+    """Version that its runs have."""
+    target: BatchTarget | None
+    """What its runs write; None: their script says so."""
+    partitions_query: str | None
+    """Query for the partitions in which the rows of an interval are; None: that is not known."""
     intervals: list[PlannedInterval]
 
 
@@ -248,8 +256,9 @@ class JobRuns:
             schedule = _lock_schedule(tx, caller, name)
             now = read_clock(tx.connection)
             planned = _plan_intervals(tx, schedule, start, min(end, now))
+            plan = _describe_backfill(tx, schedule, [each for each, *_run in planned])
             if dry_run:
-                return Backfill(id=None, intervals=[each for each, *_run in planned])
+                return plan
             backfill_id = new_id("bf")
             for interval, times, repetition in planned:
                 if interval.refusal is None:
@@ -268,7 +277,7 @@ class JobRuns:
                         backfill_id=backfill_id,
                     )
             start_next(tx, schedule.job_id, actor=caller.actor)
-        return Backfill(id=backfill_id, intervals=[each for each, *_run in planned])
+        return replace(plan, id=backfill_id)
 
     def repair(self, caller: Caller, run_id: str, *, latest: bool = False) -> RunStatus:
         """Run a run that has not succeeded again: its times, and the statements that failed.
@@ -390,6 +399,24 @@ def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datet
         )
     before = find_last(rule, firing.instant)
     return make_times(schedule, firing, firing.instant if before is None else before.instant)
+
+
+def _describe_backfill(tx: Tx, schedule: JobSchedule, intervals: list[PlannedInterval]) -> Backfill:
+    """Return the plan of a backfill."""
+    version = jobs.get_version(tx, schedule.version_id)
+    assert version is not None
+    assert version.spec.batch is not None
+    target, sql = version.spec.batch.target, version.spec.manifest.get("sql")
+    query = None
+    if target is not None and target.partition_by and sql is not None:
+        query = partitions_statement(target, sql)
+    return Backfill(
+        id=None,
+        version_id=version.id,
+        target=target,
+        partitions_query=query,
+        intervals=intervals,
+    )
 
 
 def _plan_intervals(

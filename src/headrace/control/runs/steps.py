@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.firing import start_next
+from headrace.control.jobs.job_sessions import find_session, open_session
 from headrace.control.jobs.operation_runner import Pause
 from headrace.control.outbox.openlineage import OpenLineageEvents
 from headrace.control.policy import Caller
@@ -31,15 +32,17 @@ from headrace.errors import (
     InvalidRequest,
     LeaseLost,
     NotPermitted,
+    SessionConflict,
     StatementNotFound,
     StoreUnavailable,
 )
-from headrace.model.connection import ConnectionSpec
-from headrace.model.deployment import JobVersion, OperationLease
+from headrace.model.connection import RUN_PROTOCOL, ConnectionSpec
+from headrace.model.deployment import JobSession, JobVersion, OperationLease
 from headrace.model.expectation import StatementChecks
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import RUN, STATEMENT, RunState, StatementState
+from headrace.model.job_messages import BindRows
+from headrace.model.lifecycle import RUN, SESSION, STATEMENT, RunState, StatementState
 from headrace.model.result import ResultRequest
 from headrace.model.retry_policy import RetryPolicy
 from headrace.model.run import RUN_PARAMETERS, BatchSpec, JobRun, ResumeAt
@@ -52,8 +55,6 @@ from headrace.store.sessions import connections
 from headrace.store.statements import statements
 from headrace.text.readable import describe_duration
 
-PROTOCOL = "job"
-"""Protocol of the connections of runs."""
 _LOG = logging.getLogger("headrace.runs")
 _POLL_SECONDS = (0.5, 2.0)
 """Shortest and longest time between two looks at a statement, whose end is a wake-up too."""
@@ -65,9 +66,9 @@ _MOST_SPECS = 1000
 """Versions whose statements a node keeps in memory."""
 _LONGEST_WAIT = 5.0
 """Longest time without a look at a run, so that a cancel is seen."""
-_PERMANENT_STATES = ("42", "0A")
-"""Classes of SQLSTATE of errors that another attempt meets again: wrong SQL, and SQL that is not
-supported."""
+_PERMANENT_STATES = ("42", "0A", "P0001")
+"""Begins of SQLSTATEs of errors that another attempt meets again: wrong SQL, SQL that is not
+supported, and `raise_error`."""
 _PERMANENT_CODES = frozenset(
     {
         *("invalid_statement", "secret_misplaced", "permission_denied"),
@@ -104,6 +105,7 @@ class RunSteps:
     ) -> None:
         self._observe_checks = observe_checks
         self._database = context.database
+        self._settings = context.settings
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
         self._service = service
@@ -132,8 +134,7 @@ class RunSteps:
                 operations.finish(tx, lease)
                 return None
             step = self._make_step(tx, run)
-            if step.checks is not None:
-                self._alerts.record_violations(tx, run, step.checks)
+            self._alerts.record_violations(tx, run, step.checks)
             if step.seconds is None:
                 operations.finish(tx, lease)
         self._observe_checks(run, step.checks)
@@ -196,10 +197,11 @@ class RunSteps:
             # Temporary views and settings of earlier statements are gone. To run these again could
             # write twice.
             connection = connections.insert_connection(
-                tx, run.owner, PROTOCOL, ConnectionSpec(conf=spec.conf)
+                tx, run.owner, RUN_PROTOCOL, ConnectionSpec(conf=spec.conf)
             )
         if spec.resume_at is ResumeAt.START:
             position = 0
+        position = self._skip_creation(tx, run, spec, position)
         runs.begin_attempt(
             tx, run, position=position, connection_id=connection.id, actor=self._actor
         )
@@ -229,7 +231,7 @@ class RunSteps:
 
     def _go_on(self, tx: Tx, run: JobRun, spec: BatchSpec) -> _Step:
         """Submit the next statement of a run, or end it after the last one."""
-        position = run.position + 1
+        position = self._skip_creation(tx, run, spec, run.position + 1)
         if position == len(spec.statements):
             return self._end(tx, run, RunState.SUCCEEDED)
         if run.cancelled_by is not None:
@@ -250,6 +252,16 @@ class RunSteps:
             " reported what it counted, so that the expectations are not proven."
         )
         return self._end(tx, run, RunState.FAILED, failure=Failure.of(error))
+
+    def _skip_creation(self, tx: Tx, run: JobRun, spec: BatchSpec, position: int) -> int:
+        """Return the position of the first statement, from a position on, that a run needs.
+
+        The statement that creates the target table is not the last one.
+        """
+        if position == len(spec.statements) or not spec.statements[position].creates_target:
+            return position
+        has_target = runs.has_succeeded(tx, run.job_id, run.version_id)
+        return position + 1 if has_target else position
 
     def _has_committed(self, tx: Tx, statement: Statement) -> bool:
         """Return whether the write of a statement that has failed is visible."""
@@ -316,21 +328,29 @@ class RunSteps:
         spec, parameters = version.spec.batch, list_parameters(run, version)
         if is_submitted:
             return _await_end(statement_id, _POLL_SECONDS[0])
+        part = spec.statements[run.position]
         statement = StatementSpec(
-            text=spec.statements[run.position].text,
+            text=part.text,
             parameters=parameters,
-            conf={**spec.conf, **spec.statements[run.position].conf},
+            conf={**spec.conf, **part.conf},
             result_request=ResultRequest(row_limit=_ROWS),
         )
         try:
+            session_id = None
+            if not spec.in_pool:
+                session_id = self._open_session(run.owner, version.spec.session)
+                if session_id is None:
+                    return _POLL_SECONDS[1]
             self._service.submit(
                 _act_as(run),
                 statement,
+                session=session_id,
                 connection=run.connection_id,
                 statement_id=statement_id,
+                rows=None if part.code is None else BindRows(code=part.code),
                 awaited=True,
             )
-        except (InvalidRequest, NotPermitted) as error:
+        except (InvalidRequest, NotPermitted, SessionConflict) as error:
             self._refuse(lease, run_id, Failure.of(error))
             return None
         except (StoreUnavailable, ConnectionNotFound):
@@ -339,6 +359,16 @@ class RunSteps:
             _LOG.warning("run %s waits: %s", run_id, error.message)
             return _REFUSED_SECONDS
         return _await_end(statement_id, _POLL_SECONDS[0])
+
+    def _open_session(self, owner: str, wanted: JobSession) -> str | None:
+        """Return the session of a job that has one of its own; None: ask again a moment later."""
+        with self._database.read() as tx:
+            present = find_session(tx, owner, wanted)
+        is_open = present is not None and present.state in SESSION.accepting
+        if present is not None and is_open and present.spec == wanted.spec:
+            return present.id
+        with self._database.write("run.session") as tx:
+            return open_session(tx, self._settings, owner, wanted)
 
     def _refuse(self, lease: OperationLease, run_id: str, failure: Failure) -> None:
         """End a run whose statement is not accepted."""

@@ -81,15 +81,17 @@ from headrace.grammar.parse import Command, ParsedStatement, parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.secret_references import check_has_no_reference, list_in_sql
 from headrace.grammar.stream_statements import QueryStatement, SaveStream
-from headrace.model.connection import Connection, ConnectionState
+from headrace.model.connection import RUN_PROTOCOL, Connection, ConnectionState
 from headrace.model.execution import StatementExecution
 from headrace.model.ids import new_id
+from headrace.model.job_messages import BindRows
 from headrace.model.lifecycle import STATEMENT, StatementState, StreamAction
 from headrace.model.result import Disposition, ResultInfo, has_certain_parts
 from headrace.model.session import NewSession, Session, SessionKind, SessionSpec, Snapshot
 from headrace.model.statement import (
     MAX_PARAMETERS,
     REFRESH_VIEW,
+    WRITE_ROWS,
     NewStatement,
     Parameter,
     Statement,
@@ -109,6 +111,7 @@ from headrace.results.reader import (
 )
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
+from headrace.store.jobs import jobs
 from headrace.store.notifications import SEVERAL
 from headrace.store.records import Page
 from headrace.store.sessions import connections, sessions
@@ -248,6 +251,7 @@ class _Submit:
     repeatable: RepeatableRequest | None
     statement_id: str | None
     awaited_by: str | None
+    rows: BindRows | None
 
 
 class _PoolSessionClosed(Exception):
@@ -288,6 +292,7 @@ class Statements:
         repeatable: RepeatableRequest | None = None,
         statement_id: str | None = None,
         awaited: bool = False,
+        rows: BindRows | None = None,
     ) -> Statement:
         """Store a statement, and in the same transaction its session if the session is new.
 
@@ -305,6 +310,7 @@ class Statements:
             repeatable: If given, a repetition of the request returns the first statement.
             statement_id: Id of the new statement, if the caller has chosen one already.
             awaited: Whether this process waits for the end of the statement.
+            rows: Python of a batch job whose rows the statement reads.
 
         Raises:
             NotPermitted: The caller may not run statements, or not for this owner or session.
@@ -351,6 +357,7 @@ class Statements:
             repeatable=repeatable,
             statement_id=statement_id,
             awaited_by=self._database.process if awaited else None,
+            rows=rows,
         )
         while True:
             # If the pool session closes after it was chosen, the next attempt chooses another.
@@ -377,6 +384,7 @@ class Statements:
         limited = describe_owner(tx, self._settings, owner, request.caller)
         take_submit(tx, self._settings, limited)
         session_id, is_chosen_pool = self._choose_session(tx, request, limited, named)
+        is_in_connection = is_chosen_pool or (named is not None and named.id == session_id)
         spec = self._reserve(tx, limited, spec, parsed.command)
         acting = act_for(request.caller, owner)
         lock_sessions(tx, acting, parsed.command, session_id)
@@ -386,9 +394,9 @@ class Statements:
             owner=owner,
             spec=spec,
             is_query=parsed.is_query,
-            command=parsed.keyword,
+            command=parsed.keyword if request.rows is None else WRITE_ROWS,
             awaited_by=request.awaited_by,
-            connection_id=connection.id if connection is not None and is_chosen_pool else None,
+            connection_id=connection.id if connection is not None and is_in_connection else None,
         )
         # A full queue does not refuse a statement that never waits in it.
         max_waiting = None if is_local else self._settings.statements.max_waiting
@@ -398,6 +406,8 @@ class Statements:
             if is_chosen_pool:
                 raise _PoolSessionClosed from error
             raise
+        if request.rows is not None:
+            jobs.insert_task(tx, statement.id, request.rows)
         if connection is not None and not connections.use(tx, connection.id):
             raise build_closed_error(connection.id)
         is_save = isinstance(parsed.command, SaveStream)
@@ -848,7 +858,8 @@ def _check_owner(named: NamedSession, owner: str | None) -> None:
 
 def _check_fits_connection(request: _Submit, connection: Connection) -> None:
     """Raise InvalidRequest if a statement of a connection asks for something else besides."""
-    if request.session is not None:
+    # A job with a session of its own has the connections of its runs there.
+    if request.session is not None and connection.protocol != RUN_PROTOCOL:
         raise InvalidRequest(
             "A statement runs in a session or in a connection.",
             hint="Leave out `session` or `connection`.",

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
+from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -49,8 +50,13 @@ OUTPUT = "execution_output"
 _FILE = "<code of the job>"
 
 
-def run_code(session: SparkSession, code: str) -> DataFrame:
+def run_code(
+    session: SparkSession, code: str, variables: Mapping[str, Any] = MappingProxyType({})
+) -> DataFrame:
     """Run the code of a job, and return the DataFrame that it binds.
+
+    Args:
+        variables: Names that the code can use, besides `spark`.
 
     Raises:
         RunFailed: The code raised an error.
@@ -58,7 +64,7 @@ def run_code(session: SparkSession, code: str) -> DataFrame:
         Py4JError: The JVM does not answer.
     """
     # cloudpickle sends functions of `__main__` to the executors by value.
-    names: dict[str, Any] = {"__name__": "__main__", "spark": session}
+    names: dict[str, Any] = {**variables, "__name__": "__main__", "spark": session}
     try:
         exec(compile(code, _FILE, "exec"), names)  # noqa: S102 - the code is the user's own job
     except (Exception, SystemExit) as error:

@@ -121,6 +121,16 @@ def find_last_runs(
     return {row["logical_time"]: _to_run(row) for row in rows}
 
 
+def has_succeeded(tx: Tx, job_id: str, version_id: str) -> bool:
+    """Return whether a run of a version of a job has succeeded."""
+    query = select(table.c.id).where(
+        table.c.job_id == job_id,
+        table.c.version_id == version_id,
+        table.c.state == RunState.SUCCEEDED,
+    )
+    return tx.execute(query.order_by(table.c.logical_time.desc()).limit(1)).first() is not None
+
+
 def list_backfill(tx: Tx, backfill_id: str) -> list[JobRun]:
     """Return the runs of a backfill, the earliest logical time first."""
     query = _SELECT.where(table.c.backfill_id == backfill_id)

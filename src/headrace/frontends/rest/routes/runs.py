@@ -36,11 +36,12 @@ from headrace.frontends.rest.schemas import (
     has_examples,
 )
 from headrace.frontends.rest.serializers import error_body
+from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.model.expectation import ExpectationResult, OnViolation, StatementChecks
 from headrace.model.job import JobName
 from headrace.model.lifecycle import RunState
 from headrace.model.reasons import ReasonCode
-from headrace.model.run import RunTrigger
+from headrace.model.run import BatchTarget, RunTrigger, WriteMode
 
 _RUN: Json = {
     "id": "rn_0193f4a8c2d17b3e9f60a1b2c3d4e5f6",
@@ -289,9 +290,30 @@ class IntervalBody(ResponseModel):
     """Why the interval does not run; null: it runs."""
 
 
+class BackfillTarget(ResponseModel):
+    """The table that the runs of a backfill write to."""
+
+    table: str
+    """Name of the table, as SQL."""
+    write: WriteMode | str
+    """How its rows change: `append`, `overwrite-partitions` or `merge`."""
+    merge_keys: list[str]
+    """Columns by which a merge finds its rows."""
+    partition_by: list[str]
+    """Partition columns that the manifest names."""
+
+
 @has_examples(
     {
         "id": None,
+        "version": "jv_0193f4a8c2d17b3e9f60a1b2c3d4e5f6",
+        "target": {
+            "table": "`sales_by_day`",
+            "write": "overwrite-partitions",
+            "merge_keys": [],
+            "partition_by": ["day"],
+        },
+        "partitions_query": "SELECT DISTINCT `day` FROM (\nSELECT 1 AS n\n) ORDER BY `day`",
         "intervals": [{"start": AT, "end": LATER, "state": "failed", "refusal": None}],
     }
 )
@@ -300,6 +322,14 @@ class BackfillBody(ResponseModel):
 
     id: str | None
     """Id of the backfill; null for a plan."""
+    version: str
+    """Id of the version whose statements its runs run."""
+    target: BackfillTarget | None
+    """What its runs write to; null: the statements of a script say so."""
+    partitions_query: MaskedMessage | None
+    """Query for the partitions that the run of an interval would change, which are not known before
+    its rows are read. Its parameters are those of the run. Null: no partition columns are known, or
+    the job has a script or code."""
     intervals: list[IntervalBody]
     """Its intervals, in their order."""
 
@@ -506,7 +536,20 @@ def _checked_body(found: CheckedStatement) -> CheckedStatementBody:
 
 def _backfill_body(found: Backfill) -> BackfillBody:
     return BackfillBody(
-        id=found.id, intervals=[_interval_body(interval) for interval in found.intervals]
+        id=found.id,
+        version=found.version_id,
+        target=None if found.target is None else _target_body(found.target),
+        partitions_query=found.partitions_query,
+        intervals=[_interval_body(interval) for interval in found.intervals],
+    )
+
+
+def _target_body(target: BatchTarget) -> BackfillTarget:
+    return BackfillTarget(
+        table=qualified_name_to_sql(target.name),
+        write=target.write,
+        merge_keys=list(target.merge_keys),
+        partition_by=list(target.partition_by),
     )
 
 
