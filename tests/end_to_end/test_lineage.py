@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -77,3 +78,20 @@ def test_an_unknown_system_table_is_refused(node: NodeProcess, session: str) -> 
     ended = node.run("SELECT * FROM headrace.foo", session=session)
     assert ended["error"]["code"] == "system_table_unavailable"
     assert "statements, runs, streams, events, lineage" in ended["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO headrace.runs SELECT * FROM headrace.runs",
+        "CREATE OR REPLACE TABLE headrace.runs AS SELECT 1 AS id",
+        "DELETE FROM headrace.runs WHERE id = 'x'",
+        "DROP TABLE headrace.runs",
+        "CREATE VIEW kept_view AS SELECT * FROM headrace.runs",
+    ],
+)
+def test_a_write_to_a_system_table_is_refused(node: NodeProcess, session: str, text: str) -> None:
+    ended = node.run(text, session=session)
+    assert ended["state"] == "failed"
+    reasons = "cannot be changed|does not support|exist for one statement"
+    assert re.search(reasons, ended["error"]["message"]), ended["error"]

@@ -13,11 +13,12 @@ from tests.support.store import new_session, new_statement, running_session
 from headrace.model.deployment import DeploymentPlan, JobAction
 from headrace.model.identity import Scope
 from headrace.model.lifecycle import SessionState, StatementState, StreamState, TokenState
+from headrace.model.lineage import LineageDirection
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.transaction import TableWrite
-from headrace.store import events, nodes, table_writes, tables
+from headrace.store import events, lineage, nodes, table_writes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
@@ -116,6 +117,11 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         lambda tx, lease: time_limits.timed_out(tx, 10),
         lambda tx, lease: time_limits.unanswered_cancels(tx, 5, 10),
         lambda tx, lease: time_limits.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: lineage.list_of_statement(tx, "st_x"),
+        lambda tx, lease: lineage.has_table(tx, "t", owners=["ada"]),
+        lambda tx, lease: lineage.list_neighbours(
+            tx, "t", LineageDirection.READ, owners=["ada"], statements_limit=9, limit=9
+        ),
         lambda tx, lease: statements.get(tx, "st_x"),
         lambda tx, lease: statements.page(tx, limit=10),
         lambda tx, lease: statements.page(tx, owners=["ada"], before="st_9", limit=10),
@@ -138,6 +144,9 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         "timeouts",
         "unanswered cancels",
         "other work",
+        "lineage",
+        "table of a lineage",
+        "neighbours",
         "get",
         "page",
         "page of an owner",
