@@ -83,6 +83,7 @@ def test_a_text_names_system_tables(
 
 QUERIES = {
     "SELECT id FROM headrace.runs ORDER BY id": [["rn_1"], ["rn_2"]],
+    "SELECT view FROM (SELECT id AS view FROM headrace.runs) WHERE view = 'rn_2'": [["rn_2"]],
     "SELECT runs.id, headrace.runs.attempt FROM headrace.runs WHERE attempt = 1": [["rn_1", 1]],
     "SELECT r.id, e.actor FROM headrace.runs r JOIN headrace.events e ON r.id = e.entity_id": [
         ["rn_1", "ada"]

@@ -20,8 +20,9 @@ from headrace.model.system_tables import SYSTEM_CATALOG, SystemTable
 
 FindRows = Callable[[list[SystemTable]], FoundRows]
 _MISSING = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
+_BEFORE_KIND = {"CREATE", "ALTER", "OR", "REPLACE", "GLOBAL", "TEMPORARY", "TEMP"}
 _KEEPING = {"VIEW", "FUNCTION", "CACHE"}
-"""Words before the first AS of statements whose query runs again later."""
+"""Words that follow these at the begin of a statement whose query runs again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +87,32 @@ def open_system_tables(session: SparkSession, text: str, find_rows: FindRows) ->
             " exist, and beside a system table it is named with its catalog."
         ) from error
     finally:
-        catalog = compile_java(Py4JBridge(session).root, "SystemCatalog") if installed else None
-        for name in installed:
-            catalog.remove(Py4JBridge(session).session, name)
+        _remove(session, installed)
 
 
 def _check_is_read_once(text: str) -> None:
-    for token in code_tokens(text):
-        if token.word == "AS":
-            return
-        if token.word in _KEEPING:
-            raise SystemTableUnavailable(
-                "A view, a function and a cached table cannot read system tables: their rows exist"
-                " for one statement. Use CREATE TABLE … AS SELECT to keep them."
-            )
+    words = (token.word for token in code_tokens(text))
+    if next(word for word in words if word not in _BEFORE_KIND) in _KEEPING:
+        raise SystemTableUnavailable(
+            "A view, a function and a cached table cannot read system tables: their rows exist for"
+            " one statement. Use CREATE TABLE … AS SELECT to keep them."
+        )
 
 
 def _install(session: SparkSession, names: NamedTables, find_rows: FindRows) -> list[str]:
     jvm = Py4JBridge(session)
     frames = {
-        name: session.createDataFrame(_decode(data))._jdf  # noqa: SLF001 - for the catalog
+        str(name): session.createDataFrame(_decode(data))._jdf  # noqa: SLF001 - for the catalog
         for name, data in find_rows(sorted(names.tables)).tables.items()
     }
     java, rows = compile_java(jvm.root, "SystemCatalog"), jvm.hash_map(frames)
     return [name for name in sorted(names.catalogs) if java.install(jvm.session, name, rows)]
+
+
+def _remove(session: SparkSession, installed: list[str]) -> None:
+    jvm = Py4JBridge(session)
+    for name in installed:
+        compile_java(jvm.root, "SystemCatalog").remove(jvm.session, name)
 
 
 def _decode(data: str) -> pa.Table:

@@ -90,7 +90,13 @@ def list_neighbours(
     )
     other = table.alias()
     query = (
-        select(other.c.table_key, other.c.statement_id, other.c.at, runs.c.name, runs.c.id)
+        select(
+            other.c.table_key,
+            other.c.statement_id,
+            other.c.at,
+            runs.c.name.label("job"),
+            runs.c.id.label("run_id"),
+        )
         .join_from(
             newest,
             other,
@@ -103,7 +109,7 @@ def list_neighbours(
         .outerjoin(runs, runs.c.id == run_statements.c.run_id)
         .limit(limit)
     )
-    return [Neighbour(*row) for row in tx.execute(query)]
+    return [Neighbour(**row) for row in tx.execute(query).mappings()]
 
 
 def has_table(tx: Tx, table_key: str, *, owners: Collection[str] | None) -> bool:

@@ -16,13 +16,14 @@ from headrace.control.jobs.firing import fire
 from headrace.model.deployment import DeploymentPlan, JobAction
 from headrace.model.identity import Scope
 from headrace.model.lifecycle import SessionState, StatementState, StreamState, TokenState
+from headrace.model.lineage import LineageDirection
 from headrace.model.run import FiringRules
 from headrace.model.schedule import Schedule
 from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.transaction import TableWrite
-from headrace.store import events, nodes, table_writes, tables
+from headrace.store import events, lineage, nodes, table_writes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
@@ -122,6 +123,11 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         lambda tx, lease: time_limits.timed_out(tx, 10),
         lambda tx, lease: time_limits.unanswered_cancels(tx, 5, 10),
         lambda tx, lease: time_limits.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: lineage.list_of_statement(tx, "st_x"),
+        lambda tx, lease: lineage.has_table(tx, "t", owners=["ada"]),
+        lambda tx, lease: lineage.list_neighbours(
+            tx, "t", LineageDirection.READ, owners=["ada"], statements_limit=9, limit=9
+        ),
         lambda tx, lease: statements.get(tx, "st_x"),
         lambda tx, lease: statements.page(tx, limit=10),
         lambda tx, lease: statements.page(tx, owners=["ada"], before="st_9", limit=10),
@@ -144,6 +150,9 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         "timeouts",
         "unanswered cancels",
         "other work",
+        "lineage",
+        "table of a lineage",
+        "neighbours",
         "get",
         "page",
         "page of an owner",
