@@ -26,7 +26,8 @@ from ruamel.yaml import YAML
 from benchmarks.measure import interleaved
 from benchmarks.peers.headrace_node import NodeClient, node_process
 from benchmarks.peers.in_process import InProcess, in_process
-from headrace.deploy.batch_writes import parse_write, write_statement
+from headrace.deploy.batch_writes import write_statement
+from headrace.model.run import BatchTarget, WriteMode
 
 PROJECT = Path(__file__).parents[1] / "examples" / "flights"
 JOBS = ("load", "clean", "delays", "worst-days")
@@ -65,8 +66,12 @@ def read_statements() -> list[str]:
         manifest: dict[str, Any] = YAML(typ="safe").load(PROJECT / f"{name}.yaml")
         text: str = manifest.get("script", "").strip().removesuffix(";")
         if "sql" in manifest:
-            write = parse_write("overwrite-partitions")
-            text = write_statement((manifest["target-table"],), manifest["sql"], write)
+            target = BatchTarget(
+                name=(manifest["target-table"],),
+                write=WriteMode.OVERWRITE_PARTITIONS,
+                partition_by=tuple(manifest["partition-by"]),
+            )
+            text = write_statement(target, manifest["sql"])
         statements.append(text)
     return statements
 
