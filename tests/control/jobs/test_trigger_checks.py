@@ -49,6 +49,8 @@ class Project:
         return self.apply(planned.json()["id"])
 
     def apply(self, deployment_id: str) -> Any:
+        path = f"/api/v1/deployments/{deployment_id}"
+        wait_until(lambda: self.node.http.get(path).json()["state"] != "checking")
         applied = self.node.http.post(f"/api/v1/deployments/{deployment_id}/apply")
         assert applied.status_code == 202, applied.text
         return self.await_end(deployment_id)
