@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
+from headrace.driver.spark_version.system_catalog import install_catalogs, remove_catalogs
 from headrace.errors import SystemTableUnavailable
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.quoting import unquote_name
@@ -87,7 +87,7 @@ def open_system_tables(session: SparkSession, text: str, find_rows: FindRows) ->
             " exist, and beside a system table it is named with its catalog."
         ) from error
     finally:
-        _remove(session, installed)
+        remove_catalogs(session, installed)
 
 
 def _check_is_read_once(text: str) -> None:
@@ -100,19 +100,9 @@ def _check_is_read_once(text: str) -> None:
 
 
 def _install(session: SparkSession, names: NamedTables, find_rows: FindRows) -> list[str]:
-    jvm = Py4JBridge(session)
-    frames = {
-        str(name): session.createDataFrame(_decode(data))._jdf  # noqa: SLF001 - for the catalog
-        for name, data in find_rows(sorted(names.tables)).tables.items()
-    }
-    java, rows = compile_java(jvm.root, "SystemCatalog"), jvm.hash_map(frames)
-    return [name for name in sorted(names.catalogs) if java.install(jvm.session, name, rows)]
-
-
-def _remove(session: SparkSession, installed: list[str]) -> None:
-    jvm = Py4JBridge(session)
-    for name in installed:
-        compile_java(jvm.root, "SystemCatalog").remove(jvm.session, name)
+    answer = find_rows(sorted(names.tables))
+    tables = {str(name): _decode(data) for name, data in answer.tables.items()}
+    return install_catalogs(session, sorted(names.catalogs), tables)
 
 
 def _decode(data: str) -> pa.Table:
