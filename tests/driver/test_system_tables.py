@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -21,6 +21,8 @@ from headrace.model.system_tables import SystemTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.driver.link import NodeLink
+
 AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
 
@@ -30,6 +32,16 @@ def encode(**columns: pa.Array) -> str:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return base64.b64encode(sink.getvalue()).decode()
+
+
+class Link:
+    """Answers the call for the rows of system tables."""
+
+    def read_system_tables(self, tables: list[SystemTable]) -> FoundRows:
+        return find_rows(tables)
+
+
+LINK = cast("NodeLink", Link())
 
 
 def find_rows(tables: list[SystemTable]) -> FoundRows:
@@ -47,7 +59,7 @@ def find_rows(tables: list[SystemTable]) -> FoundRows:
 
 def run(spark: SparkSession, text: str) -> list[list[Any]]:
     """Run a statement, and return the values of its rows."""
-    with open_system_tables(spark, text, find_rows):
+    with open_system_tables(spark, text, LINK):
         batches = collect_arrow(spark.sql(text))
     return [list(row.values()) for batch in batches for row in batch.to_pylist()]
 
@@ -103,7 +115,7 @@ def test_sql_reads_system_tables(spark: SparkSession, text: str) -> None:
 
 def test_a_table_is_created_from_a_system_table(spark: SparkSession) -> None:
     text = "CREATE TABLE kept USING parquet AS SELECT id FROM headrace.runs"
-    with open_system_tables(spark, text, find_rows):
+    with open_system_tables(spark, text, LINK):
         tables = list_tables_of_frame(spark.sql(text))
     assert spark.table("kept").count() == 2
     assert [table.display_name for table in tables] == ["spark_catalog.default.kept"]

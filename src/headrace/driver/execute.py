@@ -225,7 +225,7 @@ class Execution:
         try:
             with (
                 override_for_statement(session, self._resolved.conf),
-                open_system_tables(session, text, self._link.read_system_tables),
+                open_system_tables(session, text, self._link),
             ):
                 return self._run_plan(session, streams)
         finally:

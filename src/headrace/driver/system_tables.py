@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -11,14 +11,13 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.driver.spark_version.bridge import Py4JBridge, compile_java
+from headrace.driver.link import NodeLink
+from headrace.driver.spark_version.system_catalog import install_catalogs, remove_catalogs
 from headrace.errors import SystemTableUnavailable
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.quoting import unquote_name
-from headrace.model.messages import FoundRows
 from headrace.model.system_tables import SYSTEM_CATALOG, SystemTable
 
-FindRows = Callable[[list[SystemTable]], FoundRows]
 _MISSING = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
 _BEFORE_KIND = {"CREATE", "ALTER", "OR", "REPLACE", "GLOBAL", "TEMPORARY", "TEMP"}
 _KEEPING = {"VIEW", "FUNCTION", "CACHE"}
@@ -65,7 +64,7 @@ def _name_of(text: str, token: Token) -> str | None:
 
 
 @contextmanager
-def open_system_tables(session: SparkSession, text: str, find_rows: FindRows) -> Iterator[None]:
+def open_system_tables(session: SparkSession, text: str, link: NodeLink) -> Iterator[None]:
     """Let a session read the system tables that a statement names, until the statement ends.
 
     Raises:
@@ -75,7 +74,7 @@ def open_system_tables(session: SparkSession, text: str, find_rows: FindRows) ->
     names = find_names(text)
     if names.tables:
         _check_is_read_once(text)
-    installed = _install(session, names, find_rows) if names.tables else []
+    installed = _install(session, names, link) if names.tables else []
     try:
         yield
     except AnalysisException as error:
@@ -87,7 +86,7 @@ def open_system_tables(session: SparkSession, text: str, find_rows: FindRows) ->
             " exist, and beside a system table it is named with its catalog."
         ) from error
     finally:
-        _remove(session, installed)
+        remove_catalogs(session, installed)
 
 
 def _check_is_read_once(text: str) -> None:
@@ -99,20 +98,10 @@ def _check_is_read_once(text: str) -> None:
         )
 
 
-def _install(session: SparkSession, names: NamedTables, find_rows: FindRows) -> list[str]:
-    jvm = Py4JBridge(session)
-    frames = {
-        str(name): session.createDataFrame(_decode(data))._jdf  # noqa: SLF001 - for the catalog
-        for name, data in find_rows(sorted(names.tables)).tables.items()
-    }
-    java, rows = compile_java(jvm.root, "SystemCatalog"), jvm.hash_map(frames)
-    return [name for name in sorted(names.catalogs) if java.install(jvm.session, name, rows)]
-
-
-def _remove(session: SparkSession, installed: list[str]) -> None:
-    jvm = Py4JBridge(session)
-    for name in installed:
-        compile_java(jvm.root, "SystemCatalog").remove(jvm.session, name)
+def _install(session: SparkSession, names: NamedTables, link: NodeLink) -> list[str]:
+    answer = link.read_system_tables(sorted(names.tables))
+    tables = {str(name): _decode(data) for name, data in answer.tables.items()}
+    return install_catalogs(session, sorted(names.catalogs), tables)
 
 
 def _decode(data: str) -> pa.Table:

@@ -101,6 +101,7 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
         "carry_out": {"identities": ["metastore"]},
         "open_connection": {"statement_id": statement_id},
         "find_streams": {"names": ["s"]},
+        "read_system_tables": {"tables": ["runs"]},
         "find_secrets": {"names": ["s"]},
         "find_marked": {"query_id": new_id("sq"), "marked_id": new_id("sq")},
     }
