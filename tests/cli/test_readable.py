@@ -37,7 +37,8 @@ class AnyObject(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if is_time_field(name):
             return self._instant
-        return {"profiles": [], "result": None, "detail": {}, "groups": []}.get(name, 61_000)
+        lists: Any = {key: [] for key in ("profiles", "groups", "events", "jobs")}
+        return {**lists, "result": None, "detail": {}}.get(name, 61_000)
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name]

@@ -40,7 +40,7 @@ def test_a_webhook_is_added_tested_listed_and_deleted(
     assert "on-call" in listed
     assert "token-in-the-path" not in listed
     tested = headrace("webhook", "test", "on-call")
-    assert (tested.returncode, tested.stdout) == (0, "ok\n")
+    assert (tested.returncode, tested.stdout) == (0, "ok\n"), tested.stderr
     assert "The endpoint answered 200" in tested.stderr
     receiver.answers = [(500, {}, b"down")]
     failed = headrace("webhook", "test", "on-call")

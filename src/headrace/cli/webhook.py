@@ -109,7 +109,7 @@ def delete(context: CommandContext, *, name: str) -> None:
 def test(context: CommandContext, *, name: str) -> None:
     """Send a test message now, and print what the endpoint answers."""
     outcome = context.connect().act("webhooks", name, "test")
-    duration = describe_duration(outcome["seconds"])
+    duration = describe_duration(float(outcome["seconds"]))
     if outcome["error"] is None:
         context.terminal.notice(f"The endpoint answered {outcome['status']} after {duration}.")
     else:

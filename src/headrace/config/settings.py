@@ -270,7 +270,7 @@ class Settings(BaseSettings):
         if self.openlineage.api_key is not None:
             needed.append("openlineage.api_key")
         if needed and self.secrets.provider is None:
-            raise ValueError(f"{needed[0]} needs secrets.provider")
+            raise ValueError(f"The setting {needed[0]} needs secrets.provider")
         return self
 
     def for_embedded(self) -> Settings:

@@ -229,15 +229,15 @@ def test_a_large_event_loses_its_columns_and_then_its_last_tables() -> None:
         "job": {"namespace": "headrace", "name": "load", "facets": {}},
     }
     columns = [f"column_{number}" for number in range(500)]
-    wide = [make_use(f"t{number}", READ, *columns) for number in range(20)]
+    wide = [make_use(f"t{number}", READ, *columns) for number in range(60)]
     text = make_event_text(event, wide, "headrace")
     assert len(text) <= MAX_BYTES
     full = json.loads(text)
     validate(full)
-    assert len(full["inputs"]) == 20
+    assert len(full["inputs"]) == 60
     assert "facets" not in full["inputs"][0]
     long = [
-        TableUse(direction=READ, namespace=["n" * 255] * 7, name=f"t{number}")
+        TableUse(direction=READ, namespace=["ü" * 140] * 4, name=f"t{number}")
         for number in range(200)
     ]
     text = make_event_text(event, long, "headrace")
