@@ -149,7 +149,7 @@ def test_the_messages_to_a_dead_endpoint_fail_visibly_without_its_address(
     receiver: WebhookReceiver,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    node = start(outbox={**OWN_HOST, "retry_for": "200ms"})
+    node = start(outbox={**OWN_HOST, "retry_for": "2s"})
     webhook = add(node, receiver, url="http://127.0.0.1:9/token-in-the-path")
     fail_run(node)
     delivery = await_state(node, "failed")
