@@ -85,6 +85,8 @@ def database(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         ("INSERT OVERWRITE trips.t VALUES (1)", 80, 4),
         ("INSERT INTO trips.p PARTITION (k = 1) VALUES (1)", 110, 4),
         ("CREATE TABLE trips.c{} USING parquet AS SELECT 1 AS id", 110, 3),
+        # It changes nothing: a driver that is lost meanwhile does not fail it.
+        ("CREATE TABLE IF NOT EXISTS trips.t USING parquet AS SELECT 1 AS id", 90, 0),
         ("DROP TABLE trips.c{}", 40, 2),
         ("DESCRIBE trips.t", 26, 0),
         ("EXPLAIN SELECT * FROM trips.t", 26, 0),

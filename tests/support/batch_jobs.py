@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,14 +13,14 @@ from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
 from tests.support.waiting import wait_until
 
-from headrace.model.deployment import JobSession, VersionSpec
+from headrace.model.deployment import Job, JobSession, VersionSpec
 from headrace.model.job import JobDecision
 from headrace.model.run import BatchSpec, BatchStatement, FiringRules, RunRetries
 from headrace.model.schedule import Schedule
 from headrace.model.session import SessionSpec
 from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
-from headrace.store.database import Database
+from headrace.store.database import Database, Tx
 from headrace.store.jobs import jobs, schedules
 
 HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
@@ -36,15 +37,42 @@ def insert_batch_job(
     batch: BatchSpec | None = None,
 ) -> str:
     """Insert a job whose schedule has come to `cursor`. Return its id."""
+    [job_id] = insert_batch_jobs(
+        store, rules, cursor=cursor, names=[name], owner=owner, batch=batch
+    )
+    return job_id
+
+
+def insert_batch_jobs(
+    store: Database,
+    rules: FiringRules,
+    *,
+    cursor: datetime,
+    names: Iterable[str],
+    owner: str = "ada",
+    batch: BatchSpec | None = None,
+) -> list[str]:
+    """Insert jobs whose schedules have come to `cursor`. Return their ids."""
     batch = batch or BatchSpec(rules=rules, statements=[BatchStatement(text="SELECT 1")])
+    job_ids = []
     with store.write("test") as tx:
-        job = jobs.insert_job(tx, owner, name, "/state", state_place=f"/{owner}", actor=owner)
-    deploy_version(store, job.id, batch, cursor=cursor)
-    return job.id
+        for name in names:
+            place = f"/{owner}/{name}"
+            job = jobs.insert_job(tx, owner, name, "/state", state_place=place, actor=owner)
+            _insert_version(tx, job, batch, cursor)
+            job_ids.append(job.id)
+    return job_ids
 
 
 def deploy_version(store: Database, job_id: str, batch: BatchSpec, *, cursor: datetime) -> str:
     """Let the schedule of a job start a new version from now on. Return the id of the version."""
+    with store.write("test") as tx:
+        job = jobs.get(tx, job_id)
+        assert job is not None
+        return _insert_version(tx, job, batch, cursor)
+
+
+def _insert_version(tx: Tx, job: Job, batch: BatchSpec, cursor: datetime) -> str:
     spec = VersionSpec(
         written={},
         manifest={},
@@ -55,27 +83,18 @@ def deploy_version(store: Database, job_id: str, batch: BatchSpec, *, cursor: da
         queries=[],
         batch=batch,
     )
-    with store.write("test") as tx:
-        job = jobs.get(tx, job_id)
-        assert job is not None
-        version = jobs.insert_version(
-            tx,
-            job,
-            spec,
-            version=1,
-            query_id=str(uuid.uuid4()),
-            decision=JobDecision.START_CLEAN,
-            reason="",
-            deployment_id="dp_x",
-        )
-        schedules.save(
-            tx,
-            job.id,
-            version_id=version.id,
-            rules=batch.rules,
-            cursor=cursor,
-            next_at=cursor,
-        )
+    version = jobs.insert_version(
+        tx,
+        job,
+        spec,
+        version=1,
+        query_id=str(uuid.uuid4()),
+        decision=JobDecision.START_CLEAN,
+        reason="",
+        deployment_id="dp_x",
+    )
+    rules = batch.rules
+    schedules.save(tx, job.id, version_id=version.id, rules=rules, cursor=cursor, next_at=cursor)
     return version.id
 
 
@@ -123,6 +142,16 @@ class BatchJob:
 
     def succeed(self) -> None:
         self.driver.succeed(inline_result([("a", "integer")], [[1]]))
+
+    def stop_operations(self) -> None:
+        """Let the node make no further step of a run, as a node that is lost."""
+        self.node.node._operations.stop()
+
+    def continue_operations(self) -> None:
+        """Let the node continue, as another node that has adopted the runs."""
+        operations = self.node.node._operations
+        self.node.node._operations = type(operations)(self.node.node.context, operations._kinds)
+        self.node.node._operations.start()
 
     def await_end(self, run_id: str) -> Any:
         wait_until(lambda: self.get(run_id)["ended_at"] is not None)

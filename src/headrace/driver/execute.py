@@ -356,7 +356,7 @@ class Execution:
         The loss of a driver before this report does not fail the statement. Raises LeaseLost if
         the statement belongs to this driver no more, and the errors of NodeLink.
         """
-        if self.assignment.is_query or plan.hook is not None:
+        if self.assignment.is_query or plan.hook is not None or plan.changes_nothing:
             return
         tag = self.assignment.statement_id
         if not self._link.report_start(tag, self.read_age, has_effects=True).applied:

@@ -44,6 +44,8 @@ class ExecutionPlan:
     hook: TransactionHook | None = None
     atomic: bool | None = None
     """Whether all rows of the statement appear or none. None if it writes no rows."""
+    changes_nothing: bool = False
+    """Whether the statement has nothing to do, so that its repetition is harmless."""
     may_write: bool = True
     """Whether the statement may write rows, which are then counted."""
     find_writes: Callable[[], PlannedWrites | None] | None = None

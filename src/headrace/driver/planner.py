@@ -274,7 +274,7 @@ def _plan_ctas(
     )
     if table is not None and table.write_target is None:
         note = f"Nothing was done: {ctas.path.sql_name} already exists."
-        return ExecutionPlan(run=lambda: empty_frame(session), note=note)
+        return ExecutionPlan(run=lambda: empty_frame(session), note=note, changes_nothing=True)
     # Only now: Spark too refuses a name that exists first.
     trigger = bounded_trigger(session) if ctas.is_streaming else None
     if catalog is None or table is None:

@@ -1,9 +1,10 @@
 """Deletion of history: ended statements, sessions and registrations of nodes, and events.
 
 A live row is never deleted, nor a row that another row still needs: a statement waits for the
-deletion of its result, for the end of its table transaction and for its pending hook call, and a
-session for its statements. The newest registration of a node stays, and so do the last queries of
-a materialized view and of a job that are not deleted.
+deletion of its result, for the ends of its table transaction and of its run, and for its pending
+hook call, a session for its statements, and a run until its schedule has passed its time. The
+newest registration of a node stays, and so do the last queries of a materialized view and of a job
+that are not deleted.
 
 Functions that delete return the numbers of deleted rows by kind.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, delete, exists, func, or_, select
 
+from headrace.model.run import RunTrigger
 from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -27,6 +29,7 @@ from headrace.store.tables import (
     editor_drafts,
     events,
     job_changes,
+    job_schedules,
     job_versions,
     jobs,
     materialized_views,
@@ -34,6 +37,7 @@ from headrace.store.tables import (
     operations,
     pending_hook_calls,
     results,
+    run_statements,
     runs,
     savepoints,
     sessions,
@@ -78,7 +82,7 @@ def count_old(tx: Tx, seconds: float) -> dict[str, int]:
         "streams": (stream_queries, _is_old_query(seconds)),
         "jobs": (jobs, _is_old(jobs, seconds)),
         "deployments": (deployments, _is_old(deployments, seconds)),
-        "runs": (runs, _is_old(runs, seconds)),
+        "runs": (runs, _is_old_run(seconds)),
         "tokens": (tokens, tokens.c.expires_at < clock(-seconds)),
         "drafts": (editor_drafts, editor_drafts.c.updated_at < clock(-seconds)),
     }
@@ -102,7 +106,28 @@ def _can_go(seconds: float) -> ColumnElement[bool]:
             unfinished.c.statement_id == statements.c.id, unfinished.c.ended_at.is_(None)
         ),
         ~exists().where(pending_hook_calls.c.statement_id == statements.c.id),
+        # A run would submit a statement again that it does not find.
+        ~exists().where(
+            run_statements.c.statement_id == statements.c.id,
+            runs.c.id == run_statements.c.run_id,
+            runs.c.ended_at.is_(None),
+        ),
     )
+
+
+def _is_old_run(seconds: float) -> ColumnElement[bool]:
+    """Return the condition that an old run is not needed by its schedule.
+
+    Without it, the schedule would fire a time again that a user has run before the time was due.
+    """
+    fires_later = and_(
+        job_schedules.c.job_id == runs.c.job_id,
+        job_schedules.c.cursor < runs.c.logical_time,
+        # Only the runs of a schedule have an interval.
+        runs.c.interval_start < runs.c.logical_time,
+        runs.c.trigger != RunTrigger.CONDITION,
+    )
+    return and_(_is_old(runs, seconds), ~exists().where(fires_later))
 
 
 def delete_statements(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
@@ -249,7 +274,7 @@ def delete_jobs(tx: Tx, seconds: float, limit: int) -> dict[str, int]:
     if operation_ids:
         _delete(tx, operations, operation_ids)
     # The cursor of a schedule stays, so that a deleted run does not fire again.
-    run_ids = _choose(tx, runs, _is_old(runs, seconds), limit)
+    run_ids = _choose(tx, runs, _is_old_run(seconds), limit)
     if run_ids:
         _delete(tx, runs, run_ids)
     job_ids = _choose(tx, jobs, _is_old(jobs, seconds), limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,17 +14,21 @@ from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
+from headrace.control.jobs.batch_plans import stop_schedule
 from headrace.model.failure import Failure
 from headrace.model.job_messages import BindRows
 from headrace.model.lifecycle import RunState, TransactionState
 from headrace.model.run import BatchStatement, ResumeAt, RunRetries
 from headrace.store import tables
-from headrace.store.clock import clock
+from headrace.store.clock import clock, read_clock
 from headrace.store.jobs import jobs, runs
 from headrace.store.sessions import connections
+from headrace.store.tables import job_schedules
 
 LOST = Failure(code="spark_error", message="The executor was lost.")
 WRONG = Failure(code="spark_error", message="There is no such table.", sqlstate="42P01")
+_OF_RUNS = ("schedule.", "operation.", "run.", "jobs.")
+"""Beginnings of the names of the transactions of schedules and runs."""
 
 
 @pytest.fixture
@@ -369,17 +374,83 @@ def test_a_run_that_a_node_leaves_is_continued_by_another_without_a_second_submi
     job = start_job()
     run_id = job.call("jobs/load/runs")["id"]
     assert job.next_statement() == FIRST
-    job.node.node._operations.stop()
+    job.stop_operations()
     job.succeed()
     with job.node.database.read() as tx:
         run = runs.get(tx, run_id)
     assert run is not None
     assert run.state is RunState.RUNNING
-    job.node.node._operations = type(job.node.node._operations)(
-        job.node.node.context, job.node.node._operations._kinds
-    )
-    job.node.node._operations.start()
+    job.continue_operations()
     assert job.next_statement() == SECOND
     job.succeed()
     ended = job.await_end(run_id)
     assert (ended["state"], len(ended["statements"])) == ("succeeded", 2)
+
+
+def test_a_statement_is_kept_until_its_run_has_seen_its_end(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    job.stop_operations()
+    job.succeed()
+    assert job.call("history/purge", 200, older_than="1ms")["statements"] == 0
+    job.continue_operations()
+    # Without the statement, the run would submit the first one again.
+    assert job.next_statement() == SECOND
+    job.succeed()
+    assert job.await_end(run_id)["state"] == "succeeded"
+    assert job.call("history/purge", 200, older_than="1ms")["statements"] == 2
+
+
+def test_a_run_costs_two_transactions_beside_its_firing_and_its_statement(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(statements=[BatchStatement(text=FIRST)])
+    # The first run of a node also starts the driver, and the renewals of leases.
+    first = job.call("jobs/load/runs", at="2026-01-05T01:00:00Z")["id"]
+    assert job.next_statement() == FIRST
+    job.succeed()
+    job.await_end(first)
+    before = Counter(job.node.database.write_counts)
+    with job.node.database.write("test") as tx:
+        change = update(job_schedules).where(job_schedules.c.job_id == job.id)
+        cursor = read_clock(tx.connection) - timedelta(hours=1)
+        tx.execute(change.values(cursor=cursor, next_at=clock()))
+    assert job.next_statement() == FIRST
+    job.succeed()
+    newest, _first = job.node.http.get("/api/v1/runs").json()["items"]
+    assert job.await_end(newest["id"])["trigger"] == "schedule"
+    counts = Counter(job.node.database.write_counts) - before
+    own = {name: count for name, count in counts.items() if name.startswith(_OF_RUNS)}
+    # The first step begins the attempt, and the second one sees the end of the statement.
+    assert own == {"schedule.fire": 1, "operation.claim": 1, "run.step": 2}
+
+
+def test_a_stopped_job_ends_the_run_that_has_begun(start_job: Callable[..., BatchJob]) -> None:
+    job = start_job()
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    with job.node.database.write("test") as tx:
+        stopped = jobs.get(tx, job.id)
+        assert stopped is not None
+        stop_schedule(tx, stopped, is_deleted=False, actor="ada")
+    job.succeed()
+    assert job.next_statement() == SECOND
+    job.succeed()
+    assert job.await_end(run_id)["state"] == "succeeded"
+
+
+def test_an_attempt_that_ignores_its_cancel_ends_with_its_work_and_not_before(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(time_limit=timedelta(seconds=2), retries=RunRetries(max_attempts=0))
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    statement = job.driver.statement
+    wait_until(lambda: job.node.statement(statement)["state"] == "cancelling")
+    assert job.get(run_id)["state"] == "running"
+    job.driver.fail(LOST)
+    ended = job.await_end(run_id)
+    assert (ended["state"], ended["failure"]["code"]) == ("failed", "time_limit")

@@ -35,7 +35,7 @@ def test_an_existing_table_is_an_error_and_stays_unchanged(
     run = CtasRun(spark, PARTITIONED.replace("TABLE t", "TABLE IF NOT EXISTS t"), link)
     assert run.plan.note is not None
     assert "Nothing was done" in run.plan.note
-    assert (run.plan.atomic, link.steps) == (None, [])
+    assert (run.plan.atomic, run.plan.changes_nothing, link.steps) == (None, True, [])
     assert fetch_rows(spark, "SELECT * FROM t") == [(7,)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from headrace.control.jobs.firing import fire, skip_waiting
+from headrace.control.jobs.firing import fire_last, skip_waiting
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.deploy.schedule import find_next, preview
 from headrace.model.deployment import Job, JobVersion, PlannedFacts, VersionSpec
@@ -92,7 +92,7 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
     if before is not None and before.rules.schedule == rules.schedule:
         cursor = before.cursor
     elif before is not None and before.next_at is not None and before.next_at <= now:
-        fire(tx, before, now)
+        fire_last(tx, before, now)
     following = None
     if rules.clock is not None:
         following = find_next(rules.clock, cursor)

@@ -8,12 +8,14 @@ the schedule first fires it. The clock of the store decides what is due.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from zoneinfo import ZoneInfoNotFoundError
 
 from headrace.control.context import NodeContext
@@ -40,13 +42,14 @@ _LOG = logging.getLogger("headrace.schedules")
 _AT_ONCE = 50
 """Schedules that one transaction fires."""
 _RUNS_AT_ONCE = 100
-"""Runs after which a transaction fires no further schedule."""
+"""Runs that one transaction inserts: other writers wait for it."""
 _MOST_FIRINGS = 1000
-"""Firings of one schedule in one transaction, and missed runs that are kept apart."""
+"""Missed runs that are kept apart."""
 _ON_TIME = timedelta(minutes=1)
 """Lateness from which a run counts as missed."""
 MOST_WAITING = 100
 """Runs of a job that wait for their turn, above which its schedule waits as well."""
+_CANNOT_COMPUTE = (ZoneInfoNotFoundError, ValueError, OverflowError)
 PARKED = timedelta(minutes=1)
 """Time after which a schedule that waits, or cannot be computed, is tried again."""
 
@@ -67,23 +70,23 @@ class Schedules:
 
 
 def _fire_some(tx: Tx) -> bool:
-    """Fire some schedules that are due. Return whether there may be more.
-
-    Other writers wait for the transaction, so that it inserts a bounded number of runs.
-    """
+    """Fire some schedules that are due. Return whether there may be more."""
     due = schedules.lock_due(tx, _AT_ONCE)
-    now, count = read_clock(tx.connection), 0
+    now, rest = read_clock(tx.connection), _RUNS_AT_ONCE
     for each in due:
-        count += fire(tx, each, now)
-        if count >= _RUNS_AT_ONCE:
+        rest -= fire(tx, each, now, limit=rest)
+        if rest <= 0:
             return True
     return len(due) == _AT_ONCE
 
 
-def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
+def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_ONCE) -> int:
     """Insert the runs of a locked schedule that are due, and move its cursor. Return their number.
 
     A schedule that waits, or cannot be computed, is tried again a moment later.
+
+    Args:
+        limit: Largest number of runs to insert. The schedule stays due if it has more.
     """
     live = runs.list_live(tx, schedule.job_id)
     places = MOST_WAITING - len(live)
@@ -92,8 +95,8 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
         _park(tx, schedule, now)
         return 0
     try:
-        due, next_at = _list_due(schedule, now, places)
-    except (ZoneInfoNotFoundError, ValueError, OverflowError) as error:
+        due, next_at = _list_due(schedule, now, places, limit)
+    except _CANNOT_COMPUTE as error:
         # The zone may be missing on this host alone, and the other jobs must fire.
         _LOG.error("the schedule of %s cannot be computed: %s", schedule.name, error)
         _park(tx, schedule, now)
@@ -108,6 +111,27 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
     if due:
         start_next(tx, schedule.job_id, actor=ACTOR)
     return len(due)
+
+
+def fire_last(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+    """Fire a locked schedule that another one replaces.
+
+    One skipped run stands for the times for which it has no place.
+    """
+    fire(tx, schedule, now)
+    moved = schedules.find(tx, schedule.job_id)
+    assert moved is not None
+    assert moved.rules.clock is not None
+    with suppress(*_CANNOT_COMPUTE):
+        last = find_last(moved.rules.clock, now + now.resolution)
+        if last is None or last.instant <= moved.cursor:
+            return
+        times = make_times(moved, last, moved.cursor)
+        if runs.find_last(tx, moved.job_id, last.instant) is None:
+            reason = (
+                f"The schedule was changed, and runs from {moved.cursor.isoformat()} on waited."
+            )
+            insert_due(tx, moved, DueRun(times, is_missed=True, skip_reason=reason), [])
 
 
 def _park(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
@@ -130,21 +154,19 @@ class DueRun:
 
 
 def _list_due(
-    schedule: JobSchedule, now: datetime, places: int
+    schedule: JobSchedule, now: datetime, places: int, limit: int
 ) -> tuple[list[DueRun], datetime | None]:
     """Return the runs to insert, and the time of the next firing.
 
     Args:
         places: Largest number of runs that may begin to wait.
+        limit: Largest number of runs to return.
     """
     rules = schedule.rules
     clock = rules.clock
     assert clock is not None
-    firings = [
-        firing
-        for firing in islice(list_firings(clock, schedule.cursor), _MOST_FIRINGS + 1)
-        if firing.instant <= now
-    ]
+    passed = takewhile(lambda firing: firing.instant <= now, list_firings(clock, schedule.cursor))
+    firings = list(islice(passed, _MOST_FIRINGS + 1))
     start, gap = schedule.cursor, list[DueRun]()
     if len(firings) > _MOST_FIRINGS and rules.catch_up is not CatchUp.ALL:
         # One row stands for all that were missed, apart from the last.
@@ -155,12 +177,12 @@ def _list_due(
         reason = f"All runs from {start.isoformat()} on were missed: they are more than 1,000."
         gap = [DueRun(make_times(schedule, before, start), True, reason)]
         start, firings = before.instant, [last]
-    waits = rules.catch_up is CatchUp.ALL or rules.overlap is Overlap.QUEUE
-    firings = firings[: places if waits else _MOST_FIRINGS]
-    runs_due = [*gap, *_apply_catch_up(schedule, firings, start, now)]
-    last_time = firings[-1].instant if firings else schedule.cursor
-    following = find_next(clock, last_time)
-    return runs_due, None if following is None else following.instant
+    # `catch-up` decides about all of them, also about those of the next transaction.
+    due = [*gap, *_apply_catch_up(schedule, firings, start, now)][:limit]
+    waiting_counts = list(accumulate(each.skip_reason is None for each in due))
+    due = due[: bisect_right(waiting_counts, places)]
+    following = find_next(clock, due[-1].times.logical_time if due else schedule.cursor)
+    return due, None if following is None else following.instant
 
 
 def _apply_catch_up(
