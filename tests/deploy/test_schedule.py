@@ -221,9 +221,15 @@ def test_conditions_combine() -> None:
         ({"cron": "30 2 * * *", "timezone": NEW_YORK}, f"At 02:30 every day, {NEW_YORK}"),
         ({"cron": "@daily"}, "At 00:00 every day, UTC"),
         ({"every": "90min"}, "Every 1 h 30 min"),
-        ({"after": ["load"]}, '{"after":["load"]}'),
+        ({"after": ["load", "clean"]}, "After load and clean"),
+        ({"on-files": "/in"}, "When /in has new files"),
+        (
+            {"any": [{"every": "1h"}, {"on-change": ["sales", "db.orders"]}]},
+            "Every 1 h, or when sales or db.orders changes",
+        ),
+        ({"all": [{"after": ["load"]}, {"every": "1h"}]}, "After load, and every 1 h"),
     ],
-    ids=["cron", "alias", "every", "condition"],
+    ids=["cron", "alias", "every", "after", "files", "any", "all"],
 )
 def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
     assert describe_schedule(Schedule.model_validate(schedule)) == text

@@ -111,12 +111,24 @@ def describe_schedule(schedule: Schedule | None) -> str:
     """Return a schedule in words: `At 02:30 every day, Europe/Berlin`."""
     if schedule is None:
         return "Only users start it"
+    parts, word = (schedule.all_, "and") if schedule.all_ else (schedule.any_, "or")
+    if parts is None:
+        return _describe_condition(schedule)
+    first, *others = map(describe_schedule, parts)
+    return f", {word} ".join([first, *(text[:1].lower() + text[1:] for text in others)])
+
+
+def _describe_condition(schedule: Schedule) -> str:
     if schedule.cron is not None:
         cron = CronSim(_read_expression(schedule.cron), _EPOCH)
         return f"{cron.explain()}, {schedule.timezone or 'UTC'}"
     if schedule.every is not None:
         return f"Every {describe_duration(schedule.every.total_seconds())}"
-    return schedule.model_dump_json(by_alias=True, exclude_none=True)
+    if schedule.after is not None:
+        return f"After {' and '.join(schedule.after)}"
+    if schedule.on_change is not None:
+        return f"When {' or '.join(schedule.on_change)} changes"
+    return f"When {schedule.on_files} has new files"
 
 
 def find_next(schedule: Schedule, after: datetime) -> Firing | None:

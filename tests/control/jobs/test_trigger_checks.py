@@ -204,6 +204,12 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
     assert "changes sales; writes of other programs and of streams are not seen" in note
 
 
+def test_a_run_for_changed_tables_cannot_be_skipped(project: Project) -> None:
+    rules = {"schedule": {"on-change": ["sales"]}, "overlap": "skip"}
+    problem = project.refuse(job={"script": "SELECT 1", **rules})
+    assert "no run would read what changes during a run" in problem["message"]
+
+
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [

@@ -169,15 +169,28 @@ def _check_conditions(schedule: Schedule) -> None:
         )
 
 
-def _choose_overlap(schedule: Schedule) -> Overlap:
-    """Return the default: a job needs each run that a condition starts."""
-    return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
+def _choose_overlap(manifest: JobManifest, schedule: Schedule) -> Overlap:
+    """Return what happens to runs that overlap. A job needs each run that a condition starts.
+
+    Raise InvalidStatement for a choice that would lose changes of tables.
+    """
+    chosen = manifest.overlap
+    watches = any(part.on_change is not None for part in schedule.list_parts())
+    if chosen is Overlap.SKIP and watches:
+        raise InvalidStatement(
+            "With `overlap: skip`, no run would read what changes during a run.",
+            hint="Write `overlap: queue`, which is the default of `on-change`, or"
+            " `cancel-previous`.",
+        )
+    if chosen is None:
+        return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
+    return chosen
 
 
 def _describe_rules(manifest: JobManifest, schedule: Schedule) -> FiringRules:
     return FiringRules(
         schedule=None if schedule.is_manual else schedule,
-        overlap=manifest.overlap or _choose_overlap(schedule),
+        overlap=_choose_overlap(manifest, schedule),
         catch_up=manifest.catch_up or _choose_catch_up(manifest),
         delay=manifest.delay or timedelta(),
     )
