@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -93,6 +94,20 @@ class RunSteps:
             seconds = self._find_wait(tx, run_id)
         if seconds is not None:
             return seconds
+        run, step = self._change(lease, run_id, self._make_step)
+        if run is not None and step.cancels is not None:
+            self._cancel(run, step.cancels)
+        if step.submits:
+            return self._submit(lease, run_id)
+        return step.seconds
+
+    def _change(
+        self, lease: OperationLease, run_id: str, make_step: Callable[[Tx, JobRun], _Step]
+    ) -> tuple[JobRun | None, _Step]:
+        """Make a step in a transaction that holds the lease and locks the run.
+
+        Return the run before the step, None if it has ended, and the step. Raises LeaseLost.
+        """
         with self._database.write("run.step") as tx:
             if not operations.renew(tx, lease, self._lease_seconds):
                 raise LeaseLost(f"Operation {lease.id} has another node.")
@@ -103,15 +118,11 @@ class RunSteps:
             run = runs.lock(tx, run_id)
             if run is None or run.state in RUN.terminal:
                 operations.finish(tx, lease)
-                return None
-            step = self._make_step(tx, run)
+                return None, _Step(None)
+            step = make_step(tx, run)
             if step.seconds is None:
                 operations.finish(tx, lease)
-        if step.cancels is not None:
-            self._cancel(run, step.cancels)
-        if step.submits:
-            return self._submit(lease, run_id)
-        return step.seconds
+        return run, step
 
     def _find_wait(self, tx: Tx, run_id: str) -> float | None:
         """Return the seconds for which nothing is to be done, or None if a step is due."""
@@ -286,17 +297,10 @@ class RunSteps:
 
     def _refuse(self, lease: OperationLease, run_id: str, failure: Failure) -> float | None:
         """End a run whose statement is not accepted."""
-        with self._database.write("run.step") as tx:
-            if not operations.renew(tx, lease, self._lease_seconds):
-                raise LeaseLost(f"Operation {lease.id} has another node.")
-            found = runs.get(tx, run_id)
-            assert found is not None
-            schedules.lock(tx, found.job_id)
-            run = runs.lock(tx, run_id)
-            assert run is not None
-            self._end(tx, run, RunState.FAILED, failure=failure)
-            operations.finish(tx, lease)
-        return None
+        _run, step = self._change(
+            lease, run_id, lambda tx, run: self._end(tx, run, RunState.FAILED, failure=failure)
+        )
+        return step.seconds
 
 
 def _is_late(tx: Tx, run: JobRun, spec: BatchSpec) -> bool:
