@@ -19,6 +19,7 @@ from benchmarks import (
     postgres_node,
     report,
     saturation,
+    schedules,
     sign_in,
     small_statements,
     streams,
@@ -54,7 +55,7 @@ PARTS = (
         "streams",
         "plans",
     ),
-    *("clients", "idle", "saturation", "takeovers", "tools"),
+    *("clients", "idle", "saturation", "schedules", "takeovers", "tools"),
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
@@ -517,6 +518,19 @@ def _takeovers(results: Report, folder: Path) -> None:
     )
 
 
+def _schedules(results: Report, folder: Path) -> None:
+    """Measure how late runs are if many jobs are due at once."""
+    lateness = schedules.measure_lateness(folder)
+    late = schedules.find_p99(lateness.stored)
+    results.add(report.SCHEDULES, "≤ 5 s", f"{late:.1f} s", reached=late <= 5.0)
+    results.details.append(
+        f"## {schedules.JOBS:,} jobs that are due at once\n{schedules.NODES} nodes with PostgreSQL"
+        f" and one driver share the machine. Each job runs `SELECT 1` once: each has one run, which"
+        f" has succeeded. Write transactions for each run, apart from those of its statement:"
+        f" {lateness.transactions:.2f}.\n\n{lateness.describe()}"
+    )
+
+
 def _plans(results: Report, folder: Path) -> None:
     sample = plans.plan_times(folder, rounds=PLAN_ROUNDS)
     first, last = sample.spread
@@ -553,6 +567,10 @@ ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     ),
     "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
     "saturation": (f"saturation of PostgreSQL: {len(saturation.LOADS)} loads", _saturation),
+    "schedules": (
+        f"{schedules.JOBS:,} jobs that are due at once: {schedules.NODES} nodes",
+        _schedules,
+    ),
     "takeovers": (f"a node is killed: {takeovers.ROUNDS} rounds", _takeovers),
     "tools": (f"drivers of people's tools: {DBT_ROUNDS} to {SELECT_ROUNDS} rounds", _tools),
 }

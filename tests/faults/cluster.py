@@ -146,7 +146,7 @@ class ChaosNode:
         Return whether it had ended.
         """
         with self._lock:
-            if not self._has_ended():
+            if not self.has_ended():
                 return False
             self.http.close()
             self._start(*flags)
@@ -155,12 +155,12 @@ class ChaosNode:
     def kill(self) -> None:
         """Send SIGKILL and wait for the end of the process."""
         self._signal(signal.SIGKILL)
-        wait_until(self._has_ended, what="the node has ended")
+        wait_until(self.has_ended, what="the node has ended")
 
     def stop(self) -> None:
         """Send SIGTERM and wait for the end of the process. A fault may kill it earlier."""
         self._signal(signal.SIGTERM)
-        wait_until(self._has_ended, seconds=60, what="the node has ended")
+        wait_until(self.has_ended, seconds=60, what="the node has ended")
 
     def freeze(self, seconds: float) -> None:
         """Stop the process for some seconds, like a suspended laptop. Its drivers continue."""
@@ -188,13 +188,13 @@ class ChaosNode:
         host.kill()
         # Both at once: nsenter may be stopped, and a host ends only when nsenter reaps its node.
         wait_until(
-            lambda: self._has_ended() and host.has_ended(), what="the node has ended with its host"
+            lambda: self.has_ended() and host.has_ended(), what="the node has ended with its host"
         )
         return host
 
     def close(self) -> None:
         """Stop the node and end all other processes of its home."""
-        if not self._has_ended():
+        if not self.has_ended():
             self.stop()
         self.http.close()
         end(processes_of(self.home))
@@ -202,7 +202,8 @@ class ChaosNode:
     def log(self) -> str:
         return (self.home / "node.log").read_text()
 
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Return whether the process has ended."""
         if self.host is not None:
             # nsenter stops when the node is frozen, and continues only by a signal of its own.
             with contextlib.suppress(ProcessLookupError):
@@ -248,7 +249,7 @@ class ChaosNode:
                 return str(json.loads(file.read_text())["address"])
             except (OSError, ValueError):
                 pass
-            if self._has_ended():
+            if self.has_ended():
                 return self._restart()
             time.sleep(0.02)
         raise AssertionError(f"The node did not start: {self.log()[-4000:]}")

@@ -1,4 +1,4 @@
-"""`make chaos`, third part: two sessions insert into one table of files at the same time.
+"""`make chaos`, fourth part: two sessions insert into one table of files at the same time.
 
 python -m tests.faults.concurrent_inserts          100 INSERTs for each session and kind of table
 python -m tests.faults.concurrent_inserts 10       10 INSERTs instead

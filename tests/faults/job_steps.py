@@ -30,6 +30,39 @@ class JobSteps(HistoryClient):
             self._wait_deployment(answer.json()["id"], _ENDED)
         self._stop_job(name)
 
+    def batch_job(self) -> None:
+        """Deploy a batch job that fires each second, run it again, and delete it."""
+        name = f"b{self._new_mark()}"
+        manifest = {"name": name, "schedule": {"every": "1s"}, "script": "SELECT :run_time"}
+        deployment = self._begin_plan(json.dumps(manifest))
+        if self._get_deployment(deployment)["state"] != "planned":
+            return
+        self._apply(deployment)
+        if self._get_deployment(deployment)["state"] == "applied":
+            self._wait_until(lambda: bool(self._list_runs(name)), f"{name} has fired")
+            self._run_again(name)
+        self._request("DELETE", f"/jobs/{name}")
+        self._wait_until(lambda: self._have_runs_ended(name), f"the runs of {name} have ended")
+
+    def _run_again(self, name: str) -> None:
+        """Request each kind of run, and cancel some. Each may be refused: the job runs."""
+        times = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:05Z"}
+        backfill = self._request("POST", f"/jobs/{name}/backfills", json=times)
+        run = self._request("POST", f"/jobs/{name}/runs", json={"at": "2026-01-02T00:00:00Z"})
+        if run.is_success:
+            self._request("POST", f"/runs/{run.json()['id']}/cancel")
+            self._request("POST", f"/runs/{run.json()['id']}/repair", json={})
+        if backfill.is_success:
+            self._request("POST", f"/backfills/{backfill.json()['id']}/cancel")
+
+    def _list_runs(self, name: str) -> list[dict[str, Any]]:
+        answer = self._request("GET", "/runs", params={"job": name})
+        runs: list[dict[str, Any]] = answer.json()["items"] if answer.is_success else []
+        return runs
+
+    def _have_runs_ended(self, name: str) -> bool:
+        return all(run["ended_at"] is not None for run in self._list_runs(name))
+
     def bounced_job(self) -> None:
         """Restart every node with SIGTERM while a job is deployed."""
         name = f"j{self._new_mark()}"
@@ -66,8 +99,12 @@ class JobSteps(HistoryClient):
             "sql": "SELECT value % 3 AS k, count(*) AS c FROM beat GROUP BY value % 3",
             "spark-properties": {"spark.sql.shuffle.partitions": "1"},
         }
+        return self._begin_plan(json.dumps(manifest))
+
+    def _begin_plan(self, manifest: str) -> str:
+        """Plan a manifest, and return the id of the deployment, which is planned or has failed."""
         body = {
-            "manifests": [{"path": "job.yaml", "text": json.dumps(manifest)}],
+            "manifests": [{"path": "job.yaml", "text": manifest}],
             "definitions": [{"path": "beat.sql", "text": _DEFINITIONS}],
             "state_location": str(self._lane.folder / "jobs"),
         }

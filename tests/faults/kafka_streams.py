@@ -1,4 +1,4 @@
-"""`make chaos`, fourth part: streaming queries from Kafka to four kinds of sinks, with faults.
+"""`make chaos`, fifth part: streaming queries from Kafka to four kinds of sinks, with faults.
 
 python -m tests.faults.kafka_streams             1,000,000 records
 python -m tests.faults.kafka_streams 200000      200,000 records instead

@@ -20,9 +20,11 @@ class Fault:
 
     point: str
     side: str
-    """`before` or `after`."""
+    """`before` or `after`; of a transaction of the store also `before_commit`."""
     action: str
-    """`kill`: end this process. `kill_jvm`: end the JVM of this driver.
+    """`kill`: end this process. `kill_jvm`: end the JVM of this driver. `kill_drivers`: end the
+    drivers of the scenario. `kill_all`: end its nodes and drivers.
+    `cut`: end all connections to PostgreSQL. `lose_answer`: raise StoreUnavailable.
     `terminate`: send SIGTERM to this process. `freeze`: stop this process, and the JVM of a driver,
     for some seconds. `pause`: make only this thread sleep. `unreachable`: raise
     BackendUnreachable."""

@@ -61,6 +61,7 @@ def find_recipe(point: str) -> Recipe | None:
 _NEW_SESSION = Recipe(("renew_session", "query"))
 _SLOW = Recipe(("slow", "query"))
 _JOB = Recipe(("job",))
+_BATCH_JOB = Recipe(("batch_job",))
 _CONNECTION = Recipe(("connection",))
 _STUCK = Recipe(("stuck", "query"))
 _FREEZE_DRIVER = Fault(LEASE_RENEWED, "before", "freeze", hit=2)
@@ -93,6 +94,13 @@ RECIPES = {
     "store operation.renew": _JOB,
     "store operation.prune": _JOB,
     "store operation.release": Recipe(("bounced_job",)),
+    "store schedule.fire": _BATCH_JOB,
+    "store run.step": _BATCH_JOB,
+    "store run.request": _BATCH_JOB,
+    "store run.backfill": _BATCH_JOB,
+    "store run.repair": _BATCH_JOB,
+    "store run.cancel": _BATCH_JOB,
+    "store run.cancel#2": _BATCH_JOB,
     "store session.cancel_queue": Recipe(("long_queue",)),
     "store session.expire": Recipe(("aged",)),
     "store statement.time_out": Recipe(("timeout",)),

@@ -1,4 +1,4 @@
-"""`make chaos`, second part: every atomic statement on every kind of table, interrupted.
+"""`make chaos`, third part: every atomic statement on every kind of table, interrupted.
 
 python -m tests.faults.tables                 all kinds
 python -m tests.faults.tables delta jdbc      only these kinds

@@ -6,6 +6,7 @@ describes: a node passes variables of Spark on to its drivers.
 This file imports nothing of Headrace until the program itself imports a module with points.
 """
 
+import contextlib
 import fcntl
 import functools
 import importlib.abc
@@ -120,8 +121,53 @@ def _find_jvm():
     return gateway.proc.pid if gateway else None
 
 
+def _kill_drivers(_seconds):
+    _kill_processes(is_driver_only=True)
+
+
+def _kill_all(seconds):
+    _kill_processes(is_driver_only=False)
+    _kill(seconds)
+
+
+def _kill_processes(*, is_driver_only):
+    """Kill the other processes that have this plan: nodes, drivers and their JVMs."""
+    own_plan = f"SPARK_FAULT_PLAN={os.environ['SPARK_FAULT_PLAN']}".encode()
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            variables, command = _read(f"/proc/{name}/environ"), _read(f"/proc/{name}/cmdline")
+            is_driver = b"headrace-se_" in command
+            if own_plan in variables.split(b"\0") and (is_driver or not is_driver_only):
+                os.kill(int(name), signal.SIGKILL)
+
+
+def _read(file):
+    with open(file, "rb") as stream:  # noqa: PTH123
+        return stream.read()
+
+
+def _cut(_seconds):
+    import psycopg
+
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(os.environ["HEADRACE_STORE__URL"], autocommit=True) as connection:
+        connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+
+
+def _lose_answer(_seconds):
+    from headrace.errors import StoreUnavailable
+
+    raise StoreUnavailable("A fault loses the answer to the commit.")
+
+
 _ACTIONS = {
     "kill": _kill,
+    "kill_all": _kill_all,
+    "kill_drivers": _kill_drivers,
+    "cut": _cut,
+    "lose_answer": _lose_answer,
     "terminate": _terminate,
     "kill_jvm": _kill_jvm,
     "freeze": _freeze,
@@ -142,7 +188,7 @@ def _pass(plan, point, side, statement=None):
 
 
 class _TransactionWithPoints:
-    """A transaction with a point before and a point after it."""
+    """A transaction with points before it, before its commit, and after it."""
 
     def __init__(self, plan, point, inner):
         self._plan, self._point, self._inner = plan, point, inner
@@ -152,6 +198,8 @@ class _TransactionWithPoints:
         return self._inner.__enter__()
 
     def __exit__(self, *error):
+        if error[0] is None:
+            _pass(self._plan, self._point, "before_commit")
         answer = self._inner.__exit__(*error)
         if error[0] is None:
             _pass(self._plan, self._point, "after")

@@ -122,6 +122,23 @@ class RunSteps:
             pause = self._find_pause(tx, run_id)
         if pause is not None:
             return pause
+        run, step = self._change(lease, run_id, self._make_step)
+        if run is not None:
+            self._observe_checks(run, step.checks)
+        if run is not None and step.cancels is not None:
+            self._cancel(run, step.cancels)
+            return _await_end(step.cancels, _POLL_SECONDS[0])
+        if step.submits:
+            return self._submit(lease, run_id)
+        return step.seconds
+
+    def _change(
+        self, lease: OperationLease, run_id: str, make_step: Callable[[Tx, JobRun], _Step]
+    ) -> tuple[JobRun | None, _Step]:
+        """Make a step in a transaction that holds the lease and locks the run.
+
+        Return the run before the step, None if it has ended, and the step. Raises LeaseLost.
+        """
         with self._database.write("run.step") as tx:
             if not operations.renew(tx, lease, self._lease_seconds):
                 raise LeaseLost(f"Operation {lease.id} has another node.")
@@ -132,18 +149,12 @@ class RunSteps:
             run = runs.lock(tx, run_id)
             if run is None or run.state in RUN.terminal:
                 operations.finish(tx, lease)
-                return None
-            step = self._make_step(tx, run)
+                return None, _Step(None)
+            step = make_step(tx, run)
             self._alerts.record_violations(tx, run, step.checks)
             if step.seconds is None:
                 operations.finish(tx, lease)
-        self._observe_checks(run, step.checks)
-        if step.cancels is not None:
-            self._cancel(run, step.cancels)
-            return _await_end(step.cancels, _POLL_SECONDS[0])
-        if step.submits:
-            return self._submit(lease, run_id)
-        return step.seconds
+        return run, step
 
     def _find_pause(self, tx: Tx, run_id: str) -> Pause | None:
         """Return how long nothing is to be done, or None if a step is due."""
@@ -372,16 +383,9 @@ class RunSteps:
 
     def _refuse(self, lease: OperationLease, run_id: str, failure: Failure) -> None:
         """End a run whose statement is not accepted."""
-        with self._database.write("run.step") as tx:
-            if not operations.renew(tx, lease, self._lease_seconds):
-                raise LeaseLost(f"Operation {lease.id} has another node.")
-            found = runs.get(tx, run_id)
-            assert found is not None
-            schedules.lock(tx, found.job_id)
-            run = runs.lock(tx, run_id)
-            assert run is not None
-            self._end(tx, run, RunState.FAILED, failure=failure)
-            operations.finish(tx, lease)
+        self._change(
+            lease, run_id, lambda tx, run: self._end(tx, run, RunState.FAILED, failure=failure)
+        )
 
 
 def _await_end(statement_id: str, seconds: float) -> Pause:

@@ -1,0 +1,56 @@
+"""A batch job whose processes or store are lost at a step of a run; `runs.py` plays hundreds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.faults.cluster import Catalog
+from tests.faults.lane import ChaosLane, Deployment, LaneKind
+from tests.faults.plan import Fault
+from tests.faults.points import read_points
+from tests.faults.recipes import TABLE_STEP
+from tests.faults.runs import STEPS, RunHistory, RunPlayer, make_history
+
+_FAULTS = {
+    "firing": Fault("store schedule.fire", "before_commit", "kill"),
+    "answer": Fault("store run.step", "after", "lose_answer", hit=2),
+    "connection": Fault("store statement.submit", "before_commit", "cut", hit=2),
+    "commit": Fault(TABLE_STEP, "after", "kill_all", hit=3),
+}
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[RunPlayer]:
+    """Yield a player on two nodes with PostgreSQL and a Hive metastore."""
+    kind = LaneKind(Deployment.POSTGRES)
+    with (
+        closing(Catalog(tmp_path / "catalog")) as catalog,
+        closing(ChaosLane(tmp_path / "lane", catalog, read_points(), number=1, kind=kind)) as lane,
+        closing(RunPlayer(lane)) as player,
+    ):
+        yield player
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+# The metastore outlives the node that starts it, so nothing waits for its process.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
+def test_each_logical_time_is_applied_once_whatever_is_lost(player: RunPlayer) -> None:
+    for name, fault in _FAULTS.items():
+        assert player.play(RunHistory(name, fault)) == [], name
+        actions = [passage["action"] for passage in player.passages if passage["action"]]
+        assert actions == [fault.action], name
+
+
+def test_every_step_of_a_run_is_an_existing_point() -> None:
+    assert set(STEPS) <= {point.name for point in read_points()}
+
+
+def test_the_seed_alone_determines_a_history_and_the_histories_take_the_steps_in_turn() -> None:
+    histories = [make_history(f"7.{number}") for number in range(len(STEPS))]
+    assert histories == [make_history(f"7.{number}") for number in range(len(STEPS))]
+    assert {history.fault.point for history in histories if history.fault} == set(STEPS)
