@@ -246,7 +246,7 @@ def running_node(console: Console) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=address, headers=token, timeout=90, trust_env=False) as http:
             http.post("/api/v1/sessions", json={"name": "demo"}).raise_for_status()
             yield http
-            close_session(http)
+            close_sessions(http)
     finally:
         node.terminate()
         node.wait(timeout=30)
@@ -279,13 +279,17 @@ def wait_for_address(node: subprocess.Popen[bytes]) -> str:
     return address
 
 
-def close_session(http: httpx.Client) -> None:
-    """Close the session and wait until it has ended."""
-    session = http.delete("/api/v1/sessions/demo").json()["id"]
-    wait_for(
-        lambda: http.get(f"/api/v1/sessions/{session}").json()["state"] in {"dead", "failed"},
-        "the end of the session",
-    )
+def close_sessions(http: httpx.Client) -> None:
+    """Close the session of the demo and those of its jobs, and wait until they have ended."""
+    for session in list_open_sessions(http):
+        http.delete(f"/api/v1/sessions/{session}").raise_for_status()
+    wait_for(lambda: not list_open_sessions(http), "the end of the sessions")
+
+
+def list_open_sessions(http: httpx.Client) -> list[str]:
+    """Return the ids of the sessions that have not ended."""
+    sessions = http.get("/api/v1/sessions").json()["items"]
+    return [each["id"] for each in sessions if each["state"] not in {"dead", "failed"}]
 
 
 def end_processes() -> None:

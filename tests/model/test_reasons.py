@@ -31,6 +31,7 @@ RUN_BASE = JobRun(
     trigger=RunTrigger.SCHEDULE,
     backfill_id=None,
     times=RunTimes(logical_time=NOW, interval_start=NOW - timedelta(hours=1), interval_end=NOW),
+    inputs=[],
     repetition=0,
     attempt=0,
     position=0,

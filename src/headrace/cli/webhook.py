@@ -98,7 +98,7 @@ def list_webhooks(
 @click.argument("name", metavar="WEBHOOK")
 @with_context
 def delete(context: CommandContext, *, name: str) -> None:
-    """Delete a webhook, by its name or id, and the messages that wait for it."""
+    """Delete a webhook, and the messages that wait for it."""
     deleted = context.connect().remove("webhooks", name)
     context.terminal.notice(f"The webhook {deleted['name']} of {deleted['owner']} is deleted.")
 
@@ -134,6 +134,6 @@ def deliveries(
     limit: int,
     output_format: OutputFormat | None,
 ) -> None:
-    """List the messages to a webhook, newest first, with their last errors."""
+    """List the messages to a webhook, newest first."""
     page = context.connect().deliveries(name, before=before, limit=limit)
     write_page(context.terminal, page, _DELIVERY_FIELDS, output_format, _DELIVERY_COLUMNS)

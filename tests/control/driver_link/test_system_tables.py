@@ -39,7 +39,7 @@ def test_a_driver_reads_the_newest_rows_of_its_owner_first(node: InProcessNode) 
     long = f"SELECT '{'x' * 5_000}'"
     first, second = (node.submit(text, session=session_id)["id"] for text in ("SELECT 1", long))
     own = read(driver, SystemTable.STATEMENTS)
-    assert [row["id"] for row in own] == [second, first]
+    assert [row["id"] for row in own[:2]] == [second, first]
     assert (own[0]["statement"], own[1]["state"]) == (long[:MAX_SHOWN_TEXT], "waiting")
     assert {row["entity_id"] for row in read(driver, SystemTable.EVENTS)} >= {session_id, first}
     assert "eve" not in str(read(driver, SystemTable.EVENTS))
@@ -50,10 +50,14 @@ def test_a_driver_reads_the_lineage_of_its_owner(node: InProcessNode) -> None:
     own = save_lineage(node.database, "raw", "clean", owner=LOCAL_OWNER)
     save_lineage(node.database, "secret", "theirs", owner="eve")
     lineage = read(driver, SystemTable.LINEAGE)
-    assert {(row["statement_id"], row["direction"], row["table_name"]) for row in lineage} == {
-        (own, "read", "spark_catalog.default.raw"),
-        (own, "write", "spark_catalog.default.clean"),
-    }
+    of_statement = [
+        (row["direction"], row["table_name"]) for row in lineage if row["statement_id"] == own
+    ]
+    assert sorted(of_statement) == [
+        ("read", "spark_catalog.default.raw"),
+        ("write", "spark_catalog.default.clean"),
+    ]
+    assert "theirs" not in str(lineage)
 
 
 @pytest.mark.parametrize("table", SystemTable)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.postgres
 
 ARGUMENTS: dict[str, Any] = {
     "session_ids": ["no_such_id"],
+    "job_ids": ["no_such_id"],
     "epoch": 1,
     "limit": 1,
     "counted": Counted.WAITING,
