@@ -118,7 +118,7 @@ def run_queries(console: Console, http: httpx.Client) -> None:
     for title, query in cli_queries:
         console.rule(title)
         console.print(query, style="dim", markup=False)
-        run_command("sql", "--session", "demo", "--format", "table", query)
+        run_command("sql", "--session", "demo", "--format", "table", query, prints_rows=True)
     console.rule(http_title)
     console.print(http_query, style="dim", markup=False)
     statement = run(http, http_query)
@@ -142,6 +142,19 @@ def run_project(console: Console, http: httpx.Client) -> None:
     seconds = time.monotonic() - start
     console.print(f"{DAYS} days passed through four jobs in {seconds:.0f} s.")
     show_rows(console, run(http, "SELECT * FROM worst_days"))
+    console.rule("What the rows of the last day were checked for")
+    show_checks(console, http)
+
+
+def show_checks(console: Console, http: httpx.Client) -> None:
+    """Print what the last run has counted for the expectations."""
+    path = "/api/v1/jobs/clean-departures/expectations"
+    checks = http.get(path, params={"limit": 1}).json()["items"][0]["checks"]
+    table = Table("expectation", "condition", "violations", box=box.SIMPLE_HEAD, pad_edge=False)
+    for each in checks["expectations"]:
+        table.add_row(each["name"], each["condition"], str(each["violations"]))
+    console.print(table)
+    console.print(f"{checks['rows_in']} rows read, {checks['rows_dropped']} dropped.")
 
 
 def list_states(http: httpx.Client, job: str) -> list[str]:
@@ -150,11 +163,12 @@ def list_states(http: httpx.Client, job: str) -> list[str]:
     return [run["state"] for run in runs]
 
 
-def run_command(*arguments: str) -> None:
-    """Run a command of Headrace. Raise DemoFailed if it fails."""
+def run_command(*arguments: str, prints_rows: bool = False) -> None:
+    """Run a command of Headrace, which prints its notices. Raise DemoFailed if it fails."""
     sys.stdout.flush()
     command = [HEADRACE, *arguments]
-    if subprocess.run(command, env=environment(), check=False).returncode != 0:
+    rows = None if prints_rows else subprocess.DEVNULL
+    if subprocess.run(command, env=environment(), stdout=rows, check=False).returncode != 0:
         raise DemoFailed(f"headrace {arguments[0]} failed; its error is printed above")
 
 

@@ -26,7 +26,7 @@ def test_the_demo_prints_its_results_and_leaves_no_process_running(tmp_path: Pat
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
-    for text in ("336776", "ExpressJet", "1: below 1 mile", "CESSNA", "launched", "headrace sql"):
+    for text in ("336776", "ExpressJet", "1: below 1 mile", "CESSNA", "launched", "took-place"):
         assert text in run.stdout
     command = run.stdout.strip().rpartition("\n")[2]
     lines = run.stdout.splitlines()
