@@ -314,14 +314,12 @@ def test_a_backfill_plans_its_intervals_and_leaves_out_what_runs(
     body = {"from": "2026-01-05T00:30:00Z", "to": "2026-01-05T04:00:00Z", "parallel": 2}
     plan = job.call("jobs/load/backfills", dry_run=True, **body)
     assert plan["id"] is None
-    shown = [
-        (each["start"][11:16], each["end"][11:16], each["state"]) for each in plan["intervals"]
-    ]
-    assert shown == [
-        ("01:00", "02:00", "due"),
-        ("02:00", "03:00", None),
-        ("03:00", "04:00", None),
-    ]
+    shown = [(each["start"][11:16], each["end"][11:16]) for each in plan["intervals"]]
+    assert shown == [("01:00", "02:00"), ("02:00", "03:00"), ("03:00", "04:00")]
+    first, *others = [each["state"] for each in plan["intervals"]]
+    # The node may have begun it.
+    assert first in {"due", "running"}
+    assert others == [None, None]
     assert live["id"] in plan["intervals"][0]["refusal"]
     assert (plan["version"], plan["target"], plan["partitions_query"]) == (
         live["version"],
