@@ -237,7 +237,7 @@ def test_each_tab_of_a_draft_has_its_own_connection(
     expect(second.locator("#said")).to_contain_text("Another tab has this draft")
     assert run_and_stop(first) == connection
     assert run_and_stop(second) == other
-    # Nobody else has the connection when its tab is closed.
+    # No other tab has the connection when this tab is closed.
     first.close()
     third = open_editor(context, link)
     assert run_and_stop(third) == third.locator("#editor").get_attribute("data-connection")
