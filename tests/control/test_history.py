@@ -10,7 +10,14 @@ import pytest
 from sqlalchemy import Table, func, insert, select, update
 from tests.support.executions import make_execution
 from tests.support.in_process_node import make_settings
-from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
+from tests.support.store import (
+    INLINE,
+    OWNER,
+    new_session,
+    new_statement,
+    read_changes,
+    running_session,
+)
 from tests.support.stream_minutes import add_minutes
 
 from headrace.config.settings import load
@@ -32,7 +39,7 @@ from headrace.model.stream_query import (
     QuerySpec,
 )
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import editor_drafts, events, nodes, transactions
+from headrace.store import editor_drafts, nodes, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.identity import tokens
@@ -191,7 +198,7 @@ def test_old_statements_sessions_and_events_are_deleted(store: Database, tmp_pat
     assert _entities(store) == {lease.session_id, "no_1"}
     with store.read() as tx:
         assert [record.id for record in nodes.page(tx)] == ["no_1"]
-        log = events.read(tx, after=None, entity="node", limit=10)
+        log = read_changes(tx, entity="node")
         assert [event.target for event in log] == ["gone", "up"]
         assert tx.execute(select(func.count()).select_from(nodes_table)).scalar_one() == 2
         assert tx.execute(select(func.count()).select_from(idempotency_table)).scalar_one() == 0

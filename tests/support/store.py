@@ -12,11 +12,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 from tests.support.postgres import Postgres, start_server
 from tests.support.shared_services import shared
 
 from headrace.errors import DriverLost
+from headrace.model.event import Event
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STATEMENT, Lifecycle, S, SessionState, StatementState
@@ -24,7 +25,7 @@ from headrace.model.messages import LINK_VERSION
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import nodes, tables
+from headrace.store import events, nodes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.sessions import sessions, takeovers
@@ -135,6 +136,18 @@ def register_node(store: Database, node_id: str = "no_1", *, seconds: float = 60
             link_version=LINK_VERSION,
         )
         set_present_since(tx, node_id, clock(-2 * seconds))
+
+
+def read_changes(tx: Tx, *, entity: str | None = None, entity_id: str | None = None) -> list[Event]:
+    """Return the committed events of an entity, or of a kind of entities, oldest first.
+
+    `events.read` leaves out events while any transaction of the server is open, and the databases
+    of other tests are on the same server.
+    """
+    table = tables.events
+    wanted = table.c.entity_id == entity_id if entity is None else table.c.entity == entity
+    rows = tx.execute(select(table).where(wanted).order_by(table.c.id)).mappings()
+    return [events.to_event(row) for row in rows]
 
 
 def set_present_since(tx: Tx, node_id: str, instant: clock) -> None:

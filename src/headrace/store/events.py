@@ -275,7 +275,7 @@ def read(
     if entity_id is not None:
         query = query.where(events.c.entity_id == entity_id)
     query = query.order_by(*_ORDER).limit(limit)
-    return [_row_to_event(row) for row in tx.execute(query).mappings()]
+    return [to_event(row) for row in tx.execute(query).mappings()]
 
 
 def read_newest(
@@ -301,7 +301,7 @@ def read_newest(
     if owners is not None:
         query = query.where(events.c.owner.in_(owners))
     query = query.order_by(*(column.desc() for column in _ORDER)).limit(limit)
-    return [_row_to_event(row) for row in tx.execute(query).mappings()]
+    return [to_event(row) for row in tx.execute(query).mappings()]
 
 
 def last(tx: Tx) -> str:
@@ -328,7 +328,8 @@ def _after(tx: Tx, cursor: str | None) -> list[ColumnElement[bool]]:
     return [position, or_(is_complete, events.c.xid < _oldest_running_xid())]
 
 
-def _row_to_event(row: RowMapping) -> Event:
+def to_event(row: RowMapping) -> Event:
+    """Return the event of a row of the table."""
     columns: dict[str, Any] = {**row}
     cursor = ".".join(str(columns.pop(column.name)) for column in _ORDER)
     return Event(cursor=cursor, **columns)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import select
-from tests.support.store import LOST, new_session, new_statement
+from tests.support.store import LOST, new_session, new_statement, read_changes
 
 from headrace.model.lifecycle import (
     NODE,
@@ -18,16 +17,11 @@ from headrace.store import events, nodes
 from headrace.store.database import Database
 from headrace.store.sessions import sessions
 from headrace.store.statements import statement_transitions, statements
-from headrace.store.tables import events as event_table
 
 
 def _transitions(store: Database, entity_id: str) -> list[tuple[str | None, str]]:
-    # `events.read` leaves out events while another transaction of the server is open, and the
-    # databases of other tests are on the same server.
-    query = select(event_table.c.source, event_table.c.target).order_by(event_table.c.id)
     with store.read() as tx:
-        rows = tx.execute(query.where(event_table.c.entity_id == entity_id)).all()
-    return [(row.source, row.target) for row in rows]
+        return [(event.source, event.target) for event in read_changes(tx, entity_id=entity_id)]
 
 
 @pytest.mark.parametrize("source", StatementState)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.support.store import set_present_since
+from tests.support.store import read_changes, set_present_since
 
 from headrace.model.lifecycle import NodeState
-from headrace.store import events, nodes
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 
@@ -43,7 +43,7 @@ def test_the_next_start_of_a_crashed_node_ends_its_former_registration(store: Da
         assert nodes.renew(tx, "no_1", 60)
         assert nodes.addresses(tx) == ["http://a:2"]
     with store.read() as tx:
-        log = events.read(tx, after=None, entity="node", limit=9)
+        log = read_changes(tx, entity="node")
     assert [(event.source, event.target) for event in log] == [
         (None, "up"),
         ("up", "gone"),
@@ -74,7 +74,7 @@ def test_a_node_ends_the_registration_of_a_node_whose_lease_expired_long_ago(
         assert nodes.end_expired(tx, "no_1", 60, patience=100) == ["no_2"]
         assert nodes.end_expired(tx, "no_1", 60, patience=100) == []
     with store.read() as tx:
-        *_, last = events.read(tx, after=None, entity="node", limit=9)
+        *_, last = read_changes(tx, entity="node")
     assert (last.entity_id, last.source, last.target, last.actor) == ("no_2", "up", "gone", "no_1")
     assert last.detail == {"reason": "its lease expired"}
 

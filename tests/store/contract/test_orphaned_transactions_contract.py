@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import update
-from tests.support.store import OWNER, new_session, running_session
+from tests.support.store import OWNER, new_session, read_changes, running_session
 from tests.support.table_transactions import STAGED, Creation
 
 from headrace.errors import TooManyTransactions
@@ -15,7 +15,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import TransactionSummary
-from headrace.store import events, transactions
+from headrace.store import transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers
@@ -235,7 +235,7 @@ def test_an_unresolved_transaction_is_reported_once_and_counted(store: Database)
     with store.read() as tx:
         reported = [
             event.detail
-            for event in events.read(tx, after=None, entity_id=creation.id, limit=100)
+            for event in read_changes(tx, entity_id=creation.id)
             if event.source == event.target == "committing"
         ]
         assert transactions.count_unresolved(tx) == before + 1

@@ -11,6 +11,7 @@ from tests.support.store import (
     get_session,
     new_session,
     new_statement,
+    read_changes,
     register_node,
     running_session,
 )
@@ -19,7 +20,6 @@ from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionSpec
-from headrace.store import events
 from headrace.store.database import Database
 from headrace.store.sessions import lease_renewals, sessions, takeovers
 from headrace.store.statements import statements
@@ -233,7 +233,7 @@ def test_the_end_of_a_session_is_stored_with_its_failure(store: Database) -> Non
     assert session.ended_at is not None
     assert session.lease_until is None
     with store.read() as tx:
-        last = events.read(tx, after=None, entity_id=lease.session_id, limit=10)[-1]
+        last = read_changes(tx, entity_id=lease.session_id)[-1]
     assert (last.entity, last.source, last.target, last.actor) == (
         "session",
         "running",

@@ -15,6 +15,7 @@ from tests.support.store import (
     OWNER,
     new_session,
     new_statement,
+    read_changes,
     running_session,
 )
 
@@ -31,7 +32,6 @@ from headrace.model.statement import (
     StatementSpec,
     StatementView,
 )
-from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.sessions import lease_renewals, sessions
@@ -439,7 +439,7 @@ def test_ending_all_statements_of_a_session_ends_the_live_ones(store: Database) 
     for state in STATEMENT.terminal:
         assert ends[state].state is state
     with store.read() as tx:
-        log = events.read(tx, after=None, entity_id=by_state[StatementState.RUNNING], limit=10)
+        log = read_changes(tx, entity_id=by_state[StatementState.RUNNING])
     assert (log[-1].source, log[-1].target, log[-1].actor) == ("running", "failed", "no_1")
 
 

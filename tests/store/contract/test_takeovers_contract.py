@@ -10,13 +10,13 @@ from tests.support.store import (
     get_session,
     new_session,
     new_statement,
+    read_changes,
     register_node,
     running_session,
 )
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, FencedDriver, Snapshot
-from headrace.store import events
 from headrace.store.database import Database
 from headrace.store.sessions import lease_renewals, sessions, takeovers
 from headrace.store.statements import statement_transitions, statements
@@ -104,7 +104,7 @@ def test_fencing_a_running_driver_makes_its_session_recovering(
     assert _fence(store, lease) == _next_epoch(lease)
     assert get_session(store, session_id).state is after
     with store.read() as tx:
-        last = events.read(tx, after=None, entity_id=session_id, limit=100)[-1]
+        last = read_changes(tx, entity_id=session_id)[-1]
     assert (last.source, last.target) == (state, after)
     assert last.detail == {"reason": "it died", "epoch": epoch}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.support.store import read_changes
 from tests.support.table_transactions import NATIVE, STAGED, Creation
 
 from headrace.errors import Committing, TableBusy
@@ -12,7 +13,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason
-from headrace.store import events, transactions
+from headrace.store import transactions
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers
 from headrace.store.statements import statement_transitions
@@ -34,7 +35,7 @@ def test_every_step_of_a_transaction_is_journalled_with_an_event(store: Database
         transaction = creation.get_transaction()
         assert (transaction.state, transaction.staged) == (state, journalled)
     with store.read() as tx:
-        log = events.read(tx, after=None, entity_id=creation.id, limit=10)
+        log = read_changes(tx, entity_id=creation.id)
         assert transactions.live(tx, creation.statement) is None
     assert [event.target for event in log] == ["prepared", "begun", "committing", "committed"]
     assert log[0].detail == {"statement": creation.statement, "target": "`d`.`t`"}
