@@ -121,6 +121,7 @@ def main() -> None:
         with in_process(folder / "plain") as plain, node_process(folder / "node") as (node, _):
             plain.rows_by_collect("SET spark.sql.sources.partitionOverwriteMode = dynamic")
             plain.rows_by_collect("SET spark.sql.shuffle.partitions = 2")
+            plain.rows_by_collect(f"SET spark.sql.session.timeZone = {ZONE.key}")
             for definition in read_definitions(folder):
                 plain.rows_by_collect(definition)
             subprocess.run(

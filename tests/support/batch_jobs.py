@@ -94,7 +94,15 @@ def _insert_version(tx: Tx, job: Job, batch: BatchSpec, cursor: datetime) -> str
         deployment_id="dp_x",
     )
     rules = batch.rules
-    schedules.save(tx, job.id, version_id=version.id, rules=rules, cursor=cursor, next_at=cursor)
+    has_clock = rules.clock is not None
+    schedules.save(
+        tx,
+        job.id,
+        version_id=version.id,
+        rules=rules,
+        cursor=cursor,
+        next_at=cursor if has_clock else None,
+    )
     return version.id
 
 

@@ -9,19 +9,22 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.support.batch_jobs import FIRST, SECOND, BatchJob
+from tests.support.batch_jobs import FIRST, SECOND, BatchJob, insert_batch_job
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
+from headrace.control.context import NodeContext
 from headrace.control.jobs.batch_plans import stop_schedule
+from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.failure import Failure
 from headrace.model.job_messages import BindRows
 from headrace.model.lifecycle import RunState, TransactionState
-from headrace.model.run import BatchStatement, ResumeAt, RunRetries
+from headrace.model.run import BatchStatement, FiringRules, ResumeAt, RunRetries
+from headrace.model.schedule import Schedule
 from headrace.store import tables
 from headrace.store.clock import clock, read_clock
-from headrace.store.jobs import jobs, runs
+from headrace.store.jobs import jobs, runs, triggers
 from headrace.store.sessions import connections
 from headrace.store.tables import job_schedules
 
@@ -29,6 +32,16 @@ LOST = Failure(code="spark_error", message="The executor was lost.")
 WRONG = Failure(code="spark_error", message="There is no such table.", sqlstate="42P01")
 _OF_RUNS = ("schedule.", "operation.", "run.", "jobs.")
 """Beginnings of the names of the transactions of schedules and runs."""
+
+
+class IdleConditions:
+    """Conditions that no sweep looks at."""
+
+    def __init__(self, _context: NodeContext) -> None:
+        pass
+
+    def run(self) -> None:
+        """Start no run."""
 
 
 @pytest.fixture
@@ -74,6 +87,29 @@ def test_the_end_of_a_statement_wakes_its_run(
         assert job.next_statement() == text
         job.succeed()
     assert job.await_end(run["id"])["state"] == "succeeded"
+
+
+def test_the_end_of_a_run_starts_the_jobs_that_follow_it_before_the_next_sweep(
+    start_job: Callable[..., BatchJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.node.Conditions", IdleConditions)
+    job = start_job(statements=[BatchStatement(text=FIRST)])
+    rules = FiringRules(schedule=Schedule(after=["load"]))
+    database, owner = job.node.database, LOCAL_CALLER.owner
+    with database.read() as tx:
+        now = read_clock(tx.connection)
+    job_id = insert_batch_job(database, rules, cursor=now, name="clean", owner=owner)
+    sources = list_sources(Schedule(after=["load"]))
+    with database.write("test") as tx:
+        triggers.save(tx, job_id, owner=owner, sources=sources, keeps=False)
+    run_id = job.call("jobs/load/runs")["id"]
+    assert job.next_statement() == FIRST
+    job.succeed()
+    assert job.next_statement() == "SELECT 1"
+    job.succeed()
+    [follower] = job.node.http.get("/api/v1/runs", params={"job": "clean"}).json()["items"]
+    assert [(each["job"], each["run"]) for each in follower["inputs"]] == [("load", run_id)]
+    job.await_end(follower["id"])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace.control.context import NodeContext
+from headrace.control.jobs.conditions import Conditions
 from headrace.control.jobs.firing import start_next
 from headrace.control.jobs.job_sessions import find_session, open_session
 from headrace.control.jobs.operation_runner import Pause
@@ -90,6 +91,8 @@ class _Step:
     """Statement to cancel."""
     checks: StatementChecks | None = None
     """What the statement that has ended has counted for its expectations."""
+    has_followers: bool = False
+    """Whether jobs take the end of the run into account."""
 
 
 class RunSteps:
@@ -111,6 +114,7 @@ class RunSteps:
         self._service = service
         self._alerts = context.alerts
         self._openlineage = OpenLineageEvents(context.settings.openlineage)
+        self._conditions = Conditions(context)
         self._specs: dict[str, BatchSpec] = {}
         """What versions do. It never changes, and each look at a run needs it."""
         # Tests of other code compare the state of the module's own generator.
@@ -130,6 +134,9 @@ class RunSteps:
             return _await_end(step.cancels, _POLL_SECONDS[0])
         if step.submits:
             return self._submit(lease, run_id)
+        if step.has_followers:
+            # The next sweep would start them too, up to a second later.
+            self._conditions.run()
         return step.seconds
 
     def _change(
@@ -309,14 +316,14 @@ class RunSteps:
         reason: str = "",
         failure: Failure | None = None,
     ) -> _Step:
-        runs.end(tx, run, target, actor=self._actor, reason=reason, failure=failure)
+        has_followers = runs.end(tx, run, target, actor=self._actor, reason=reason, failure=failure)
         self._openlineage.end_run(tx, run, target, failure)
         if target is RunState.FAILED:
             self._alerts.record_failed_run(tx, run, failure)
         if run.connection_id is not None:
             connections.close(tx, run.connection_id)
         start_next(tx, run.job_id, actor=self._actor)
-        return _Step(None)
+        return _Step(None, has_followers=has_followers)
 
     def _cancel(self, run: JobRun, statement_id: str) -> None:
         try:

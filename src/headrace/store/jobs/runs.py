@@ -292,9 +292,9 @@ def end(
     actor: str,
     reason: str = "",
     failure: Failure | None = None,
-) -> None:
-    """End a locked run. The jobs that follow its job take it into account."""
-    triggers.note_end(tx, run)
+) -> bool:
+    """End a locked run. Return whether jobs follow its job: they take it into account."""
+    has_followers = triggers.note_end(tx, run)
     _TRANSITIONS.apply(
         tx,
         run.id,
@@ -307,6 +307,7 @@ def end(
         failure=failure,
         is_locked=True,
     )
+    return has_followers
 
 
 def give_turn(tx: Tx, run_id: str) -> None:

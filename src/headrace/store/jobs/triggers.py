@@ -71,8 +71,8 @@ def remove(tx: Tx, job_id: str) -> None:
         tx.execute(delete(table).where(table.c.job_id == job_id))
 
 
-def note_end(tx: Tx, run: JobRun) -> None:
-    """Note the end of a run for the jobs that follow its job."""
+def note_end(tx: Tx, run: JobRun) -> bool:
+    """Note the end of a run for the jobs that follow its job. Return whether there are any."""
     followers = select(
         job_triggers.c.job_id,
         literal(run.id),
@@ -84,7 +84,8 @@ def note_end(tx: Tx, run: JobRun) -> None:
         job_triggers.c.owner == run.owner,
     )
     columns = ["job_id", "run_id", "is_missed", "ready_at"]
-    tx.execute(insert(upstream_runs).from_select(columns, followers))
+    noted = insert(upstream_runs).from_select(columns, followers)
+    return bool(tx.execute(noted.returning(upstream_runs.c.job_id)).all())
 
 
 def note_change(tx: Tx, transaction: Transaction) -> None:
