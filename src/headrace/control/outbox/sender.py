@@ -199,15 +199,15 @@ class Outbox:
     def _record(self, delivery: Delivery, outcome: PostOutcome) -> None:
         with self._database.write("outbox.record") as tx:
             if outcome.error is None:
-                deliveries.record_sent(tx, delivery)
+                deliveries.record_sent(tx, delivery, status=outcome.status)
                 return
             error = escape_controls(outcome.error)[:_MAX_ERROR]
             age = (read_clock(tx.connection) - delivery.created_at).total_seconds()
             delay = self._choose_delay(delivery.attempts)
             if age + delay < self._settings.retry_for.total_seconds():
-                deliveries.postpone(tx, delivery, delay, error=error)
+                deliveries.postpone(tx, delivery, delay, error=error, status=outcome.status)
                 return
-            deliveries.record_failed(tx, delivery, error=error)
+            deliveries.record_failed(tx, delivery, error=error, status=outcome.status)
         _LOG.error("the message %s to %s has failed: %s", delivery.id, delivery.endpoint, error)
 
     def _choose_delay(self, attempts: int) -> float:
