@@ -21,6 +21,14 @@ RECENT_MESSAGES = 50
 """Messages to an endpoint by which it is judged: the last ones."""
 
 
+class AttemptOutcome(StrEnum):
+    """What follows an attempt to send a message."""
+
+    SENT = "sent"
+    POSTPONED = "postponed"
+    FAILED = "failed"
+
+
 class EndpointState(StrEnum):
     """How the last attempt to send a message to an endpoint has ended."""
 

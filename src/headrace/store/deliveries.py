@@ -48,6 +48,11 @@ def list_subjects(tx: Tx, kind: str, subjects: Collection[str]) -> set[str]:
     return set(tx.execute(query).scalars())
 
 
+def has_waiting(tx: Tx) -> bool:
+    """Return whether a message waits to be sent, now or later."""
+    return tx.execute(select(table.c.id).where(_WAITS).limit(1)).first() is not None
+
+
 def has_due(tx: Tx, *, without: Collection[str] = ()) -> bool:
     """Return whether a message is to be sent now.
 
