@@ -62,3 +62,4 @@ def test_a_deployment_creates_tables_and_a_run_prepares_its_session() -> None:
     split = split_definitions([use, table, permanent, temporary, setting])
     assert split.deployed == [use, table, permanent, setting]
     assert split.per_run == [use, temporary, setting]
+    assert split.kept == [table, permanent]

@@ -15,24 +15,32 @@ from headrace.config.alert_events import AlertEvent
 from headrace.errors import EXIT_FAILED
 from headrace.text.readable import describe_duration
 
-_FIELDS = ("id", "name", "owner", "host", "events", "jobs", "created_at")
+_FIELDS = (
+    *("id", "name", "owner", "host", "events", "jobs", "created_at"),
+    *("state", "waiting", "failed", "last_sent_at", "last_failure_at", "last_error"),
+)
 _COLUMNS = (
+    ListColumn(title="STATE", text=lambda item: item["state"]),
     ListColumn(title="NAME", text=lambda item: item["name"], flexible=True),
     ListColumn(title="OWNER", text=lambda item: item["owner"] or "(settings)", flexible=True),
     ListColumn(title="HOST", text=lambda item: item["host"], flexible=True),
     ListColumn(title="EVENTS", text=lambda item: ", ".join(item["events"]), flexible=True),
     ListColumn(title="JOBS", text=lambda item: ", ".join(item["jobs"]) or "all", flexible=True),
     ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
+    ListColumn(title="LAST", text=lambda item: format_age_of(item["last_sent_at"]), right=True),
+    ListColumn(title="WAITING", text=lambda item: str(item["waiting"]), right=True),
+    ListColumn(title="FAILED", text=lambda item: str(item["failed"]), right=True),
 )
 _DELIVERY_FIELDS = (
-    *("id", "kind", "subject", "state", "attempts", "last_error"),
-    *("created_at", "next_at", "sent_at", "failed_at"),
+    *("id", "kind", "subject", "state", "attempts", "last_error", "last_status"),
+    *("created_at", "attempted_at", "next_at", "sent_at", "failed_at"),
 )
 _DELIVERY_COLUMNS = (
     ListColumn(title="EVENT", text=lambda item: item["kind"]),
     ListColumn(title="SUBJECT", text=lambda item: item["subject"], flexible=True),
     ListColumn(title="STATE", text=lambda item: item["state"]),
     ListColumn(title="ATTEMPTS", text=lambda item: str(item["attempts"]), right=True),
+    ListColumn(title="STATUS", text=lambda item: str(item["last_status"] or ""), right=True),
     ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
     ListColumn(title="ERROR", text=lambda item: item["last_error"] or "", flexible=True),
 )

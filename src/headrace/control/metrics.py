@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.model.delivery import AttemptOutcome, Delivery
 from headrace.model.expectation import StatementChecks
 from headrace.model.failure import SPARK_CODES
 from headrace.model.lifecycle import StreamState
@@ -342,6 +343,47 @@ class StatementMetrics:
             return _NO_CODE
         # A driver reports the code, so it may be any text.
         return end.code if end.code in self._known_codes else _OTHER_CODE
+
+
+_LATE_SECONDS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600, 6 * 3600, 24 * 3600)
+
+
+class RunMetrics:
+    """Histogram of the lateness of the runs whose first attempt this node has begun."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lateness = Histogram(
+            "headrace_run_lateness_seconds",
+            "Time from the due time of a run of a batch job until its first attempt began. A run of"
+            " a schedule is due at its logical time and `delay`; `trigger` says what has started"
+            " the run. The node that begins the attempt observes it, so that each run counts once"
+            " in the sum over all nodes. Runs that never begin do not count.",
+            ["trigger"],
+            buckets=_LATE_SECONDS,
+            registry=registry,
+        )
+
+    def observe_begin(self, run: JobRun) -> None:
+        """Observe the begin of an attempt that is committed. Only the first one of a run counts."""
+        if run.attempt == 1:
+            _observe(self._lateness.labels(run.trigger), run.due_at, run.started_at)
+
+
+class OutboxMetrics:
+    """Counter of the attempts of this node to send messages."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._attempts = Counter(
+            "headrace_delivery_attempts",
+            "Attempts to send a message of the outbox, by event and outcome: `sent`; `postponed`,"
+            " if the message is sent again later; `failed`, if it is not sent any more.",
+            ["event", "outcome"],
+            registry=registry,
+        )
+
+    def observe_attempt(self, delivery: Delivery, outcome: AttemptOutcome) -> None:
+        """Count an attempt whose outcome is committed."""
+        self._attempts.labels(delivery.kind, outcome).inc()
 
 
 _MAX_EXPECTATIONS = 1000

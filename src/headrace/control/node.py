@@ -43,6 +43,8 @@ from headrace.control.long_polls import AwaitedEnds, LongPolls, WakeUps
 from headrace.control.metrics import (
     ExpectationMetrics,
     NodeMetrics,
+    OutboxMetrics,
+    RunMetrics,
     StatementMetrics,
     StoreMetrics,
     make_request_durations,
@@ -181,12 +183,18 @@ class Node:
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
                 change_steps.KIND: change_steps.Pruner(self.context).advance,
                 RUN_KIND: RunSteps(
-                    self.context, self.statements, ExpectationMetrics(self._metrics).observe
+                    self.context,
+                    self.statements,
+                    ExpectationMetrics(self._metrics).observe,
+                    RunMetrics(self._metrics).observe_begin,
                 ).advance,
             },
         )
         self.events = EventLog(self.context)
-        self._retention, self._outbox = Retention(self.context), Outbox(self.context)
+        self._retention, self._outbox = (
+            Retention(self.context),
+            Outbox(self.context, OutboxMetrics(self._metrics).observe_attempt),
+        )
         self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
             launchers or build_launchers(settings, parts.host, parts.launcher),

@@ -97,17 +97,22 @@ _MODIFIERS = frozenset({"OR", "REPLACE", "GLOBAL", "LOCAL"}) | _TEMPORARY
 
 
 @dataclass(frozen=True, slots=True)
-class BatchDefinitions:
-    """The definitions of a batch job, by when they run. Some run at both times."""
+class SplitDefinitions:
+    """Definitions by when a batch job runs them. Some run at both times."""
 
     deployed: list[str]
     """What the deployment runs: tables and permanent views, and what their names depend on."""
     per_run: list[str]
     """What each run begins with: temporary views, and the configuration of its Spark session."""
 
+    @property
+    def kept(self) -> list[str]:
+        """What a catalog keeps: tables and permanent views, and changes of them."""
+        return [text for text in self.deployed if text not in self.per_run]
 
-def split_definitions(statements: Sequence[str]) -> BatchDefinitions:
-    """Split the definitions of a batch job by when they run."""
+
+def split_definitions(statements: Sequence[str]) -> SplitDefinitions:
+    """Split definitions by when a batch job runs them."""
     deployed, per_run = list[str](), list[str]()
     for text in statements:
         verb, *others = [token.word for token in code_tokens(text)] or [""]
@@ -119,7 +124,7 @@ def split_definitions(statements: Sequence[str]) -> BatchDefinitions:
         deployed.append(text)
         if verb not in _CATALOG_VERBS:
             per_run.append(text)
-    return BatchDefinitions(deployed, per_run)
+    return SplitDefinitions(deployed, per_run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ OPERATIONS: Mapping[str, Access] = {
     "list_events": Access.VISIBLE,
     "create_webhook": Access.CREATE,
     "list_webhooks": Access.VISIBLE,
+    "show_webhook": Access.READ,
     "delete_webhook": Access.CHANGE,
     "test_webhook": Access.CHANGE,
     "list_deliveries": Access.READ,

@@ -79,6 +79,7 @@ from headrace.frontends.web import (
     statement_pages,
     stream_pages,
     view_pages,
+    webhook_pages,
 )
 from headrace.frontends.web import sign_in as web_sign_in
 from headrace.frontends.web.rendering import REFRESHES, render_page_error
@@ -240,6 +241,7 @@ def create_app(node: Node, tls: ServerTls | None = None) -> FastAPI:
             run_pages,
             job_pages,
             view_pages,
+            webhook_pages,
             editor_pages,
             catalog_pages,
         ),

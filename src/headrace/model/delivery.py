@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
 
 from headrace.config.alert_events import AlertEvent
 
@@ -16,6 +17,24 @@ CONFIGURED_PREFIX = "settings/"
 """Begin of the ids of webhooks that the settings of the nodes declare."""
 MAX_JOBS = 100
 """Largest number of patterns of a webhook."""
+RECENT_MESSAGES = 50
+"""Messages to an endpoint by which it is judged: the last ones."""
+
+
+class AttemptOutcome(StrEnum):
+    """What follows an attempt to send a message."""
+
+    SENT = "sent"
+    POSTPONED = "postponed"
+    FAILED = "failed"
+
+
+class EndpointState(StrEnum):
+    """How the last attempt to send a message to an endpoint has ended."""
+
+    UNUSED = "unused"
+    ARRIVING = "arriving"
+    FAILING = "failing"
 
 
 class DeliveryState(StrEnum):
@@ -44,6 +63,11 @@ class Webhook:
     owners: Sequence[str] = ()
     """Of a webhook of the settings: owners of the objects. Empty: all owners."""
     created_at: datetime | None = None
+
+    @property
+    def host(self) -> str:
+        """Host of the URL."""
+        return urlsplit(self.url).hostname or ""
 
     def receives(self, event: AlertEvent, *, owner: str | None, job: str | None) -> bool:
         """Return whether the webhook receives an event on an object of this owner."""
@@ -84,6 +108,10 @@ class Delivery:
     payload: str
     attempts: int
     last_error: str | None
+    last_status: int | None
+    """HTTP status of the last attempt; None: there was no response, or no attempt."""
+    attempted_at: datetime | None
+    """When the last attempt ended; None: none has."""
     created_at: datetime
     next_at: datetime | None
     """Time of the next attempt, or end of the lease of the present one; None: it has ended."""
@@ -96,3 +124,27 @@ class Delivery:
         if self.sent_at is not None:
             return DeliveryState.SENT
         return DeliveryState.WAITING if self.failed_at is None else DeliveryState.FAILED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentDeliveries:
+    """What became of the last messages to an endpoint."""
+
+    waiting: int
+    """Messages that wait to be sent, or to be sent again."""
+    failed: int
+    """Messages that are not sent any more."""
+    last_sent_at: datetime | None
+    """When a message has arrived; None: none has."""
+    last_failure_at: datetime | None
+    """When the last attempt failed of those messages that have not arrived; None: none has."""
+    last_error: str | None
+    """Why that attempt has failed."""
+
+    @property
+    def state(self) -> EndpointState:
+        """How the last attempt has ended."""
+        sent, failed = self.last_sent_at, self.last_failure_at
+        if failed is not None and (sent is None or sent < failed):
+            return EndpointState.FAILING
+        return EndpointState.UNUSED if sent is None else EndpointState.ARRIVING

@@ -25,6 +25,7 @@ from headrace.store import transactions
 from headrace.store.clock import clock, read_clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import (
+    deliveries,
     job_schedules,
     jobs,
     nodes,
@@ -149,6 +150,17 @@ def _recently_failed_runs(tx: Tx) -> int:
     )
 
 
+def _waiting_messages(tx: Tx) -> int:
+    """Count the messages of the outbox that wait to be sent, or to be sent again."""
+    return _count(tx, deliveries, deliveries.c.next_at.is_not(None))
+
+
+def _oldest_message_seconds(tx: Tx) -> float:
+    """Return the age of the oldest message of the outbox that waits; 0 if none waits."""
+    query = select(seconds_since(deliveries.c.created_at)).where(deliveries.c.next_at.is_not(None))
+    return _first(tx, query.order_by(deliveries.c.created_at))
+
+
 def _count(tx: Tx, table: Table, *conditions: ColumnElement[bool]) -> int:
     count: int = tx.execute(select(func.count()).select_from(table).where(*conditions)).scalar_one()
     return count
@@ -229,6 +241,16 @@ MEASUREMENTS = (
         "headrace_recently_failed_runs",
         "Runs of batch jobs that have failed, and are not retried, within the last hour.",
         _recently_failed_runs,
+    ),
+    Measurement(
+        "headrace_waiting_messages",
+        "Messages to webhooks, and OpenLineage events, that wait to be sent or to be sent again.",
+        _waiting_messages,
+    ),
+    Measurement(
+        "headrace_oldest_message_seconds",
+        "Age of the oldest of these messages; 0 if none waits.",
+        _oldest_message_seconds,
     ),
     Measurement(
         "headrace_unresolved_transactions",

@@ -2,7 +2,8 @@
 
 Wake-ups are hints: a lost wake-up only costs a poll interval. Topics are `session:<id>`,
 `statement:<id>`, LAUNCH (a session needs a driver), OPERATIONS (a node has work to do), EVENTS (the
-event log has grown) and HEARTBEAT (a node has renewed its lease).
+event log has grown), WEBHOOKS (an owner has a new webhook) and HEARTBEAT (a node has renewed its
+lease).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ LAUNCH = "launch"
 HEARTBEAT = "heartbeat"
 EVENTS = "events"
 OPERATIONS = "operations"
+WEBHOOKS = "webhooks"
 SESSION = "session"
 STATEMENT = "statement"
 

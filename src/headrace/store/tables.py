@@ -1264,6 +1264,9 @@ deliveries = Table(
     Column("payload", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("last_error", Text),
+    # Of the last attempt whose outcome is known. NULL: there was no response, or no attempt.
+    Column("last_status", Integer),
+    Column("attempted_at", Instant),
     Column("created_at", Instant, nullable=False),
     # A node that claims a delivery moves it forward: this is its lease.
     Column("next_at", Instant),
@@ -1274,6 +1277,7 @@ deliveries = Table(
         "(next_at IS NULL) = (sent_at IS NOT NULL OR failed_at IS NOT NULL)", name="ended"
     ),
     Index("deliveries_due", "next_at", sqlite_where=_FIRES, postgresql_where=_FIRES),
+    Index("deliveries_waiting", "created_at", sqlite_where=_FIRES, postgresql_where=_FIRES),
     Index("deliveries_by_endpoint", "endpoint", "id"),
     Index("deliveries_by_age", "created_at"),
 )

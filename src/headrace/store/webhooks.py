@@ -12,6 +12,7 @@ from headrace.errors import WebhookNameExists
 from headrace.model.delivery import Webhook
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.notifications import WEBHOOKS
 from headrace.store.records import record_to_columns
 from headrace.store.tables import webhooks as table
 
@@ -30,6 +31,7 @@ def insert_webhook(tx: Tx, webhook: Webhook) -> None:
             f"There is a webhook named {webhook.name!r} already.",
             hint="Choose another name, or delete that webhook first.",
         ) from error
+    tx.wake(WEBHOOKS)
 
 
 def get(tx: Tx, webhook_id: str) -> Webhook | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.batch_jobs import BatchJob, insert_batch_job
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode
@@ -14,11 +16,14 @@ from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, receive_webhooks
+from tests.support.webhooks import insert_message
 
 from headrace.model.expectation import Expectation, ExpectationCounts, OnViolation, Violations
 from headrace.model.failure import Failure
 from headrace.model.run import BatchSpec, BatchStatement, FiringRules
 from headrace.model.schedule import Schedule
+from headrace.store.clock import clock
+from headrace.store.tables import deliveries as deliveries_table
 
 WRONG = Failure(code="spark_error", message="There is no such table.", sqlstate="42P01")
 OWN_HOST = {"private_networks": ["127.0.0.0/8"]}
@@ -317,3 +322,87 @@ def test_violated_expectations_are_reported_although_the_run_succeeds(
     assert message.json["data"]["expectations"] == [
         {"name": "positive", "on_violation": "drop", "violations": 3, "nulls": 1}
     ]
+
+
+def test_a_node_without_receivers_reads_the_outbox_rarely_and_learns_of_the_first_webhook(
+    start: Callable[..., InProcessNode],
+    receiver: WebhookReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = start(lease={"sweep": "1h"})
+    outbox, reads = node.node._outbox, list[str]()
+    read = node.database.read
+
+    def count() -> Any:
+        reads.append(threading.current_thread().name)
+        return read()
+
+    outbox.run()
+    monkeypatch.setattr(node.database, "read", count)
+    for _number in range(20):
+        outbox.run()
+    assert reads.count(threading.current_thread().name) == 0
+    add(node, receiver)
+    fail_run(node)
+    outbox.run()
+    assert reads.count(threading.current_thread().name) == 2
+    wait_until(lambda: receiver.messages)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"openlineage": {"file": "/dev/null"}},
+        {
+            "webhooks": {
+                "all": {"url": "http://127.0.0.1:9/", "secret": REFERENCE, "events": ["run.late"]}
+            }
+        },
+    ],
+    ids=["openlineage", "settings"],
+)
+def test_a_node_with_receivers_in_its_settings_looks_for_messages_in_each_sweep(
+    start: Callable[..., InProcessNode], settings: dict[str, Any]
+) -> None:
+    assert start(lease={"sweep": "1h"}, **settings).node._outbox._use.find()
+
+
+def test_messages_of_a_deleted_webhook_keep_the_outbox_in_use(
+    start: Callable[..., InProcessNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.outbox.sender._USE_SECONDS", 0.0)
+    node = start(lease={"sweep": "1h"})
+    assert not node.node._outbox._use.find()
+    insert_message(node, "wh_deleted", "rn_1")
+    assert node.node._outbox._use.find()
+
+
+def test_attempts_and_waiting_messages_are_measured(
+    start: Callable[..., InProcessNode], receiver: WebhookReceiver
+) -> None:
+    node = start(outbox={**OWN_HOST, "retry_for": "1ms"})
+    add(node, receiver)
+    receiver.answers = [(500, {}, b"")]
+    fail_run(node)
+    await_state(node, "failed")
+
+    def read_metrics() -> dict[str, float]:
+        lines = node.http.get("/metrics").text.splitlines()
+        samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, _space, value in samples}
+
+    attempts = 'headrace_delivery_attempts_total{event="run.failed",outcome="%s"}'
+    wait_until(lambda: read_metrics().get(attempts % "failed") == 1)
+    assert read_metrics()["headrace_waiting_messages"] == 0
+    assert read_metrics()["headrace_oldest_message_seconds"] == 0
+    insert_message(node, "wh_x", "rn_1", ("waiting", None, "refused"))
+    with node.database.write("test") as tx:
+        tx.execute(
+            update(deliveries_table)
+            .where(deliveries_table.c.next_at.is_not(None))
+            .values(created_at=clock(-500))
+        )
+    assert read_metrics()["headrace_waiting_messages"] == 1
+    assert 500 <= read_metrics()["headrace_oldest_message_seconds"] < 600
+    fail_run(node, "second")
+    wait_until(lambda: read_metrics().get(attempts % "sent") == 1)

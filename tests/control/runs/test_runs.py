@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 from tests.support.batch_jobs import FIRST, SECOND, BatchJob, insert_batch_job
 from tests.support.identities import LOCAL_CALLER
@@ -20,7 +21,7 @@ from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.failure import Failure
 from headrace.model.job_messages import BindRows
 from headrace.model.lifecycle import RunState, TransactionState
-from headrace.model.run import BatchStatement, FiringRules, ResumeAt, RunRetries
+from headrace.model.run import BatchStatement, FiringRules, ResumeAt, RunRetries, RunTrigger
 from headrace.model.schedule import Schedule
 from headrace.store import tables
 from headrace.store.clock import clock, read_clock
@@ -419,6 +420,36 @@ def test_a_run_that_a_node_leaves_is_continued_by_another_without_a_second_submi
     job.succeed()
     ended = job.await_end(run_id)
     assert (ended["state"], len(ended["statements"])) == ("succeeded", 2)
+
+
+def test_the_lateness_of_a_run_counts_once_when_its_first_attempt_begins(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(statements=[BatchStatement(text=FIRST)])
+    job.stop_operations()
+    late = job.call("jobs/load/runs", at="2026-01-05T01:00:00Z")["id"]
+    waiting = job.call("jobs/load/runs", at="2026-01-05T02:00:00Z")["id"]
+    with job.node.database.write("test") as tx:
+        tx.execute(update(tables.runs).values(due_at=clock(-7200), trigger=RunTrigger.SCHEDULE))
+    job.call(f"runs/{waiting}/cancel", 202)
+    job.continue_operations()
+    assert job.next_statement() == FIRST
+    job.driver.fail(LOST)
+    # Another node makes the second attempt.
+    job.stop_operations()
+    job.continue_operations()
+    assert job.next_statement() == FIRST
+    job.succeed()
+    assert job.await_end(late)["attempt"] == 2
+    assert job.await_end(waiting)["state"] == "cancelled"
+    samples = {
+        sample.name.removeprefix("headrace_run_lateness_seconds_"): sample.value
+        for family in text_string_to_metric_families(job.node.http.get("/metrics").text)
+        for sample in family.samples
+        if family.name == "headrace_run_lateness_seconds" and sample.labels["trigger"] == "schedule"
+    }
+    assert samples["count"] == 1
+    assert 7200 <= samples["sum"] < 8000
 
 
 def test_a_statement_is_kept_until_its_run_has_seen_its_end(

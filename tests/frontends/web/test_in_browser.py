@@ -20,6 +20,7 @@ from tests.support.in_process_node import InProcessNode, StartNode, make_setting
 from tests.support.made_results import inline_result
 from tests.support.running_query import ERROR, RunningQuery
 from tests.support.views import ViewWriter
+from tests.support.webhooks import insert_message, insert_webhook
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, StreamState
@@ -83,6 +84,8 @@ def fill_node(node: InProcessNode) -> dict[str, str]:
         "backfill": f"backfills/{backfill}",
         "views": "views",
         "view": f"views/{view.describe()['id']}",
+        "webhooks": "webhooks",
+        "webhook": f"webhooks/{fill_webhook(node)}",
         "catalog": "catalog",
         "table": "catalog/table?schema=default&table=planes",
         "nodes": "nodes",
@@ -103,6 +106,14 @@ def fill_job(node: InProcessNode) -> tuple[str, str, str]:
     return job.id, run_id, backfill
 
 
+def fill_webhook(node: InProcessNode) -> str:
+    """Create a webhook whose endpoint has refused a message. Return its id."""
+    webhook = insert_webhook(node, "on-call", "https://hooks.example.com/")
+    insert_message(node, webhook, "rn_0193f4a8c2d17b3e9f60a1b2c3d4e5f6", ("sent", 204, ""))
+    insert_message(node, webhook, f"sq_{'0' * 32}/{LONG}", ("waiting", 503, f"{HOSTILE} {LONG}"))
+    return webhook
+
+
 PAGES = [
     *("statements", "no statements", "success", "failed", "running", "waiting"),
     *(
@@ -119,6 +130,8 @@ PAGES = [
         "backfill",
         "views",
         "view",
+        "webhooks",
+        "webhook",
         "catalog",
         "table",
         "nodes",
@@ -126,7 +139,10 @@ PAGES = [
         "missing",
     ),
 ]
-LISTS = ("statements", "sessions", "streams", "runs", "backfill", "views", "nodes", "drafts")
+LISTS = (
+    *("statements", "sessions", "streams", "runs", "backfill", "views", "nodes", "drafts"),
+    *("webhooks", "webhook"),
+)
 OUTSIDE = """row => [...row.cells].filter(cell => cell.childNodes.length).map(cell => {
     const {left, right} = cell.getBoundingClientRect();
     const label = getComputedStyle(cell, "::before").content;

@@ -7,7 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from headrace.model.delivery import Delivery, DeliveryState, NewDelivery
+from headrace.model.delivery import (
+    RECENT_MESSAGES,
+    Delivery,
+    DeliveryState,
+    EndpointState,
+    NewDelivery,
+    RecentDeliveries,
+)
 from headrace.store import deliveries
 from headrace.store.clock import clock
 from headrace.store.database import Database
@@ -66,11 +73,11 @@ def test_the_message_of_a_killed_node_is_claimed_again_with_its_id(store: Databa
     assert (again.id, again.attempts) == (lost.id, 2)
     # The first node was frozen, and records its outcome now.
     with store.write("test") as tx:
-        deliveries.record_failed(tx, lost, error="late")
+        deliveries.record_failed(tx, lost, error="late", status=None)
     [delivery] = read(store)
     assert (delivery.state, delivery.last_error) == (DeliveryState.WAITING, None)
     with store.write("test") as tx:
-        deliveries.record_sent(tx, again)
+        deliveries.record_sent(tx, again, status=200)
     [delivery] = read(store)
     assert (delivery.state, delivery.next_at) == (DeliveryState.SENT, None)
     assert claim(store) == []
@@ -80,14 +87,16 @@ def test_a_postponed_message_is_due_later_and_a_failed_one_never(store: Database
     insert(store, 2)
     first, second = claim(store)
     with store.write("test") as tx:
-        deliveries.postpone(tx, first, 60, error="down")
-        deliveries.record_failed(tx, second, error="gone")
+        deliveries.postpone(tx, first, 60, error="down", status=503)
+        deliveries.record_failed(tx, second, error="gone", status=None)
         assert not deliveries.has_due(tx)
-    states = {each.id: (each.state, each.last_error) for each in read(store)}
+    found = {each.id: each for each in read(store)}
+    states = {id_: (each.state, each.last_error, each.last_status) for id_, each in found.items()}
     assert states == {
-        first.id: (DeliveryState.WAITING, "down"),
-        second.id: (DeliveryState.FAILED, "gone"),
+        first.id: (DeliveryState.WAITING, "down", 503),
+        second.id: (DeliveryState.FAILED, "gone", None),
     }
+    assert all(each.attempted_at is not None for each in found.values())
 
 
 def test_messages_of_busy_endpoints_are_left_out(store: Database) -> None:
@@ -98,6 +107,37 @@ def test_messages_of_busy_endpoints_are_left_out(store: Database) -> None:
     with store.read() as tx:
         assert deliveries.has_due(tx)
         assert not deliveries.has_due(tx, without=[ENDPOINT])
+
+
+def test_an_endpoint_is_judged_by_its_last_messages(store: Database) -> None:
+    def read_recent() -> RecentDeliveries:
+        with store.read() as tx:
+            return deliveries.read_recent(tx, [ENDPOINT, "wh_2"])[ENDPOINT]
+
+    insert(store, 1, "wh_2")
+    assert read_recent().state is EndpointState.UNUSED
+    insert(store, RECENT_MESSAGES)
+    assert (read_recent().state, read_recent().waiting) == (EndpointState.UNUSED, RECENT_MESSAGES)
+    first, second, *_others = claim(store, limit=RECENT_MESSAGES, without=("wh_2",))
+    with store.write("test") as tx:
+        deliveries.record_sent(tx, first, status=200)
+    sent = read_recent()
+    assert (sent.state, sent.last_failure_at) == (EndpointState.ARRIVING, None)
+    with store.write("test") as tx:
+        deliveries.postpone(tx, second, 0, error="down", status=503)
+    failing = read_recent()
+    assert (failing.state, failing.last_error) == (EndpointState.FAILING, "down")
+    assert (failing.last_sent_at, failing.waiting) == (sent.last_sent_at, RECENT_MESSAGES - 1)
+    [again] = claim(store, limit=1, without=("wh_2",))
+    assert again.id == second.id
+    with store.write("test") as tx:
+        deliveries.record_sent(tx, again, status=204)
+    # The failure before the arrival of the same message does not count.
+    assert (read_recent().state, read_recent().last_error) == (EndpointState.ARRIVING, None)
+    with store.write("test") as tx:
+        new = NewDelivery(endpoint=ENDPOINT, owner="ada", kind="a", subject="b", payload="{}")
+        deliveries.insert_deliveries(tx, [new])
+    assert read_recent().waiting == RECENT_MESSAGES - 1
 
 
 def test_a_message_joins_the_transaction_of_its_fact(store: Database) -> None:

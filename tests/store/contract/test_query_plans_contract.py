@@ -23,7 +23,7 @@ from headrace.model.session import DriverLease, NewSession
 from headrace.model.statement import StatementView
 from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.transaction import TableWrite
-from headrace.store import events, lineage, nodes, table_writes, tables
+from headrace.store import deliveries, events, lineage, nodes, table_writes, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
@@ -657,6 +657,30 @@ def test_the_metrics_of_runs_read_no_ended_runs(store: Database) -> None:
         for line in plan.splitlines():
             assert "Seq Scan on runs" not in line, plan
             assert not line.startswith("SCAN runs") or "INDEX" in line, plan
+
+
+_ENDED_MESSAGES = """
+    INSERT INTO deliveries (id, endpoint, kind, subject, payload, attempts, created_at, sent_at)
+    {numbers} SELECT 'dl_' || i, 'wh_1', 'run.failed', i, '', 1, {now}, {now} FROM n"""
+_OF_MESSAGES = {"headrace_waiting_messages", "headrace_oldest_message_seconds"}
+
+
+def test_the_outbox_and_its_metrics_read_no_sent_messages(store: Database) -> None:
+    now = {"sqlite": "1764000000000000", "postgresql": "now() - interval '7 days'"}[store.dialect]
+    with store.write("test") as tx:
+        copies = _ENDED_MESSAGES.format(numbers=_NUMBERS[store.dialect], now=now)
+        tx.execute(text(copies), {"count": _ENDED})
+        tx.execute(text("ANALYZE"))
+    measured = [each.read for each in MEASUREMENTS if each.name in _OF_MESSAGES]
+    assert len(measured) == len(_OF_MESSAGES)
+    acts: list[Any] = [*measured, deliveries.has_waiting, deliveries.has_due]
+    acts.append(partial(deliveries.read_recent, endpoints=["wh_1", "wh_2"]))
+    with store.write("test") as tx:
+        for act in acts:
+            for plan in _plans(tx, act):
+                for line in plan.splitlines():
+                    assert "Seq Scan on deliveries" not in line, plan
+                    assert not line.startswith("SCAN deliveries") or "INDEX" in line, plan
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from headrace.control.jobs.tasks import EndedTask, submit_task
 from headrace.deploy.definitions import find_created_name
 from headrace.deploy.manifest import JobManifest
-from headrace.deploy.relations import MentionedNames
+from headrace.deploy.relations import MentionedNames, split_definitions
 from headrace.grammar.clauses import qualified_name_to_sql
-from headrace.grammar.lexer import code_tokens
 from headrace.grammar.materialized_views import CreateMaterializedView, blank_before_query
 from headrace.grammar.parse import parse
 from headrace.grammar.script import split_script
@@ -36,8 +35,6 @@ _MAX_WRITERS = 50
 """Largest number of changed jobs whose columns one plan compares."""
 _MAX_OBJECTS = 1000
 """Largest number of views, and of streams, of an owner among which readers are searched."""
-_KEPT = frozenset({"TABLE", "VIEW"})
-_TEMPORARY = frozenset({"TEMP", "TEMPORARY"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +249,8 @@ def _list_kept(spec: VersionSpec) -> list[TextsToAnalyse]:
     """Return the tables and views that the definitions of a stream declare in a catalog."""
     if spec.batch is not None:
         return []
-    return [TextsToAnalyse(setup=[text]) for text in spec.definitions.setup if _is_kept(text)]
-
-
-def _is_kept(text: str) -> bool:
-    words = {token.word for token in list(code_tokens(text))[:4]}
-    return bool(words & _KEPT) and not words & _TEMPORARY
+    kept = split_definitions(spec.definitions.setup).kept
+    return [TextsToAnalyse(setup=[text]) for text in kept]
 
 
 def _list_targets(spec: VersionSpec) -> Iterator[str]:

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,9 +24,16 @@ from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.grammar.secret_references import find_names
-from headrace.model.delivery import CONFIGURED_PREFIX, OPENLINEAGE, Delivery, Webhook
+from headrace.model.delivery import (
+    CONFIGURED_PREFIX,
+    OPENLINEAGE,
+    AttemptOutcome,
+    Delivery,
+    Webhook,
+)
 from headrace.store import deliveries, webhooks
 from headrace.store.clock import read_clock
+from headrace.store.notifications import WEBHOOKS
 from headrace.text.readable import escape_controls
 
 if TYPE_CHECKING:
@@ -37,6 +45,8 @@ _LONGEST_DELAY = 3600.0
 _JITTER = (0.8, 1.2)
 _LEASE_SPARE = 60.0
 """Seconds by which the lease of a message is longer than two attempts: names may resolve slowly."""
+_USE_SECONDS = 30.0
+"""Time after which a node looks again whether the outbox is used."""
 _read_time = time.time
 _STOP_SECONDS = 2.0
 _MAX_ERROR = 500
@@ -123,12 +133,51 @@ class MessagePost:
         )
 
 
-class Outbox:
-    """Sends the messages that are due. Several nodes may do so at the same time."""
+class OutboxUse:
+    """Knows whether the outbox can have messages, for most sweeps without a read of the store."""
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
+        self._is_configured = (
+            bool(context.alerts.configured) or context.settings.openlineage.is_enabled
+        )
+        self._is_used = False
+        self._valid_until = 0.0
+        """On the monotonic clock."""
+        self._subscription = self._database.notifications.subscribe(WEBHOOKS, self._forget)
+
+    def find(self) -> bool:
+        """Return whether there is a receiver of messages, or a message that waits.
+
+        A node without any looks again after a while, and at once when an owner has a new webhook.
+        """
+        if self._is_configured:
+            return True
+        if time.monotonic() >= self._valid_until:
+            # Before the read: a webhook that is created during it counts.
+            self._valid_until = time.monotonic() + _USE_SECONDS
+            with self._database.read() as tx:
+                self._is_used = webhooks.has_any(tx) or deliveries.has_waiting(tx)
+        return self._is_used
+
+    def close(self) -> None:
+        """Do not wait for webhooks any more."""
+        self._subscription.close()
+
+    def _forget(self) -> None:
+        self._valid_until = 0.0
+
+
+class Outbox:
+    """Sends the messages that are due. Several nodes may do so at the same time."""
+
+    def __init__(
+        self, context: NodeContext, observe_attempt: Callable[[Delivery, AttemptOutcome], None]
+    ) -> None:
+        self._observe_attempt = observe_attempt
+        self._database = context.database
         self._settings = context.settings.outbox
+        self._use = OutboxUse(context)
         self._message_post = MessagePost(context)
         seconds = self._settings.timeout.total_seconds()
         self._lease_seconds = 2 * seconds + _LEASE_SPARE
@@ -145,6 +194,8 @@ class Outbox:
 
     def run(self) -> None:
         """Begin to send the messages that are due, as far as threads are free."""
+        if not self._use.find():
+            return
         # Another thread that claims at present sees the same messages.
         if not self._claiming.acquire(blocking=False):
             return
@@ -156,6 +207,7 @@ class Outbox:
 
     def stop(self) -> None:
         """Begin no further attempt, and wait a moment for those in progress."""
+        self._use.close()
         with self._changed:
             self._is_stopping = True
             self._changed.wait_for(lambda: not self._in_flight, _STOP_SECONDS)
@@ -185,7 +237,8 @@ class Outbox:
     def _deliver(self, delivery: Delivery) -> None:
         try:
             with isolate_errors(f"the message {delivery.id} was not sent"):
-                self._record(delivery, self._message_post.send(delivery))
+                outcome = self._record(delivery, self._message_post.send(delivery))
+                self._observe_attempt(delivery, outcome)
         except StoreUnavailable as error:
             # The lease expires, and a node sends it again.
             _LOG.warning("the outcome of message %s is not stored: %s", delivery.id, error.message)
@@ -196,19 +249,20 @@ class Outbox:
         with suppress(StoreUnavailable):
             self.run()
 
-    def _record(self, delivery: Delivery, outcome: PostOutcome) -> None:
+    def _record(self, delivery: Delivery, outcome: PostOutcome) -> AttemptOutcome:
         with self._database.write("outbox.record") as tx:
             if outcome.error is None:
-                deliveries.record_sent(tx, delivery)
-                return
+                deliveries.record_sent(tx, delivery, status=outcome.status)
+                return AttemptOutcome.SENT
             error = escape_controls(outcome.error)[:_MAX_ERROR]
             age = (read_clock(tx.connection) - delivery.created_at).total_seconds()
             delay = self._choose_delay(delivery.attempts)
             if age + delay < self._settings.retry_for.total_seconds():
-                deliveries.postpone(tx, delivery, delay, error=error)
-                return
-            deliveries.record_failed(tx, delivery, error=error)
+                deliveries.postpone(tx, delivery, delay, error=error, status=outcome.status)
+                return AttemptOutcome.POSTPONED
+            deliveries.record_failed(tx, delivery, error=error, status=outcome.status)
         _LOG.error("the message %s to %s has failed: %s", delivery.id, delivery.endpoint, error)
+        return AttemptOutcome.FAILED
 
     def _choose_delay(self, attempts: int) -> float:
         delay = min(_FIRST_DELAY * 2.0 ** min(attempts - 1, 30), _LONGEST_DELAY)

@@ -22,7 +22,13 @@ from headrace.control.policy import (
     resolve_owner,
 )
 from headrace.errors import InvalidRequest, WebhookNotFound
-from headrace.model.delivery import CONFIGURED_PREFIX, MAX_JOBS, Delivery, Webhook
+from headrace.model.delivery import (
+    CONFIGURED_PREFIX,
+    MAX_JOBS,
+    Delivery,
+    RecentDeliveries,
+    Webhook,
+)
 from headrace.model.ids import looks_like_id, new_id
 from headrace.store import deliveries, webhooks
 from headrace.store.clock import read_clock
@@ -50,6 +56,19 @@ class WebhookTest:
     error: str | None
     """Why the test has failed; None: it has not."""
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookStatus:
+    """A webhook, and what became of the last messages to it."""
+
+    webhook: Webhook
+    recent: RecentDeliveries
+
+    @property
+    def id(self) -> str:
+        """Id of the webhook."""
+        return self.webhook.id
 
 
 class Webhooks:
@@ -103,7 +122,7 @@ class Webhooks:
 
     def page(
         self, caller: Caller, *, before: str | None, limit: int, all_owners: bool = False
-    ) -> list[Webhook]:
+    ) -> list[WebhookStatus]:
         """Return at most `limit` webhooks of the owners that `caller` lists, newest first.
 
         Those of the settings come first, for a caller who lists the objects of all owners.
@@ -112,7 +131,16 @@ class Webhooks:
         configured = self._configured if owners is None and before is None else ()
         with self._database.read() as tx:
             stored = webhooks.page(tx, owners=owners, before=before, limit=limit)
-        return [*configured, *stored][:limit]
+            listed = [*configured, *stored][:limit]
+            recent = deliveries.read_recent(tx, [each.id for each in listed])
+        return [WebhookStatus(each, recent[each.id]) for each in listed]
+
+    def get(self, caller: Caller, name_or_id: str) -> WebhookStatus:
+        """Return a webhook. Raise WebhookNotFound."""
+        with self._database.read() as tx:
+            webhook = self._find(tx, caller, name_or_id, Action.READ)
+            recent = deliveries.read_recent(tx, [webhook.id])
+        return WebhookStatus(webhook, recent[webhook.id])
 
     def delete(self, caller: Caller, name_or_id: str) -> Webhook:
         """Delete a webhook with its messages, and return it.

@@ -93,6 +93,8 @@ class _Step:
     """What the statement that has ended has counted for its expectations."""
     has_followers: bool = False
     """Whether jobs take the end of the run into account."""
+    begun: JobRun | None = None
+    """The run, if an attempt of it begins."""
 
 
 class RunSteps:
@@ -105,8 +107,10 @@ class RunSteps:
         observe_checks: Callable[[JobRun, StatementChecks | None], None] = lambda _run, _checks: (
             None
         ),
+        observe_begin: Callable[[JobRun], None] = lambda _run: None,
     ) -> None:
         self._observe_checks = observe_checks
+        self._observe_begin = observe_begin
         self._database = context.database
         self._settings = context.settings
         self._lease_seconds = context.lease_seconds
@@ -129,6 +133,8 @@ class RunSteps:
         run, step = self._change(lease, run_id, self._make_step)
         if run is not None:
             self._observe_checks(run, step.checks)
+        if step.begun is not None:
+            self._observe_begin(step.begun)
         if run is not None and step.cancels is not None:
             self._cancel(run, step.cancels)
             return _await_end(step.cancels, _POLL_SECONDS[0])
@@ -204,11 +210,10 @@ class RunSteps:
             return self._follow(tx, run, spec, statement)
         if run.cancelled_by is not None:
             return self._end(tx, run, RunState.CANCELLED, reason=f"by {run.cancelled_by}")
-        if statement_id is None:
-            self._begin_attempt(tx, run, spec)
-        return _Step(0.0, submits=True)
+        begun = self._begin_attempt(tx, run, spec) if statement_id is None else None
+        return _Step(0.0, submits=True, begun=begun)
 
-    def _begin_attempt(self, tx: Tx, run: JobRun, spec: BatchSpec) -> None:
+    def _begin_attempt(self, tx: Tx, run: JobRun, spec: BatchSpec) -> JobRun:
         position, connection_id = run.position, run.connection_id
         connection = None if connection_id is None else connections.get(tx, connection_id)
         if connection is None or connection.ended_at is not None:
@@ -227,6 +232,7 @@ class RunSteps:
         assert begun is not None
         _insert_statement(tx, begun, position, spec)
         self._openlineage.begin(tx, begun)
+        return begun
 
     def _follow(self, tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement) -> _Step:
         """Continue after the end of the statement of a run."""

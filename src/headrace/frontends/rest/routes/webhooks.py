@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from headrace.config.alert_events import AlertEvent
-from headrace.control.outbox.service import TEST_KIND
+from headrace.control.outbox.service import TEST_KIND, WebhookStatus
 from headrace.frontends.http.api_route import (
     AllOwners,
     ApiRoute,
@@ -30,7 +29,7 @@ from headrace.frontends.rest.schemas import (
     has_examples,
     page_of,
 )
-from headrace.model.delivery import MAX_JOBS, DeliveryState, Webhook
+from headrace.model.delivery import MAX_JOBS, DeliveryState, EndpointState, Webhook
 
 _WEBHOOK_ID = "wh_0193f4a8c2d17b3e9f60a1b2c3d4e5f6"
 _WEBHOOK: Json = {
@@ -42,6 +41,15 @@ _WEBHOOK: Json = {
     "jobs": ["daily-*"],
     "created_at": AT,
 }
+_WEBHOOK_STATUS: Json = {
+    **_WEBHOOK,
+    "state": "failing",
+    "waiting": 2,
+    "failed": 0,
+    "last_sent_at": AT,
+    "last_failure_at": AT,
+    "last_error": "the endpoint answered 500",
+}
 _DELIVERY: Json = {
     "id": "dl_0193f4a8c2d17b3e9f60a1b2c3d4e5f6",
     "kind": "run.failed",
@@ -49,6 +57,8 @@ _DELIVERY: Json = {
     "state": "waiting",
     "attempts": 2,
     "last_error": "the endpoint answered 500",
+    "last_status": 500,
+    "attempted_at": AT,
     "created_at": AT,
     "next_at": AT,
     "sent_at": None,
@@ -112,11 +122,30 @@ class WebhookBody(ResponseModel):
     """When it was created; null: the settings declare it."""
 
 
-@has_examples(page_of(_WEBHOOK))
+@has_examples(_WEBHOOK_STATUS)
+class WebhookStatusBody(WebhookBody):
+    """A webhook, and what became of the last 50 messages to it."""
+
+    state: EndpointState | str
+    """How the last attempt to send one has ended: `failing` after an error, `arriving` otherwise;
+    `unused` before the first attempt."""
+    waiting: int
+    """Messages that wait to be sent, or to be sent again."""
+    failed: int
+    """Messages that are not sent any more."""
+    last_sent_at: Instant | None
+    """When one has arrived; null: none has."""
+    last_failure_at: Instant | None
+    """When the last attempt failed of those that have not arrived; null: none has."""
+    last_error: str | None
+    """Why that attempt has failed."""
+
+
+@has_examples(page_of(_WEBHOOK_STATUS))
 class WebhookPage(ResponseModel):
     """A page of webhooks."""
 
-    items: list[WebhookBody]
+    items: list[WebhookStatusBody]
     """The webhooks, newest first."""
     next: str | None
     """Value of `before` for the next page; null: the page is the last."""
@@ -156,6 +185,10 @@ class DeliveryBody(ResponseModel):
     """Number of attempts to send it, that in progress included."""
     last_error: str | None
     """Why the last attempt has failed."""
+    last_status: int | None
+    """HTTP status of the last attempt; null: there was no response, or no attempt."""
+    attempted_at: Instant | None
+    """When the last attempt ended; null: none has."""
     created_at: Instant
     """When the event happened."""
     next_at: Instant | None
@@ -211,7 +244,13 @@ def list_webhooks(
         caller, before=before, limit=limit + 1, all_owners=all_owners
     )
     page, next_ = split_page(found, limit)
-    return json_response(WebhookPage(items=[_webhook_body(each) for each in page], next=next_))
+    return json_response(WebhookPage(items=[webhook_body(each) for each in page], next=next_))
+
+
+@router.get("/{webhook}", response_model=WebhookStatusBody, responses=problems(404, 409))
+def show_webhook(request: Request, caller: Authenticated, webhook: WebhookRef) -> Response:
+    """Show a webhook."""
+    return json_response(webhook_body(node_of(request).webhooks.get(caller, webhook)))
 
 
 @router.delete("/{webhook}", response_model=WebhookBody, responses=problems(404, 409))
@@ -243,8 +282,24 @@ def list_deliveries(
     )
 
 
+def webhook_body(status: WebhookStatus) -> WebhookStatusBody:
+    """Return the body of a webhook, and of what became of the last messages to it."""
+    return WebhookStatusBody(
+        **dict(_webhook_body(status.webhook)),
+        state=status.recent.state,
+        waiting=status.recent.waiting,
+        failed=status.recent.failed,
+        last_sent_at=status.recent.last_sent_at,
+        last_failure_at=status.recent.last_failure_at,
+        last_error=status.recent.last_error,
+    )
+
+
 def _webhook_body(webhook: Webhook) -> WebhookBody:
-    host = urlsplit(webhook.url).hostname or ""
     return fill(
-        WebhookBody, webhook, host=host, events=list(webhook.events), jobs=list(webhook.jobs)
+        WebhookBody,
+        webhook,
+        host=webhook.host,
+        events=list(webhook.events),
+        jobs=list(webhook.jobs),
     )
