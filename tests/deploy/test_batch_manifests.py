@@ -84,6 +84,46 @@ def test_a_wrong_key_of_a_batch_job_is_an_error_at_its_place(
 
 
 @pytest.mark.parametrize(
+    ("conditions", "column", "message"),
+    [
+        ("all: []", 17, "at least 1 item"),
+        ("any: [{after: [a]}, manual]", 32, "`manual` has no conditions"),
+        ("all: [{every: 1h}, {cron: 0 6 * * *}]", 31, "has two clocks"),
+        ("any: [{every: 1h}, {all: [{after: [a]}, {every: 2h}]}]", 52, "has two clocks"),
+        ("any: [{after: [a, b]}, {after: [B]}]", 35, "Two conditions name b"),
+        ("any: [{on-change: [t]}, {on-change: [default.T]}]", 36, "Two conditions name spark_"),
+        ("all: [{every: 1h}, {on-change: [a b]}]", 31, "not the name of a table"),
+        ("all: [{any: [{all: [{any: [{after: [a]}]}]}]}]", 32, "at most 3 levels deep"),
+        ("all: [{every: 1h}, {settle: 1s, after: [a]}]", 31, "`settle` only goes with"),
+    ],
+)
+def test_a_wrong_combination_of_conditions_is_an_error_at_its_place(
+    conditions: str, column: int, message: str
+) -> None:
+    text = f"{BATCH}schedule: {{{conditions}}}\n"
+    loaded = load_manifests([SourceText("daily.yaml", text)])
+    [problem] = loaded.problems
+    assert message in problem.message
+    assert (problem.line, problem.column) == (4, column)
+
+
+def test_a_schedule_has_a_bounded_number_of_combinations() -> None:
+    sides = [", ".join(f"{{after: [{side}{number}]}}" for number in range(11)) for side in "ab"]
+    text = f"{BATCH}schedule: {{all: [{{any: [{sides[0]}]}}, {{any: [{sides[1]}]}}]}}\n"
+    [(line, code, message)] = _problems(text)
+    assert (line, code) == (4, "invalid_schedule")
+    assert "121 combinations of conditions, and at most 100" in message
+
+
+@pytest.mark.parametrize("lists", ["on-change: [t]", "all: [{every: 1h}, {on-change: [t]}]"])
+def test_a_run_for_changed_tables_cannot_be_skipped(lists: str) -> None:
+    text = f"{BATCH}schedule: {{{lists}}}\noverlap: skip\n"
+    [(line, code, message)] = _problems(text)
+    assert (line, code) == (5, "conflicting_keys")
+    assert "no run would read what changes during a run" in message
+
+
+@pytest.mark.parametrize(
     ("lines", "place", "code", "message"),
     [
         ("  - {name: A, condition: a > 0}", (6, 3), "duplicate_expectation", "the name A"),

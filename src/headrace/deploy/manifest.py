@@ -32,7 +32,7 @@ from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_tri
 from headrace.model.expectation import MAX_EXPECTATIONS
 from headrace.model.job import JobName, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries, WriteMode
-from headrace.model.schedule import MANUAL, Schedule
+from headrace.model.schedule import MANUAL, MANUAL_WORD, Schedule
 from headrace.model.session import is_session_name
 from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.text.durations import Duration
@@ -43,7 +43,6 @@ _MAX_NAME_PARTS = 3
 _MOST_PARTITIONS = 50
 SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
 """Keys whose values are clauses of SAVE STREAM in a script."""
-_MANUAL = "manual"
 STREAM_KEYS = ("trigger", "output-mode")
 """Keys that only go with a stream."""
 TARGET_KEYS = ("write", "partition-by")
@@ -125,12 +124,12 @@ def _check_script(text: str, info: ValidationInfo) -> str:
 
 
 def _read_schedule(value: Any) -> Any:
-    if value == _MANUAL:
+    if value == MANUAL_WORD:
         return MANUAL
     if isinstance(value, str):
         raise TextProblem(
             "invalid_schedule",
-            f"`schedule` is {value[:100]!r}, and must be a mapping or `{_MANUAL}`.",
+            f"`schedule` is {value[:100]!r}, and must be a mapping or `{MANUAL_WORD}`.",
             hint="For example `schedule: {cron: 30 2 * * *}`.",
         )
     return value
@@ -144,7 +143,7 @@ def _check_schedule(schedule: Schedule | None) -> Schedule | None:
 
 def _write_schedule(schedule: Schedule | None) -> Any:
     if schedule is None or schedule.is_manual:
-        return None if schedule is None else _MANUAL
+        return None if schedule is None else MANUAL_WORD
     return schedule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -160,6 +159,18 @@ def _check_write(text: str, info: ValidationInfo) -> str:
             hint="Add `partition-by`, for example `partition-by: [day]`.",
         )
     return text
+
+
+def _check_overlap(overlap: Overlap | None, info: ValidationInfo) -> Overlap | None:
+    schedule = info.data.get("schedule")
+    if overlap is Overlap.SKIP and schedule is not None and schedule.list_tables():
+        raise TextProblem(
+            "conflicting_keys",
+            "With `overlap: skip`, no run would read what changes during a run.",
+            hint="Write `overlap: queue`, which is the default of `on-change`, or"
+            " `cancel-previous`.",
+        )
+    return overlap
 
 
 def _check_session(name: str) -> str:
@@ -239,7 +250,7 @@ class JobManifest(BaseModel):
     write: Annotated[str, AfterValidator(_check_write)] | None = None
     """How a run changes the target table: `append`, `overwrite-partitions` or
     `merge on (column, …)`; default: append. Only with `schedule`, and not for `script`."""
-    overlap: Overlap | None = None
+    overlap: Annotated[Overlap | None, AfterValidator(_check_overlap)] = None
     """What happens to a run that is due while an earlier one runs: `skip`, `queue` or
     `cancel-previous`; default: skip. Only with `schedule`."""
     catch_up: CatchUp | None = None

@@ -101,6 +101,11 @@ class FiringRules(BaseModel):
         """The part of the schedule by which the clock starts the job; None: there is none."""
         return None if self.schedule is None else self.schedule.clock
 
+    @property
+    def clock_waits(self) -> bool:
+        """Whether a time of the clock starts a run only when other conditions are met too."""
+        return self.schedule is not None and not self.schedule.is_clock_enough
+
 
 class RunRetries(BaseModel):
     """How often a run is attempted again, and when: see `RetryPolicy`."""
@@ -245,6 +250,8 @@ class JobRun:
     """Position of the statement that is next or runs, from 0."""
     awaits_attempt: bool
     """Whether no attempt is in progress: the run is due, or its last attempt has failed."""
+    awaits_conditions: bool
+    """Whether its time has come, and it waits for other conditions of its schedule."""
     has_turn: bool
     """Whether a node makes the run; without it, it waits for the runs before it."""
     parallelism: int

@@ -6,16 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from headrace.errors import InvalidStatement
-from headrace.grammar.clauses import parse_qualified_name
-from headrace.grammar.quoting import quote_name
+from headrace.deploy.schedule import to_table_key
 from headrace.model.deployment import VersionSpec
 from headrace.model.run import TriggerSource, TriggerSourceKind
 from headrace.model.schedule import Schedule
-
-_DEFAULT_PLACE = ("spark_catalog", "default")
-"""Catalog and database of a name without them, in a connection of a run."""
-_MOST_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +61,14 @@ def list_sources(rule: Schedule | None) -> list[TriggerSource]:
     """Return the jobs and tables that start runs by a schedule."""
     if rule is None:
         return []
+    tables = {to_table_key(name): name for name in rule.list_tables()}
     return [
         *(
             TriggerSource(TriggerSourceKind.JOB, name.casefold(), name)
             for name in rule.list_upstream()
         ),
-        *(
-            TriggerSource(TriggerSourceKind.TABLE, to_table_key(name), name)
-            for name in rule.list_tables()
-        ),
+        *(TriggerSource(TriggerSourceKind.TABLE, key, name) for key, name in tables.items()),
     ]
-
-
-def to_table_key(name: str) -> str:
-    """Return the text that transactions of a table have. A name of two parts has no catalog.
-
-    Raise InvalidStatement unless it is the name of a table.
-    """
-    try:
-        parts = parse_qualified_name(name, "the name of a table")
-    except InvalidStatement:
-        parts = ()
-    if not 1 <= len(parts) <= _MOST_PARTS:
-        raise InvalidStatement(
-            f"{name[:100]!r} is not the name of a table.",
-            hint="Write one to three parts, as `table`, `database.table` or"
-            " `catalog.database.table`.",
-        )
-    catalog, *rest = (*_DEFAULT_PLACE[: _MOST_PARTS - len(parts)], *parts)
-    return f"{catalog}.{'.'.join(map(quote_name, rest))}".casefold()
 
 
 def list_upstream(spec: VersionSpec | None) -> list[str]:
