@@ -132,6 +132,26 @@ def test_a_cycle_through_a_deployed_job_is_refused_by_the_plan_and_on_applying(
     assert (answer.status_code, "cycle: " in answer.json()["detail"]) == (409, True)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "source"),
+    [({"after": ["load"]}, "job load"), ({"on-change": ["t"]}, "table spark_catalog.")],
+    ids=["job", "table"],
+)
+def test_a_bounded_number_of_jobs_follows_a_job_or_a_table(
+    project: Project, monkeypatch: pytest.MonkeyPatch, schedule: dict[str, Any], source: str
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.trigger_checks._MOST_FOLLOWERS", 2)
+    followers = {
+        name: {"script": "SELECT 1", "schedule": {"any": [{"every": "1h"}, schedule]}}
+        for name in ("a", "b", "c")
+    }
+    problem = project.refuse(load=None, **followers)
+    assert (problem["code"], problem["path"]) == ("too_many_followers", "c.yaml")
+    assert problem["message"].startswith(f"3 jobs follow the {source}")
+    del followers["c"]
+    assert project.plan(load=None, **followers).status_code == 201
+
+
 def test_a_job_that_others_follow_is_not_deleted(project: Project) -> None:
     project.deploy(load=None, clean=["load"])
     answer = project.node.http.delete("/api/v1/jobs/load")

@@ -11,6 +11,10 @@ from headrace.model.deployment import VersionSpec
 from headrace.model.run import TriggerSource, TriggerSourceKind
 from headrace.model.schedule import Schedule
 
+_MOST_FOLLOWERS = 100
+"""Jobs of an owner that a job or a table starts: the transaction of its end or change notes it for
+each of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class TriggerProblem:
@@ -36,6 +40,7 @@ def find_trigger_problems(specs: Mapping[str, VersionSpec | None]) -> list[Trigg
         for each in followed
         for problem in _find_problems(name, each, names, specs)
     ]
+    problems += _find_crowds(specs)
     writers = _find_writers(specs)
     edges = {
         name: [
@@ -75,6 +80,32 @@ def list_upstream(spec: VersionSpec | None) -> list[str]:
     """Return the names of the jobs that a version follows."""
     rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
     return [] if rule is None else rule.list_upstream()
+
+
+def has_sources(spec: VersionSpec | None) -> bool:
+    """Return whether jobs or tables start the runs of a version."""
+    rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
+    return bool(list_sources(rule))
+
+
+def _find_crowds(specs: Mapping[str, VersionSpec | None]) -> list[TriggerProblem]:
+    """Return a problem for each job and table that too many jobs follow."""
+    followers: dict[tuple[TriggerSourceKind, str], list[str]] = {}
+    for name, spec in specs.items():
+        rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
+        for source in list_sources(rule):
+            followers.setdefault((source.kind, source.key), []).append(name)
+    hint = "Let some of them follow one of the others."
+    return [
+        TriggerProblem(
+            names[-1],
+            "too_many_followers",
+            f"{len(names)} jobs follow the {kind} {key}, and at most {_MOST_FOLLOWERS} can.",
+            hint,
+        )
+        for (kind, key), names in followers.items()
+        if len(names) > _MOST_FOLLOWERS
+    ]
 
 
 def _find_writers(specs: Mapping[str, VersionSpec | None]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, delete, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, case, delete, func, insert, literal, null, select, update
 
 from headrace.model.run import JobRun, TableChange, TriggerSource, TriggerSourceKind
 from headrace.model.transaction import Transaction
@@ -73,6 +73,16 @@ def remove(tx: Tx, job_id: str) -> None:
     """Let nothing start the runs of a job any more."""
     for table in (job_triggers, *_NOTES):
         tx.execute(delete(table).where(table.c.job_id == job_id))
+
+
+def serialize_changes(tx: Tx, owner: str) -> None:
+    """Let transactions that change which jobs of an owner start others wait for each other.
+
+    Each of them thus sees what the one before has begun. A SQLite store has one writer at a time.
+    """
+    if tx.dialect == "postgresql":
+        key = func.hashtextextended(f"triggers {owner}", 0)
+        tx.execute(select(func.pg_advisory_xact_lock(key)))
 
 
 def note_end(tx: Tx, run: JobRun) -> None:
