@@ -27,7 +27,8 @@ def _problems(text: str) -> list[tuple[int, str, str]]:
 def test_a_batch_manifest_has_a_schedule_and_rules() -> None:
     text = (
         f"{BATCH}schedule: {{cron: 30 2 * * *, timezone: Europe/Berlin}}\n"
-        "overlap: queue\ncatch-up: all\ndelay: 10min\ntime-limit: 2h\nresume-at: start\n"
+        "overlap: queue\ncatch-up: all\ndelay: 10min\nlookback: 31\n"
+        "time-limit: 2h\nresume-at: start\n"
         "write: merge on (a)\nretries: {max-attempts: 5, min-backoff: 1s}\n"
     )
     loaded = load_manifests([SourceText("daily.yaml", text)])
@@ -68,6 +69,13 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("schedule: manual\nwrite: overwrite-partitions", 5, "missing_key", "replace all rows"),
         ("schedule: manual\npartition-by: []", 5, "invalid_value", "at least 1"),
         ("partition-by: [a]", 4, "conflicting_keys", "only goes with `schedule`"),
+        ("schedule: {every: 1h}\nlookback: 2", 5, "conflicting_keys", "With `write: append`"),
+        ("schedule: {after: [a]}\nlookback: 2", 5, "conflicting_keys", "times of a clock"),
+        ("schedule: manual\nlookback: 2", 5, "conflicting_keys", "times of a clock"),
+        ("schedule: {every: 1h}\nlookback: 0", 5, "invalid_value", "greater than or equal to 1"),
+        ("schedule: {every: 1h}\nlookback: 32", 5, "invalid_value", "less than or equal to 31"),
+        ("schedule: {every: 1h}\nlookback: 1.5", 5, "invalid_value", "an integer"),
+        ("lookback: 2", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\noverlap: maybe", 5, "invalid_value", "not allowed"),
         ("schedule: manual\nretries: {attempts: 3}", 5, "invalid_value", "attempts"),
         ("expect: [{name: a, condition: a > 0}]", 4, "conflicting_keys", "only goes with"),
@@ -179,9 +187,9 @@ def test_a_script_of_a_batch_job_has_statements_of_sql_alone() -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["write: append", "partition-by: [day]"])
+@pytest.mark.parametrize("key", ["write: append", "partition-by: [day]", "lookback: 2"])
 def test_a_script_says_itself_how_it_writes(key: str) -> None:
-    text = f"name: daily\nschedule: manual\n{key}\nscript: INSERT INTO t SELECT 1\n"
+    text = f"name: daily\nschedule: {{every: 1h}}\n{key}\nscript: INSERT INTO t SELECT 1\n"
     [(line, code, message)] = _problems(text)
     assert (line, code) == (3, "conflicting_keys")
     assert "`script` cannot have" in message

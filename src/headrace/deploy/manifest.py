@@ -41,6 +41,7 @@ DEDICATED = "dedicated"
 """The `session` of a job that has a session of its own."""
 _MAX_NAME_PARTS = 3
 _MOST_PARTITIONS = 50
+_MOST_LOOKBACK = 31
 SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
 """Keys whose values are clauses of SAVE STREAM in a script."""
 STREAM_KEYS = ("trigger", "output-mode")
@@ -49,7 +50,7 @@ TARGET_KEYS = ("write", "partition-by")
 """Keys of a batch job that say how it changes the target table."""
 BATCH_KEYS = (
     *TARGET_KEYS,
-    *("overlap", "catch-up", "delay", "time-limit", "retries", "resume-at", "expect"),
+    *("overlap", "catch-up", "delay", "lookback", "time-limit", "retries", "resume-at", "expect"),
 )
 """Keys that only go with a `schedule`."""
 
@@ -173,6 +174,25 @@ def _check_overlap(overlap: Overlap | None, info: ValidationInfo) -> Overlap | N
     return overlap
 
 
+def _check_lookback(lookback: int | None, info: ValidationInfo) -> int | None:
+    schedule, write = info.data.get("schedule"), info.data.get("write", "")
+    if lookback is not None and schedule is not None and schedule.clock is None:
+        raise TextProblem(
+            "conflicting_keys",
+            "`lookback` counts the times of a clock, and the schedule has none.",
+            hint="Use `cron` or `every`. The jobs that follow run again with the job before them.",
+        )
+    # A wrong `write` is an error of its own, and is not in the data. So is a script.
+    appends = write is None or write.strip().casefold() == WriteMode.APPEND
+    if lookback is not None and appends and info.data.get("script") is None:
+        raise TextProblem(
+            "conflicting_keys",
+            "With `write: append`, a time that runs again would add its rows a second time.",
+            hint="Write with `overwrite-partitions` or `merge on (column, …)`.",
+        )
+    return lookback
+
+
 def _check_session(name: str) -> str:
     if not is_session_name(name):
         raise TextProblem(
@@ -258,6 +278,12 @@ class JobManifest(BaseModel):
     `:interval_start` or `:interval_end`, otherwise last. Only with `schedule`."""
     delay: Duration | None = None
     """Time between the logical time and the start of a run, for late data. Only with `schedule`."""
+    lookback: Annotated[
+        int | None, Field(strict=True, ge=1, le=_MOST_LOOKBACK), AfterValidator(_check_lookback)
+    ] = None
+    """Number of earlier logical times that run again after each new one, for late data: 1 to 31.
+    Needs a clock, and `overwrite-partitions` or `merge`. Only with `schedule`, and not for
+    `script`."""
     time_limit: Duration | None = None
     """Longest time of an attempt of a run. Only with `schedule`."""
     retries: RunRetries | None = None
@@ -349,7 +375,9 @@ def find_key_problems(keys: set[str]) -> list[KeyProblem]:
                     hint="Write the rows with `sql` and `target-table`.",
                 )
             )
-        problems += [_not_for_batch_script(key) for key in TARGET_KEYS if key in keys]
+        problems += [
+            _not_for_batch_script(key) for key in (*TARGET_KEYS, "lookback") if key in keys
+        ]
     elif "target-table" not in keys:
         hint = "Name the table or sink that receives the rows."
         problems.append(_missing("target-table", hint))

@@ -49,6 +49,7 @@ class RunTrigger(StrEnum):
     CONDITION = "condition"
     USER = "user"
     BACKFILL = "backfill"
+    LOOKBACK = "lookback"
     REPAIR = "repair"
 
 
@@ -95,6 +96,8 @@ class FiringRules(BaseModel):
     catch_up: CatchUp = CatchUp.LAST
     delay: Duration = timedelta()
     """Time between the logical time and the start of the run, in which late data may arrive."""
+    lookback: int = 0
+    """Number of earlier logical times that run again with each new one, for late data."""
 
     @property
     def clock(self) -> Schedule | None:

@@ -62,7 +62,13 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
             if not part.is_of_time and not (part.after and schedule.parts)
         ),
         *([] if schedule.clock is None else _note_clock(schedule.clock, now)),
+        *([_note_lookback(batch.rules.lookback)] if batch.rules.lookback else []),
     ]
+
+
+def _note_lookback(count: int) -> str:
+    times = describe_count(count, "time")
+    return f"each new run is followed by runs of the last {times} before it, and of what follows"
 
 
 def _note_clock(clock: Schedule, now: datetime) -> list[str]:

@@ -166,6 +166,7 @@ def _describe_rules(manifest: JobManifest, schedule: Schedule) -> FiringRules:
         overlap=_choose_overlap(manifest, schedule),
         catch_up=manifest.catch_up or _choose_catch_up(manifest),
         delay=manifest.delay or timedelta(),
+        lookback=manifest.lookback or 0,
     )
 
 

@@ -105,10 +105,11 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_
         _park(tx, schedule, now)
         return 0
     present = runs.list_times(tx, schedule.job_id, after=schedule.cursor)
+    repeated = 0
     for each in due:
         # A user may have run the time before it was due: the cursor passes it.
         if each.times.logical_time not in present:
-            insert_due(tx, schedule, each, live)
+            repeated += insert_due(tx, schedule, each, live)
     last = due[-1].times.logical_time if due else schedule.cursor
     schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
     if due:
@@ -116,7 +117,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_
         if schedule.rules.clock_waits:
             # What is noted already may meet the other conditions of these times.
             triggers.wake(tx, schedule.job_id)
-    return len(due)
+    return len(due) + repeated
 
 
 def _skip_oldest(tx: Tx, live: Sequence[JobRun]) -> None:
@@ -248,8 +249,10 @@ def _find_tzdata_version() -> str:
         return ""
 
 
-def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> None:
+def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> int:
     """Insert a run that is due. Overlaps are decided now, and not when a place is free.
+
+    Return the number of earlier times that run again with it.
 
     Args:
         live: The live runs of the job. The new one is added.
@@ -276,10 +279,11 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
     assert run is not None
     if reason is not None:
         runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
-        return
+        return 0
     if not waits and not due.is_missed:
         _cancel_previous(tx, schedule, live)
     live.append(run)
+    return 0 if waits else _look_back(tx, schedule, run, live)
 
 
 def start_waiting(
@@ -300,11 +304,43 @@ def start_waiting(
     _cancel_previous(tx, schedule, others)
     runs.set_columns(tx, run.id, {"inputs": list(inputs), "awaits_conditions": False})
     live.append(replace(run, inputs=list(inputs), awaits_conditions=False))
+    _look_back(tx, schedule, run, live)
+
+
+def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -> int:
+    """Insert repetitions of the times before a new one, for data that came late.
+
+    Return their number. A time whose run has not ended, was skipped or was cancelled is left out.
+    """
+    if not schedule.rules.lookback or run.trigger is not RunTrigger.SCHEDULE:
+        return 0
+    previous = runs.find_previous(
+        tx, run.job_id, before=run.times.logical_time, limit=schedule.rules.lookback
+    )
+    repeated = [each for each in previous if each.state in {RunState.SUCCEEDED, RunState.FAILED}]
+    for each in repeated:
+        run_id = runs.insert_run(
+            tx,
+            run.job_id,
+            owner=schedule.owner,
+            name=schedule.name,
+            version_id=schedule.version_id,
+            trigger=RunTrigger.LOOKBACK,
+            times=each.times,
+            due_at=run.due_at,
+            actor=ACTOR,
+            repetition=each.repetition + 1,
+            inputs=[RunInput(job=run.name, run=run.id)],
+        )
+        inserted = runs.get(tx, run_id)
+        assert inserted is not None
+        live.append(inserted)
+    return len(repeated)
 
 
 def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun]) -> str | None:
     """Return why a run is skipped beside live ones, or None."""
-    others = [run for run in live if not run.awaits_conditions]
+    others = list(filter(_overlaps, live))
     if not others or schedule.rules.overlap is not Overlap.SKIP:
         return None
     first = others[0]
@@ -313,9 +349,13 @@ def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun]) -> str | None:
 
 def _cancel_previous(tx: Tx, schedule: JobSchedule, live: Sequence[JobRun]) -> None:
     if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
-        for run in live:
-            if not run.awaits_conditions:
-                runs.request_cancel(tx, run.id, actor=ACTOR)
+        for run in filter(_overlaps, live):
+            runs.request_cancel(tx, run.id, actor=ACTOR)
+
+
+def _overlaps(run: JobRun) -> bool:
+    """Return whether a live run counts as an earlier one beside which a new time begins."""
+    return not run.awaits_conditions and run.trigger is not RunTrigger.LOOKBACK
 
 
 def skip_unmet(tx: Tx, job_id: str, *, reason: str) -> None:
@@ -342,6 +382,8 @@ def start_next(tx: Tx, job_id: str, *, actor: str) -> None:
     live = runs.list_live(tx, job_id)
     begun = [run for run in live if run.has_turn]
     waiting = [run for run in live if not run.has_turn and not run.awaits_conditions]
+    # A new time is first.
+    waiting.sort(key=lambda run: run.trigger is RunTrigger.LOOKBACK)
     for run in waiting:
         if len(begun) >= run.parallelism:
             return

@@ -124,6 +124,24 @@ def find_last_runs(
     return {row["logical_time"]: _to_run(row) for row in rows}
 
 
+def find_previous(tx: Tx, job_id: str, *, before: datetime, limit: int) -> list[JobRun]:
+    """Return the last run of each of the last logical times before an instant, the latest first."""
+    last = (
+        select(table.c.logical_time, func.max(table.c.repetition).label("repetition"))
+        .where(table.c.job_id == job_id, table.c.logical_time < before)
+        .group_by(table.c.logical_time)
+        .order_by(table.c.logical_time.desc())
+        .limit(limit)
+        .subquery()
+    )
+    query = _SELECT.join(
+        last,
+        (table.c.logical_time == last.c.logical_time) & (table.c.repetition == last.c.repetition),
+    ).where(table.c.job_id == job_id)
+    rows = tx.execute(query.order_by(table.c.logical_time.desc())).mappings()
+    return [_to_run(row) for row in rows]
+
+
 def has_succeeded(tx: Tx, job_id: str, version_id: str) -> bool:
     """Return whether a run of a version of a job has succeeded."""
     query = select(table.c.id).where(
