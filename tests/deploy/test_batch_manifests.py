@@ -27,7 +27,8 @@ def _problems(text: str) -> list[tuple[int, str, str]]:
 def test_a_batch_manifest_has_a_schedule_and_rules() -> None:
     text = (
         f"{BATCH}schedule: {{cron: 30 2 * * *, timezone: Europe/Berlin}}\n"
-        "overlap: queue\ncatch-up: all\ndelay: 10min\ntime-limit: 2h\nresume-at: start\n"
+        "overlap: queue\ncatch-up: all\ndelay: 10min\nlookback: 31\n"
+        "time-limit: 2h\nresume-at: start\n"
         "write: merge on (a)\nretries: {max-attempts: 5, min-backoff: 1s}\n"
     )
     loaded = load_manifests([SourceText("daily.yaml", text)])
@@ -68,6 +69,13 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("schedule: manual\nwrite: overwrite-partitions", 5, "missing_key", "replace all rows"),
         ("schedule: manual\npartition-by: []", 5, "invalid_value", "at least 1"),
         ("partition-by: [a]", 4, "conflicting_keys", "only goes with `schedule`"),
+        ("schedule: {every: 1h}\nlookback: 2", 5, "conflicting_keys", "With `write: append`"),
+        ("schedule: {after: [a]}\nlookback: 2", 5, "conflicting_keys", "times of a clock"),
+        ("schedule: manual\nlookback: 2", 5, "conflicting_keys", "times of a clock"),
+        ("schedule: {every: 1h}\nlookback: 0", 5, "invalid_value", "greater than or equal to 1"),
+        ("schedule: {every: 1h}\nlookback: 32", 5, "invalid_value", "less than or equal to 31"),
+        ("schedule: {every: 1h}\nlookback: 1.5", 5, "invalid_value", "an integer"),
+        ("lookback: 2", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\noverlap: maybe", 5, "invalid_value", "not allowed"),
         ("schedule: manual\nretries: {attempts: 3}", 5, "invalid_value", "attempts"),
         ("expect: [{name: a, condition: a > 0}]", 4, "conflicting_keys", "only goes with"),
@@ -81,6 +89,46 @@ def test_a_wrong_key_of_a_batch_job_is_an_error_at_its_place(
     [(found_line, found_code, text), *_others] = _problems(f"{BATCH}{lines}\n")
     assert (found_line, found_code) == (line, code), text
     assert message in text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "column", "message"),
+    [
+        ("all: []", 17, "at least 1 item"),
+        ("any: [{after: [a]}, manual]", 32, "`manual` has no conditions"),
+        ("all: [{every: 1h}, {cron: 0 6 * * *}]", 31, "has two clocks"),
+        ("any: [{every: 1h}, {all: [{after: [a]}, {every: 2h}]}]", 52, "has two clocks"),
+        ("any: [{after: [a, b]}, {after: [B]}]", 35, "Two conditions name b"),
+        ("any: [{on-change: [t]}, {on-change: [default.T]}]", 36, "Two conditions name spark_"),
+        ("all: [{every: 1h}, {on-change: [a b]}]", 31, "not the name of a table"),
+        ("all: [{any: [{all: [{any: [{after: [a]}]}]}]}]", 32, "at most 3 levels deep"),
+        ("all: [{every: 1h}, {settle: 1s, after: [a]}]", 31, "`settle` only goes with"),
+    ],
+)
+def test_a_wrong_combination_of_conditions_is_an_error_at_its_place(
+    conditions: str, column: int, message: str
+) -> None:
+    text = f"{BATCH}schedule: {{{conditions}}}\n"
+    loaded = load_manifests([SourceText("daily.yaml", text)])
+    [problem] = loaded.problems
+    assert message in problem.message
+    assert (problem.line, problem.column) == (4, column)
+
+
+def test_a_schedule_has_a_bounded_number_of_combinations() -> None:
+    sides = [", ".join(f"{{after: [{side}{number}]}}" for number in range(11)) for side in "ab"]
+    text = f"{BATCH}schedule: {{all: [{{any: [{sides[0]}]}}, {{any: [{sides[1]}]}}]}}\n"
+    [(line, code, message)] = _problems(text)
+    assert (line, code) == (4, "invalid_schedule")
+    assert "121 combinations of conditions, and at most 100" in message
+
+
+@pytest.mark.parametrize("lists", ["on-change: [t]", "all: [{every: 1h}, {on-change: [t]}]"])
+def test_a_run_for_changed_tables_cannot_be_skipped(lists: str) -> None:
+    text = f"{BATCH}schedule: {{{lists}}}\noverlap: skip\n"
+    [(line, code, message)] = _problems(text)
+    assert (line, code) == (5, "conflicting_keys")
+    assert "no run would read what changes during a run" in message
 
 
 @pytest.mark.parametrize(
@@ -139,9 +187,9 @@ def test_a_script_of_a_batch_job_has_statements_of_sql_alone() -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["write: append", "partition-by: [day]"])
+@pytest.mark.parametrize("key", ["write: append", "partition-by: [day]", "lookback: 2"])
 def test_a_script_says_itself_how_it_writes(key: str) -> None:
-    text = f"name: daily\nschedule: manual\n{key}\nscript: INSERT INTO t SELECT 1\n"
+    text = f"name: daily\nschedule: {{every: 1h}}\n{key}\nscript: INSERT INTO t SELECT 1\n"
     [(line, code, message)] = _problems(text)
     assert (line, code) == (3, "conflicting_keys")
     assert "`script` cannot have" in message

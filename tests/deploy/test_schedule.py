@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from headrace.deploy.schedule import (
-    CronProblem,
+    ScheduleProblem,
     check_schedule,
     describe_schedule,
     find_last,
@@ -175,7 +176,7 @@ def test_elapsed_times_are_multiples_since_1970(seconds: int, start: datetime) -
 def test_a_schedule_that_cannot_fire_as_written_is_refused(
     value: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises((ValidationError, CronProblem), match=message):
+    with pytest.raises((ValidationError, ScheduleProblem), match=message):
         check_schedule(Schedule.model_validate(value))
 
 
@@ -204,15 +205,45 @@ def test_a_preview_warns_of_runs_that_a_gap_of_the_clock_leaves_out() -> None:
     assert preview(every_hour, datetime(2026, 1, 1, tzinfo=UTC)).warnings == []
 
 
-def test_conditions_combine() -> None:
-    schedule = Schedule.model_validate(
-        {"all": [{"cron": "@daily"}, {"any": [{"after": ["load"]}, {"on-change": ["db.t"]}]}]}
+_LEAVES = ({"every": "1h"}, {"after": ["a"]}, {"after": ["b", "c"]}, {"on-change": ["t"]})
+
+
+@st.composite
+def _trees(draw: st.DrawFn) -> dict[str, Any]:
+    """Return a schedule whose conditions differ, in at most three levels of lists."""
+    leaves = draw(st.permutations(_LEAVES))[: draw(st.integers(1, len(_LEAVES)))]
+
+    def combine(parts: Sequence[dict[str, Any]], level: int) -> dict[str, Any]:
+        if len(parts) == 1 and (level or draw(st.booleans())):
+            return parts[0]
+        cut = draw(st.integers(1, len(parts))) if level < 2 else 0
+        first = [combine(parts[:cut], level + 1)] if cut else []
+        word = draw(st.sampled_from(["all", "any"]))
+        return {word: [*first, *parts[cut:]]}
+
+    return combine(leaves, 0)
+
+
+def _is_met(tree: Schedule, met: Collection[Schedule]) -> bool:
+    parts = [_is_met(part, met) for part in tree.parts]
+    if not parts:
+        return tree in met
+    return all(parts) if tree.all_ else any(parts)
+
+
+@given(tree=_trees(), number=st.integers(0, 2 ** len(_LEAVES) - 1))
+def test_the_combinations_of_a_schedule_start_it_exactly_when_its_conditions_are_met(
+    tree: dict[str, Any], number: int
+) -> None:
+    schedule = Schedule.model_validate(tree)
+    check_schedule(schedule)
+    met = [Schedule.model_validate(leaf) for bit, leaf in enumerate(_LEAVES) if number & 1 << bit]
+    combinations = schedule.list_combinations()
+    assert len(combinations) == schedule.count_combinations()
+    assert any(set(map(str, each.parts)) <= set(map(str, met)) for each in combinations) is (
+        _is_met(schedule, met)
     )
-    assert [part.cron or part.after or part.on_change for part in schedule.list_parts()] == [
-        "@daily",
-        ["load"],
-        ["db.t"],
-    ]
+    assert schedule.is_clock_enough is _is_met(schedule, [Schedule.model_validate(_LEAVES[0])])
 
 
 @pytest.mark.parametrize(
@@ -228,8 +259,12 @@ def test_conditions_combine() -> None:
             "Every 1 h, or when sales or db.orders changes",
         ),
         ({"all": [{"after": ["load"]}, {"every": "1h"}]}, "After load, and every 1 h"),
+        (
+            {"all": [{"every": "1h"}, {"any": [{"after": ["load"]}, {"on-change": ["t"]}]}]},
+            "Every 1 h, and (after load, or when t changes)",
+        ),
     ],
-    ids=["cron", "alias", "every", "after", "files", "any", "all"],
+    ids=["cron", "alias", "every", "after", "files", "any", "all", "nested"],
 )
 def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
     assert describe_schedule(Schedule.model_validate(schedule)) == text

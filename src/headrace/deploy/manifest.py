@@ -32,7 +32,7 @@ from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_tri
 from headrace.model.expectation import MAX_EXPECTATIONS
 from headrace.model.job import JobName, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries, WriteMode
-from headrace.model.schedule import MANUAL, Schedule
+from headrace.model.schedule import MANUAL, MANUAL_WORD, Schedule
 from headrace.model.session import is_session_name
 from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.text.durations import Duration
@@ -41,16 +41,16 @@ DEDICATED = "dedicated"
 """The `session` of a job that has a session of its own."""
 _MAX_NAME_PARTS = 3
 _MOST_PARTITIONS = 50
+_MOST_LOOKBACK = 31
 SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
 """Keys whose values are clauses of SAVE STREAM in a script."""
-_MANUAL = "manual"
 STREAM_KEYS = ("trigger", "output-mode")
 """Keys that only go with a stream."""
 TARGET_KEYS = ("write", "partition-by")
 """Keys of a batch job that say how it changes the target table."""
 BATCH_KEYS = (
     *TARGET_KEYS,
-    *("overlap", "catch-up", "delay", "time-limit", "retries", "resume-at", "expect"),
+    *("overlap", "catch-up", "delay", "lookback", "time-limit", "retries", "resume-at", "expect"),
 )
 """Keys that only go with a `schedule`."""
 
@@ -125,12 +125,12 @@ def _check_script(text: str, info: ValidationInfo) -> str:
 
 
 def _read_schedule(value: Any) -> Any:
-    if value == _MANUAL:
+    if value == MANUAL_WORD:
         return MANUAL
     if isinstance(value, str):
         raise TextProblem(
             "invalid_schedule",
-            f"`schedule` is {value[:100]!r}, and must be a mapping or `{_MANUAL}`.",
+            f"`schedule` is {value[:100]!r}, and must be a mapping or `{MANUAL_WORD}`.",
             hint="For example `schedule: {cron: 30 2 * * *}`.",
         )
     return value
@@ -144,7 +144,7 @@ def _check_schedule(schedule: Schedule | None) -> Schedule | None:
 
 def _write_schedule(schedule: Schedule | None) -> Any:
     if schedule is None or schedule.is_manual:
-        return None if schedule is None else _MANUAL
+        return None if schedule is None else MANUAL_WORD
     return schedule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -160,6 +160,37 @@ def _check_write(text: str, info: ValidationInfo) -> str:
             hint="Add `partition-by`, for example `partition-by: [day]`.",
         )
     return text
+
+
+def _check_overlap(overlap: Overlap | None, info: ValidationInfo) -> Overlap | None:
+    schedule = info.data.get("schedule")
+    if overlap is Overlap.SKIP and schedule is not None and schedule.list_tables():
+        raise TextProblem(
+            "conflicting_keys",
+            "With `overlap: skip`, no run would read what changes during a run.",
+            hint="Write `overlap: queue`, which is the default of `on-change`, or"
+            " `cancel-previous`.",
+        )
+    return overlap
+
+
+def _check_lookback(lookback: int | None, info: ValidationInfo) -> int | None:
+    schedule, write = info.data.get("schedule"), info.data.get("write", "")
+    if lookback is not None and schedule is not None and schedule.clock is None:
+        raise TextProblem(
+            "conflicting_keys",
+            "`lookback` counts the times of a clock, and the schedule has none.",
+            hint="Use `cron` or `every`. The jobs that follow run again with the job before them.",
+        )
+    # A wrong `write` is an error of its own, and is not in the data. So is a script.
+    appends = write is None or write.strip().casefold() == WriteMode.APPEND
+    if lookback is not None and appends and info.data.get("script") is None:
+        raise TextProblem(
+            "conflicting_keys",
+            "With `write: append`, a time that runs again would add its rows a second time.",
+            hint="Write with `overwrite-partitions` or `merge on (column, …)`.",
+        )
+    return lookback
 
 
 def _check_session(name: str) -> str:
@@ -239,7 +270,7 @@ class JobManifest(BaseModel):
     write: Annotated[str, AfterValidator(_check_write)] | None = None
     """How a run changes the target table: `append`, `overwrite-partitions` or
     `merge on (column, …)`; default: append. Only with `schedule`, and not for `script`."""
-    overlap: Overlap | None = None
+    overlap: Annotated[Overlap | None, AfterValidator(_check_overlap)] = None
     """What happens to a run that is due while an earlier one runs: `skip`, `queue` or
     `cancel-previous`; default: skip. Only with `schedule`."""
     catch_up: CatchUp | None = None
@@ -247,6 +278,12 @@ class JobManifest(BaseModel):
     `:interval_start` or `:interval_end`, otherwise last. Only with `schedule`."""
     delay: Duration | None = None
     """Time between the logical time and the start of a run, for late data. Only with `schedule`."""
+    lookback: Annotated[
+        int | None, Field(strict=True, ge=1, le=_MOST_LOOKBACK), AfterValidator(_check_lookback)
+    ] = None
+    """Number of earlier logical times that run again after each new one, for late data: 1 to 31.
+    Needs a clock, and `overwrite-partitions` or `merge`. Only with `schedule`, and not for
+    `script`."""
     time_limit: Duration | None = None
     """Longest time of an attempt of a run. Only with `schedule`."""
     retries: RunRetries | None = None
@@ -338,7 +375,9 @@ def find_key_problems(keys: set[str]) -> list[KeyProblem]:
                     hint="Write the rows with `sql` and `target-table`.",
                 )
             )
-        problems += [_not_for_batch_script(key) for key in TARGET_KEYS if key in keys]
+        problems += [
+            _not_for_batch_script(key) for key in (*TARGET_KEYS, "lookback") if key in keys
+        ]
     elif "target-table" not in keys:
         hint = "Name the table or sink that receives the rows."
         problems.append(_missing("target-table", hint))

@@ -199,6 +199,8 @@ class _Reporter:
         value = find_value(self._mapping, at[:-1] if is_missing else at)
         error = details.get("ctx", {}).get("error")
         if isinstance(error, TextProblem):
+            if error.keys:
+                value = find_value(self._mapping, [*at, *error.keys])
             self._report_text(key, value, error)
             return
         place = self._mapping.place if value is None else value.place

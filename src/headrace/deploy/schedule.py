@@ -10,7 +10,7 @@ hours. A job with `*` in the field of the minute or the hour fires by elapsed ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
@@ -19,6 +19,9 @@ from zoneinfo import available_timezones
 from cronsim import CronSim, CronSimError
 
 from headrace.deploy.script_statements import TextProblem
+from headrace.errors import InvalidStatement
+from headrace.grammar.clauses import parse_qualified_name
+from headrace.grammar.quoting import quote_name
 from headrace.model.schedule import Schedule
 from headrace.text.readable import describe_duration
 
@@ -36,16 +39,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOK_BACK = [timedelta(days=days) for days in (1, 8, 32, 366, 8 * 366, 51 * 366)]
 """Spans in which the firing before an instant is looked for. No schedule is silent for 50 years."""
 _SHOWN_AT_CHANGE = 12
+_MOST_LEVELS = 3
+"""Levels of `all` and `any` within each other."""
+_MOST_COMBINATIONS = 100
+"""Combinations of conditions, each of which a node looks at for each end and each change."""
+_DEFAULT_PLACE = ("spark_catalog", "default")
+"""Catalog and database of a name without them, in a connection of a run."""
+_MOST_PARTS = 3
+"""Parts of the name of a table."""
 _YEAR = timedelta(days=366)
 _STEP = timedelta(hours=6)
 """Time between two looks at the offset of a zone. No zone has two changes within it."""
 
 
-class CronProblem(TextProblem):
-    """A schedule is not accepted."""
+class ScheduleProblem(TextProblem):
+    """A schedule is not accepted.
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__("invalid_schedule", message, hint=hint)
+    Args:
+        keys: Keys that lead to the condition that is wrong.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, keys: Sequence[int | str] = ()
+    ) -> None:
+        super().__init__("invalid_schedule", message, hint=hint, keys=keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,7 @@ def _check_cron(text: str) -> None:
     expression = _read_expression(text)
     fields = expression.split()
     if len(fields) != _FIELDS:
-        raise CronProblem(
+        raise ScheduleProblem(
             f"{text[:100]!r} is not a cron expression: its five fields are minute, hour, day of"
             " month, month and day of week.",
             hint=f"For example `30 2 * * *`, or one of {', '.join(_ALIASES)}.",
@@ -77,12 +94,12 @@ def _check_cron(text: str) -> None:
     try:
         never = next(CronSim(expression, _EPOCH), None) is None
     except CronSimError as error:
-        raise CronProblem(
+        raise ScheduleProblem(
             f"{text[:100]!r} is not a cron expression: {str(error).lower()}.",
             hint="Fields have numbers, names of months and days, `*`, `,`, `-`, `/`, `L` and `#`.",
         ) from error
     if never:
-        raise CronProblem(
+        raise ScheduleProblem(
             f"{text[:100]!r} never fires: no date fits it.", hint="Check day and month."
         )
 
@@ -92,30 +109,110 @@ def _check_zone(name: str) -> None:
         near = [
             each for each in sorted(available_timezones()) if name.casefold() in each.casefold()
         ]
-        raise CronProblem(
+        raise ScheduleProblem(
             f"There is no time zone {name[:100]!r}.",
             hint=f"Did you mean {near[0]}?" if near else "For example Europe/Berlin, or UTC.",
         )
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Raise CronProblem for an expression that never fires, or an unknown time zone."""
+    """Raise ScheduleProblem for an expression, a name or a combination that is not possible."""
     for part in schedule.list_parts():
         if part.cron is not None:
             _check_cron(part.cron)
         if part.timezone is not None:
             _check_zone(part.timezone)
+    _check_levels(schedule)
+    _check_clocks(schedule)
+    _check_names(schedule)
+    if schedule.count_combinations() > _MOST_COMBINATIONS:
+        raise ScheduleProblem(
+            f"The schedule has {schedule.count_combinations():,} combinations of conditions, and"
+            f" at most {_MOST_COMBINATIONS} are possible.",
+            hint="Name several tables in one `on-change`, or deploy several jobs.",
+        )
+
+
+def _check_levels(schedule: Schedule) -> None:
+    """Raise ScheduleProblem for lists of conditions within too many others."""
+    for keys, part in schedule.walk():
+        # The keys have the name and the position of each list.
+        if part.parts and len(keys) // 2 >= _MOST_LEVELS:
+            raise ScheduleProblem(
+                f"`all` and `any` are within each other at most {_MOST_LEVELS} levels deep.",
+                keys=keys,
+            )
+
+
+def _check_clocks(schedule: Schedule) -> None:
+    """Raise ScheduleProblem for a second clock: a job has one sequence of logical times."""
+    clocks = [keys for keys, part in schedule.walk() if part.is_of_time]
+    if len(clocks) > 1:
+        raise ScheduleProblem(
+            "The schedule has two clocks, and a job has the logical times of one.",
+            hint="Keep one `cron` or `every`, or deploy two jobs.",
+            keys=clocks[1],
+        )
+
+
+def _check_names(schedule: Schedule) -> None:
+    """Raise ScheduleProblem for a job or a table that two conditions name: a run uses it once."""
+    named = set[str]()
+    for keys, part in schedule.walk():
+        # The name of a job has no backtick.
+        own = {name.casefold() for name in part.after or []}
+        own |= {_read_table(name, keys) for name in part.on_change or []}
+        twice = sorted(named & own)
+        if twice:
+            raise ScheduleProblem(
+                f"Two conditions name {twice[0]}.",
+                hint="Name each job and each table in one condition.",
+                keys=keys,
+            )
+        named |= own
+
+
+def _read_table(name: str, keys: Sequence[int | str]) -> str:
+    try:
+        return to_table_key(name)
+    except InvalidStatement as error:
+        raise ScheduleProblem(error.message, hint=error.hint, keys=keys) from error
+
+
+def to_table_key(name: str) -> str:
+    """Return the text that transactions of a table have. A name of two parts has no catalog.
+
+    Raise InvalidStatement unless it is the name of a table.
+    """
+    try:
+        parts = parse_qualified_name(name, "the name of a table")
+    except InvalidStatement:
+        parts = ()
+    if not 1 <= len(parts) <= _MOST_PARTS:
+        raise InvalidStatement(
+            f"{name[:100]!r} is not the name of a table.",
+            hint="Write one to three parts, as `table`, `database.table` or"
+            " `catalog.database.table`.",
+        )
+    catalog, *rest = (*_DEFAULT_PLACE[: _MOST_PARTS - len(parts)], *parts)
+    return f"{catalog}.{'.'.join(map(quote_name, rest))}".casefold()
 
 
 def describe_schedule(schedule: Schedule | None) -> str:
     """Return a schedule in words: `At 02:30 every day, Europe/Berlin`."""
     if schedule is None:
         return "Only users start it"
-    parts, word = (schedule.all_, "and") if schedule.all_ else (schedule.any_, "or")
-    if parts is None:
+    if not schedule.parts:
         return _describe_condition(schedule)
-    first, *others = map(describe_schedule, parts)
+    word = "and" if schedule.all_ else "or"
+    texts = [_describe_part(part) for part in schedule.parts]
+    first, *others = texts
     return f", {word} ".join([first, *(text[:1].lower() + text[1:] for text in others)])
+
+
+def _describe_part(schedule: Schedule) -> str:
+    text = describe_schedule(schedule)
+    return f"({text[:1].lower()}{text[1:]})" if len(schedule.parts) > 1 else text
 
 
 def _describe_condition(schedule: Schedule) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, MultipleStatements, Position
@@ -38,13 +38,21 @@ class TextProblem(ValueError):
     """A text of a manifest or a definition file is not accepted."""
 
     def __init__(
-        self, code: str, message: str, *, position: Position | None = None, hint: str | None = None
+        self,
+        code: str,
+        message: str,
+        *,
+        position: Position | None = None,
+        hint: str | None = None,
+        keys: Sequence[int | str] = (),
     ) -> None:
         self.code = code
         self.message = message
         self.position = position or Position(1, 1)
         """Position in the text."""
         self.hint = hint
+        self.keys = keys
+        """Keys that lead from the value to the part of it that is wrong."""
         super().__init__(message)
 
 

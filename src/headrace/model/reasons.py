@@ -53,6 +53,7 @@ class ReasonCode(StrEnum):
     PAUSED = "paused"
     STOPPED = "stopped"
     CHANGE = "change"
+    CONDITIONS = "conditions"
     RUN_BEFORE = "run_before"
     DELAY = "delay"
     DUE = "due"
@@ -97,6 +98,10 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.PAUSED: ("stream, job", "A user has paused it."),
     ReasonCode.STOPPED: ("stream, job", "It was stopped."),
     ReasonCode.CHANGE: ("job", "A deployment, or an action of a user, changes the job."),
+    ReasonCode.CONDITIONS: (
+        "run",
+        "Its time has come, and it waits for other conditions of its schedule.",
+    ),
     ReasonCode.RUN_BEFORE: ("run", "It waits for another run of its job."),
     ReasonCode.DELAY: ("run", "It begins when the `delay` of its job has passed."),
     ReasonCode.DUE: ("run", "It is next: a node begins it."),
@@ -281,6 +286,7 @@ def explain_run(
     *,
     attempts: int | None = None,
     before: str | None = None,
+    unmet: str = "",
     statement: tuple[Statement, Reason | None] | None = None,
 ) -> Reason | None:
     """Return why a run has not ended, or has not succeeded; None for a success.
@@ -289,10 +295,11 @@ def explain_run(
         now: Time of the store.
         attempts: Largest number of its attempts; None: not known.
         before: Another run of its job for which it waits; None: it waits for none.
+        unmet: What its schedule waits for, if it waits for conditions.
         statement: Its statement in progress, with the reason of the statement.
     """
     if run.state is RunState.DUE:
-        return _explain_due(run, now, before)
+        return _explain_due(run, now, before, unmet)
     if run.state is RunState.RUNNING:
         return _explain_attempt(run, now, attempts, statement)
     if run.state is RunState.FAILED:
@@ -304,9 +311,11 @@ def explain_run(
     return None
 
 
-def _explain_due(run: JobRun, now: datetime, before: str | None) -> Reason:
+def _explain_due(run: JobRun, now: datetime, before: str | None, unmet: str) -> Reason:
     if run.cancelled_by is not None:
         return Reason(ReasonCode.CANCELLING, f"It is being cancelled by {run.cancelled_by}.")
+    if run.awaits_conditions:
+        return Reason(ReasonCode.CONDITIONS, f"It waits for {unmet}.")
     if not run.has_turn:
         other = "another run" if before is None else f"the run {before}"
         return Reason(ReasonCode.RUN_BEFORE, f"It waits for {other} of its job.")

@@ -49,6 +49,7 @@ class RunTrigger(StrEnum):
     CONDITION = "condition"
     USER = "user"
     BACKFILL = "backfill"
+    LOOKBACK = "lookback"
     REPAIR = "repair"
 
 
@@ -95,11 +96,18 @@ class FiringRules(BaseModel):
     catch_up: CatchUp = CatchUp.LAST
     delay: Duration = timedelta()
     """Time between the logical time and the start of the run, in which late data may arrive."""
+    lookback: int = 0
+    """Number of earlier logical times that run again with each new one, for late data."""
 
     @property
     def clock(self) -> Schedule | None:
         """The part of the schedule by which the clock starts the job; None: there is none."""
         return None if self.schedule is None else self.schedule.clock
+
+    @property
+    def clock_waits(self) -> bool:
+        """Whether a time of the clock starts a run only when other conditions are met too."""
+        return self.schedule is not None and not self.schedule.is_clock_enough
 
 
 class RunRetries(BaseModel):
@@ -245,6 +253,8 @@ class JobRun:
     """Position of the statement that is next or runs, from 0."""
     awaits_attempt: bool
     """Whether no attempt is in progress: the run is due, or its last attempt has failed."""
+    awaits_conditions: bool
+    """Whether its time has come, and it waits for other conditions of its schedule."""
     has_turn: bool
     """Whether a node makes the run; without it, it waits for the runs before it."""
     parallelism: int

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
+from itertools import product
+from math import prod
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -57,6 +60,8 @@ class Schedule(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_conditions(cls, values: Any) -> Any:
+        if values == MANUAL_WORD:
+            raise ValueError("`manual` has no conditions, so that `all` and `any` cannot have it.")
         if not isinstance(values, Mapping):
             return values
         present = {key for key, value in values.items() if value is not None}
@@ -95,14 +100,45 @@ class Schedule(BaseModel):
         """Whether the clock alone starts the job."""
         return self.cron is not None or self.every is not None
 
-    def list_parts(self) -> list[Schedule]:
-        """Return the conditions that `all` and `any` combine; without them, the schedule itself."""
-        parts = self.all_ or self.any_
-        return [self] if parts is None else [part for each in parts for part in each.list_parts()]
+    @property
+    def parts(self) -> list[Schedule]:
+        """The conditions that `all` or `any` combines; nothing of a single condition."""
+        return self.all_ or self.any_ or []
 
-    def list_conditions(self) -> list[Schedule]:
-        """Return the parts by which jobs or tables start the job."""
-        return [part for part in self.list_parts() if part.after or part.on_change]
+    def list_parts(self) -> list[Schedule]:
+        """Return the single conditions; without `all` and `any`, the schedule itself."""
+        return [part for _keys, part in self.walk() if not part.parts]
+
+    def walk(self) -> Iterator[tuple[tuple[int | str, ...], Schedule]]:
+        """Yield the schedule and all that it combines, each with the keys that lead to it."""
+        yield (), self
+        for number, part in enumerate(self.parts):
+            for keys, each in part.walk():
+                yield ("all" if self.all_ else "any", number, *keys), each
+
+    def count_combinations(self) -> int:
+        """Return the number of combinations that `list_combinations` returns."""
+        counts = [part.count_combinations() for part in self.parts]
+        if not counts:
+            return 1
+        return prod(counts) if self.all_ else sum(counts)
+
+    def list_combinations(self) -> list[Combination]:
+        """Return the combinations of conditions, each of which starts a run."""
+        if not self.parts:
+            return [Combination((self,))]
+        of_parts = [part.list_combinations() for part in self.parts]
+        if self.all_ is None:
+            return [each for listed in of_parts for each in listed]
+        return [
+            Combination(tuple(part for each in chosen for part in each.parts))
+            for chosen in product(*of_parts)
+        ]
+
+    @property
+    def is_clock_enough(self) -> bool:
+        """Whether a time of the clock starts a run by itself."""
+        return any(each.is_clock for each in self.list_combinations())
 
     def list_tables(self) -> list[str]:
         """Return the names of the tables whose changes start a run."""
@@ -116,6 +152,39 @@ class Schedule(BaseModel):
         return list({name.casefold(): name for name in names}.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Conditions of a schedule that start a run together.
+
+    A further kind of condition is a further property.
+    """
+
+    parts: tuple[Schedule, ...]
+    """Single conditions."""
+
+    @property
+    def clock(self) -> Schedule | None:
+        """The part of the clock, or None."""
+        return next((part for part in self.parts if part.is_of_time), None)
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether the clock is the only condition."""
+        return all(part.is_of_time for part in self.parts)
+
+    @property
+    def jobs(self) -> set[str]:
+        """The jobs that must have succeeded, in lower case."""
+        return {name.casefold() for part in self.parts for name in part.after or []}
+
+    @property
+    def watches(self) -> list[Schedule]:
+        """The conditions for each of which a table must have changed."""
+        return [part for part in self.parts if part.on_change is not None]
+
+
+MANUAL_WORD = "manual"
+"""The text of a schedule by which only users start the job."""
 MANUAL = Schedule.model_construct()
 """The schedule of a job that only users start."""
 CONDITIONS = ("cron", "every", "after", "on_change", "on_files", "all_", "any_")

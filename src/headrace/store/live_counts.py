@@ -117,7 +117,7 @@ def _oldest_operation_seconds(tx: Tx) -> float:
 
 def _waiting_runs(tx: Tx) -> int:
     """Count the runs that wait for another run of their job."""
-    return _count(tx, runs, runs.c.ended_at.is_(None), ~runs.c.has_turn)
+    return _count(tx, runs, runs.c.ended_at.is_(None), ~runs.c.has_turn, ~runs.c.awaits_conditions)
 
 
 def _oldest_due_run_seconds(tx: Tx) -> float:
@@ -127,6 +127,7 @@ def _oldest_due_run_seconds(tx: Tx) -> float:
         runs.c.state == RunState.DUE,
         # The runs of a backfill are due at once, and run in turns.
         runs.c.backfill_id.is_(None),
+        ~runs.c.awaits_conditions,
     )
     return _first(tx, query)
 

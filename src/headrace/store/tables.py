@@ -1128,6 +1128,7 @@ runs = Table(
     Column("ended_at", Instant),
     # NULL: none.
     Column("inputs", Document(list[RunInput])),
+    Column("awaits_conditions", Boolean, nullable=False, server_default=false()),
     ended_check(RUN),
     # A firing is neither lost nor doubled, whatever is deployed, purged or upgraded meanwhile.
     Index("runs_by_time", "job_id", "logical_time", "repetition", unique=True),

@@ -3,105 +3,24 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
+from datetime import timedelta
 
 import pytest
-from tests.support.batch_jobs import insert_batch_job
-from tests.support.table_transactions import Creation
+from tests.support.followed_jobs import DUE, FAILED, NOON, RUNNING, SKIPPED, SUCCEEDED, FollowedJobs
 
-from headrace.control.jobs.conditions import Conditions
-from headrace.control.jobs.firing import fire, start_next
-from headrace.control.jobs.trigger_checks import list_sources
-from headrace.model.lifecycle import RunState, TransactionState
-from headrace.model.run import CatchUp, FiringRules, JobRun, Overlap, RunTimes, RunTrigger
+from headrace.model.lifecycle import RunState
+from headrace.model.run import CatchUp, RunTrigger
 from headrace.model.schedule import Schedule
 from headrace.store.database import Database
-from headrace.store.jobs import runs, schedules, triggers
-
-NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
-SUCCEEDED, FAILED, SKIPPED = RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED
-DUE, RUNNING = RunState.DUE, RunState.RUNNING
-
-
-class Jobs:
-    """Jobs of a store, whose runs the test inserts and ends."""
-
-    def __init__(self, store: Database) -> None:
-        self.store = store
-        self.ids: dict[str, str] = {}
-
-    def add(self, name: str, *after: str, **rules: Any) -> None:
-        schedule = Schedule(after=list(after)) if after else Schedule(cron="0 * * * *")
-        schedule = rules.pop("schedule", schedule)
-        given = FiringRules(schedule=schedule, **{"overlap": Overlap.QUEUE, **rules})
-        job_id = insert_batch_job(self.store, given, cursor=NOON, name=name)
-        self.ids[name] = job_id
-        with self.store.write("test") as tx:
-            triggers.save(tx, job_id, owner="ada", sources=list_sources(schedule), keeps=False)
-
-    def begin(self, name: str, hour: float = 0, hours: float = 1) -> str:
-        """Insert the next run of the time that ends this number of hours after noon."""
-        end = NOON + timedelta(hours=hour)
-        times = RunTimes(
-            logical_time=end, interval_start=end - timedelta(hours=hours), interval_end=end
-        )
-        with self.store.write("test") as tx:
-            last = runs.find_last(tx, self.ids[name], end)
-            return runs.insert_run(
-                tx,
-                self.ids[name],
-                owner="ada",
-                name=name,
-                version_id="jv_x",
-                trigger=RunTrigger.SCHEDULE,
-                times=times,
-                due_at=end,
-                actor="test",
-                repetition=0 if last is None else last.repetition + 1,
-            )
-
-    def end(self, run_id: str, target: RunState = SUCCEEDED) -> None:
-        with self.store.write("test") as tx:
-            run = runs.lock(tx, run_id)
-            assert run is not None
-            if run.state is DUE and target is not SKIPPED:
-                runs.begin_attempt(tx, run, position=0, connection_id="cn_x", actor="test")
-                run = runs.lock(tx, run_id)
-                assert run is not None
-            if target is not RUNNING:
-                runs.end(tx, run, target, actor="test")
-                start_next(tx, run.job_id, actor="test")
-
-    def run(self, name: str, hour: float = 0, target: RunState = SUCCEEDED, **times: Any) -> str:
-        """Insert a run and end it. Return its id."""
-        run_id = self.begin(name, hour, **times)
-        self.end(run_id, target)
-        return run_id
-
-    def follow(self) -> None:
-        context: Any = SimpleNamespace(database=self.store)
-        Conditions(context).run()
-
-    def list(self, name: str) -> list[JobRun]:
-        self.follow()
-        with self.store.read() as tx:
-            return runs.page(tx, owners=None, job_id=self.ids[name], limit=5000)[::-1]
-
-    def states(self, name: str) -> list[tuple[int, RunState]]:
-        return [
-            ((run.times.logical_time - NOON) // timedelta(hours=1), run.state)
-            for run in self.list(name)
-        ]
+from headrace.store.jobs import triggers
 
 
 @pytest.fixture
-def jobs(store: Database) -> Jobs:
-    return Jobs(store)
+def jobs(store: Database) -> FollowedJobs:
+    return FollowedJobs(store)
 
 
-def test_a_run_follows_with_the_times_of_the_one_that_has_succeeded(jobs: Jobs) -> None:
+def test_a_run_follows_with_the_times_of_the_one_that_has_succeeded(jobs: FollowedJobs) -> None:
     jobs.add("load")
     jobs.add("clean", "LOAD")
     run_id = jobs.run("load", hour=3)
@@ -113,7 +32,7 @@ def test_a_run_follows_with_the_times_of_the_one_that_has_succeeded(jobs: Jobs) 
     assert jobs.list("clean") == [run]
 
 
-def test_each_time_of_a_backfill_is_followed(jobs: Jobs) -> None:
+def test_each_time_of_a_backfill_is_followed(jobs: FollowedJobs) -> None:
     jobs.add("load")
     jobs.add("clean", "load")
     for hour in (2, 1, 3):
@@ -123,7 +42,7 @@ def test_each_time_of_a_backfill_is_followed(jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("target", [FAILED, RunState.CANCELLED, SKIPPED])
 def test_a_time_that_has_not_succeeded_is_a_gap_until_a_repetition_succeeds(
-    jobs: Jobs, target: RunState
+    jobs: FollowedJobs, target: RunState
 ) -> None:
     jobs.add("load")
     jobs.add("clean", "load")
@@ -147,7 +66,7 @@ def test_a_time_that_has_not_succeeded_is_a_gap_until_a_repetition_succeeds(
     [("due", [DUE]), ("running", [RUNNING, DUE]), ("ended", [SUCCEEDED, DUE])],
 )
 def test_repetitions_of_a_time_are_followed_by_one_run_that_begins_afterwards(
-    jobs: Jobs, is_begun: str, states: list[RunState]
+    jobs: FollowedJobs, is_begun: str, states: list[RunState]
 ) -> None:
     jobs.add("load")
     jobs.add("clean", "load")
@@ -164,7 +83,7 @@ def test_repetitions_of_a_time_are_followed_by_one_run_that_begins_afterwards(
     assert [each.has_turn for each in listed][-1] is (is_begun != "running")
 
 
-def test_a_run_waits_for_all_jobs_and_its_interval_spans_theirs(jobs: Jobs) -> None:
+def test_a_run_waits_for_all_jobs_and_its_interval_spans_theirs(jobs: FollowedJobs) -> None:
     jobs.add("day")
     jobs.add("hour")
     jobs.add("report", "day", "hour")
@@ -182,7 +101,7 @@ def test_a_run_waits_for_all_jobs_and_its_interval_spans_theirs(jobs: Jobs) -> N
     assert len(jobs.list("report")) == 1
 
 
-def test_times_of_two_backfills_meet_in_any_order(jobs: Jobs) -> None:
+def test_times_of_two_backfills_meet_in_any_order(jobs: FollowedJobs) -> None:
     jobs.add("left")
     jobs.add("right")
     jobs.add("join", "left", "right")
@@ -195,7 +114,7 @@ def test_times_of_two_backfills_meet_in_any_order(jobs: Jobs) -> None:
     assert jobs.states("join")[3:] == [(3, DUE)]
 
 
-def test_jobs_without_a_clock_are_followed_when_each_has_run(jobs: Jobs) -> None:
+def test_jobs_without_a_clock_are_followed_when_each_has_run(jobs: FollowedJobs) -> None:
     jobs.add("one")
     jobs.add("two")
     jobs.add("both", "one", "two")
@@ -215,7 +134,7 @@ def test_jobs_without_a_clock_are_followed_when_each_has_run(jobs: Jobs) -> None
     ],
 )
 def test_runs_that_end_while_a_job_is_stopped_are_made_up_for_as_it_wants(
-    jobs: Jobs, store: Database, catch_up: CatchUp, states: list[RunState]
+    jobs: FollowedJobs, store: Database, catch_up: CatchUp, states: list[RunState]
 ) -> None:
     jobs.add("load")
     jobs.add("clean", "load", catch_up=catch_up)
@@ -230,7 +149,7 @@ def test_runs_that_end_while_a_job_is_stopped_are_made_up_for_as_it_wants(
 
 
 def test_runs_beyond_those_that_may_wait_keep_their_place(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    jobs: FollowedJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.control.jobs.conditions.MOST_WAITING", 2)
     jobs.add("load")
@@ -243,7 +162,7 @@ def test_runs_beyond_those_that_may_wait_keep_their_place(
     assert jobs.states("clean") == [(1, SUCCEEDED), (2, DUE), (3, DUE)]
 
 
-def test_nodes_that_follow_at_the_same_time_insert_each_run_once(jobs: Jobs) -> None:
+def test_nodes_that_follow_at_the_same_time_insert_each_run_once(jobs: FollowedJobs) -> None:
     jobs.add("load")
     for number in range(25):
         jobs.add(f"clean{number}", "load")
@@ -256,24 +175,17 @@ def test_nodes_that_follow_at_the_same_time_insert_each_run_once(jobs: Jobs) -> 
         assert jobs.states(f"clean{number}") == [(0, DUE), (1, DUE), (2, DUE)]
 
 
-def test_each_of_several_conditions_starts_a_run_and_one_time_has_one(
-    jobs: Jobs, store: Database
-) -> None:
+def test_each_of_several_conditions_starts_a_run_and_one_time_has_one(jobs: FollowedJobs) -> None:
     parts = [{"every": "1h"}, {"after": ["load"]}, {"on-change": ["d.t"], "settle": "0s"}]
     jobs.add("load")
     jobs.add("report", schedule=Schedule.model_validate({"any": parts}))
-    with store.write("test") as tx:
-        schedule = schedules.lock(tx, jobs.ids["report"])
-        assert schedule is not None
-        fire(tx, schedule, NOON + timedelta(hours=1))
+    jobs.fire("report", 1)
     run_id = jobs.run("load", hour=1)
     [run] = jobs.list("report")
     assert (run.trigger, [each.run for each in run.inputs]) == (RunTrigger.SCHEDULE, [run_id])
     jobs.run("load", hour=1.5)
     assert [each.trigger for each in jobs.list("report")][1:] == [RunTrigger.CONDITION]
-    creation = Creation(store)
-    creation.bring_to(TransactionState.COMMITTING)
-    creation.advance(TransactionState.COMMITTED)
+    jobs.change()
     # The run that waits reads the table when it begins.
     waiting = jobs.list("report")[1]
     assert [(each.job, each.table) for each in waiting.inputs] == [("load", None), (None, "d.t")]

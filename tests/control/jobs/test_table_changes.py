@@ -13,7 +13,8 @@ from tests.support.table_transactions import NATIVE, STAGED, Creation
 
 from headrace.control.jobs.conditions import Conditions
 from headrace.control.jobs.firing import start_next
-from headrace.control.jobs.trigger_checks import list_sources, to_table_key
+from headrace.control.jobs.trigger_checks import list_sources
+from headrace.deploy.schedule import to_table_key
 from headrace.errors import InvalidStatement
 from headrace.model.lifecycle import RunState, TransactionState
 from headrace.model.run import FiringRules, JobRun, Overlap, RunTrigger
@@ -151,7 +152,7 @@ def test_a_burst_starts_one_run_when_it_has_settled_or_lasts_long(
     with store.write("test") as tx:
         assert triggers.list_ready(tx, 10) == []
         triggers.wait_with_changes(tx, job.id, triggers.list_changes(tx, job.id, 10), 0)
-    monkeypatch.setattr("headrace.control.jobs.conditions._LONGEST_BURST", 0)
+    monkeypatch.setattr("headrace.control.jobs.run_notes._LONGEST_BURST", 0)
     assert job.changes() == [[("d.t", None, last)]]
 
 

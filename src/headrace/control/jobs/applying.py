@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headrace.config.settings import Settings
 from headrace.control.jobs.job_changer import KIND
 from headrace.control.jobs.places import new_run
-from headrace.control.jobs.trigger_checks import find_trigger_problems, list_upstream
+from headrace.control.jobs.trigger_checks import find_trigger_problems, has_sources
 from headrace.control.places import SessionPlaces, owner_folder
 from headrace.errors import JobBusy, PlanNotApplicable, PlanOutdated
 from headrace.files.places import identify, join
@@ -26,7 +26,7 @@ from headrace.model.lifecycle import DeploymentState, JobState
 from headrace.model.stream_query import StreamQuery
 from headrace.store import operations
 from headrace.store.database import Tx
-from headrace.store.jobs import job_changes, jobs
+from headrace.store.jobs import job_changes, jobs, triggers
 from headrace.store.streams import stream_queries
 
 _STOPPING = {JobAction.STOP, JobAction.DELETE}
@@ -69,19 +69,41 @@ def apply_plan(tx: Tx, settings: Settings, deployment: Deployment, *, actor: str
 def _check_triggers(tx: Tx, deployment: Deployment) -> None:
     """Raise PlanNotApplicable if jobs follow others that were changed since the plan was made."""
     planned = {job.name: job for job in deployment.plan.changes}
-    if not any(job.spec is not None and list_upstream(job.spec) for job in planned.values()):
+    is_deletion = any(_action_of(deployment, job) is JobAction.DELETE for job in planned.values())
+    if not is_deletion and not any(has_sources(job.spec) for job in planned.values()):
         return
-    live = jobs.list_live(tx, [deployment.owner])
-    versions = jobs.list_versions(tx, [job.version_id for job in live if job.version_id])
+    triggers.serialize_changes(tx, deployment.owner)
     changed = {name.casefold() for name in planned}
-    specs: dict[str, VersionSpec | None] = {
-        job.name: versions[job.version_id].spec if job.version_id in versions else None
+    specs = {name: job.spec for name, job in planned.items() if job.spec is not None}
+    live = [
+        job for job in jobs.list_live(tx, [deployment.owner]) if job.name.casefold() not in changed
+    ]
+    for others in _list_outcomes(tx, live):
+        for problem in find_trigger_problems({**others, **specs})[:1]:
+            raise PlanNotApplicable(problem.message, hint=problem.hint)
+
+
+def _list_outcomes(tx: Tx, live: Sequence[Job]) -> list[dict[str, VersionSpec | None]]:
+    """Return what jobs do if all changes in progress fail, and if all of them succeed."""
+    listed = job_changes.list_changes(tx, [job.change_id for job in live if job.change_id])
+    changes = {change.job_id: change.record for change in listed}
+    after = {
+        job.name: changes[job.id].new_version_id or job.version_id
+        if job.id in changes
+        else job.version_id
         for job in live
-        if job.name.casefold() not in changed
+        if job.id not in changes or changes[job.id].action is not JobAction.DELETE
     }
-    specs |= {name: job.spec for name, job in planned.items() if job.spec is not None}
-    for problem in find_trigger_problems(specs)[:1]:
-        raise PlanNotApplicable(problem.message, hint=problem.hint)
+    outcomes = [{job.name: job.version_id for job in live}, after]
+    ids = {version_id for each in outcomes for version_id in each.values() if version_id}
+    versions = jobs.list_versions(tx, ids)
+    return [
+        {
+            name: versions[version_id].spec if version_id in versions else None
+            for name, version_id in each.items()
+        }
+        for each in (outcomes if changes else outcomes[:1])
+    ]
 
 
 def _begin_change(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from headrace.control.jobs.firing import fire_last, skip_waiting
+from headrace.control.jobs.firing import fire_last, skip_unmet, skip_waiting
 from headrace.control.jobs.trigger_checks import list_sources
-from headrace.deploy.schedule import find_next, preview
+from headrace.deploy.schedule import describe_schedule, find_next, preview
 from headrace.model.deployment import Job, JobVersion, PlannedFacts, VersionSpec
 from headrace.model.job import JobDecision
 from headrace.model.run import BatchSpec
@@ -55,9 +55,20 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
     if schedule is None:
         return ["only users start it: headrace job run NAME"]
     return [
-        *map(_note_condition, schedule.list_conditions()),
+        *([f"a run starts: {describe_schedule(schedule)}"] if schedule.parts else []),
+        *(
+            _note_condition(part)
+            for part in schedule.list_parts()
+            if not part.is_of_time and not (part.after and schedule.parts)
+        ),
         *([] if schedule.clock is None else _note_clock(schedule.clock, now)),
+        *([_note_lookback(batch.rules.lookback)] if batch.rules.lookback else []),
     ]
+
+
+def _note_lookback(count: int) -> str:
+    times = describe_count(count, "time")
+    return f"each new run is followed by runs of the last {times} before it, and of what follows"
 
 
 def _note_clock(clock: Schedule, now: datetime) -> list[str]:
@@ -91,8 +102,10 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
     cursor = now
     if before is not None and before.rules.schedule == rules.schedule:
         cursor = before.cursor
-    elif before is not None and before.next_at is not None and before.next_at <= now:
-        fire_last(tx, before, now)
+    elif before is not None:
+        if before.next_at is not None and before.next_at <= now:
+            fire_last(tx, before, now)
+        skip_unmet(tx, job.id, reason="The schedule was changed before its conditions were met.")
     following = None
     if rules.clock is not None:
         following = find_next(rules.clock, cursor)

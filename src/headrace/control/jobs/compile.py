@@ -145,46 +145,19 @@ def compile_batch(
 
 def _check_conditions(schedule: Schedule) -> None:
     """Raise InvalidStatement for a condition that cannot start a run yet."""
-    # Raises InvalidStatement for a wrong name of a table.
-    list_sources(schedule)
-    parts = schedule.any_ or [schedule]
-    if schedule.all_ is not None or any(
-        part.all_ or part.any_ or part.on_files is not None for part in parts
-    ):
+    if any(part.on_files is not None for part in schedule.list_parts()):
         raise InvalidStatement(
-            "Runs are not started by files, by `all`, or by conditions within conditions yet.",
-            hint="Write `schedule` with `cron`, `every`, `after`, `on-change` or `any`, or"
+            "Runs are not started by files yet.",
+            hint="Write `schedule` with `cron`, `every`, `after`, `on-change`, `all` or `any`, or"
             " `manual`.",
-        )
-    kinds = [
-        "cron or every" if part.is_of_time else "after" if part.after else "on-change"
-        for part in parts
-    ]
-    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
-    if twice is not None:
-        raise InvalidStatement(
-            f"`any` has two conditions of the kind {twice}.",
-            hint="Name several tables in one `on-change`. For two clocks, or for jobs each of"
-            " which starts a run, deploy two jobs.",
         )
 
 
 def _choose_overlap(manifest: JobManifest, schedule: Schedule) -> Overlap:
-    """Return what happens to runs that overlap. A job needs each run that a condition starts.
-
-    Raise InvalidStatement for a choice that would lose changes of tables.
-    """
-    chosen = manifest.overlap
-    watches = any(part.on_change is not None for part in schedule.list_parts())
-    if chosen is Overlap.SKIP and watches:
-        raise InvalidStatement(
-            "With `overlap: skip`, no run would read what changes during a run.",
-            hint="Write `overlap: queue`, which is the default of `on-change`, or"
-            " `cancel-previous`.",
-        )
-    if chosen is None:
+    """Return what happens to runs that overlap. A job needs each run that a condition starts."""
+    if manifest.overlap is None:
         return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
-    return chosen
+    return manifest.overlap
 
 
 def _describe_rules(manifest: JobManifest, schedule: Schedule) -> FiringRules:
@@ -193,6 +166,7 @@ def _describe_rules(manifest: JobManifest, schedule: Schedule) -> FiringRules:
         overlap=_choose_overlap(manifest, schedule),
         catch_up=manifest.catch_up or _choose_catch_up(manifest),
         delay=manifest.delay or timedelta(),
+        lookback=manifest.lookback or 0,
     )
 
 

@@ -7,11 +7,12 @@ used twice. It locks the schedule of the job, as the firings of the clock do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from headrace.control.context import NodeContext
+from headrace.control.jobs.clock_conditions import start_times
 from headrace.control.jobs.firing import (
     ACTOR,
     MOST_WAITING,
@@ -20,7 +21,7 @@ from headrace.control.jobs.firing import (
     insert_due,
     start_next,
 )
-from headrace.model.lifecycle import RunState
+from headrace.control.jobs.run_notes import RunNotes, add_inputs, has_not_begun
 from headrace.model.run import (
     CatchUp,
     JobRun,
@@ -30,20 +31,13 @@ from headrace.model.run import (
     RunTrigger,
     UpstreamRun,
 )
+from headrace.model.schedule import Combination
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules, triggers
 
 _AT_ONCE = 20
 """Jobs that one transaction looks at."""
-_MOST_ENDS = 1000
-"""Ends of runs, the oldest first, among which those of one run are searched."""
-_MOST_CHANGES = 1000
-"""Changes of tables, the oldest first, that one run takes into account at a time."""
-_SETTLE = timedelta(seconds=5)
-"""Time without a change after which a run starts, unless the schedule says otherwise."""
-_LONGEST_BURST = 10
-"""Settle times after which a run starts although changes continue."""
 
 
 class Conditions:
@@ -62,7 +56,7 @@ class Conditions:
             with self._database.write("schedule.follow") as tx:
                 locked = schedules.lock_some(tx, job_ids)
                 for schedule in locked:
-                    _evaluate(tx, schedule)
+                    evaluate(tx, schedule)
             if not locked:
                 # Other nodes are at it.
                 return
@@ -90,55 +84,74 @@ class _InputSet:
         )
 
     @property
-    def run_ids(self) -> list[str]:
-        """Ids of the runs."""
-        return [member.run.id for member in self.members]
+    def named(self) -> list[RunInput]:
+        """The runs as inputs."""
+        return [RunInput(job=member.run.name, run=member.run.id) for member in self.members]
 
 
-def _evaluate(tx: Tx, schedule: JobSchedule) -> None:
+def evaluate(tx: Tx, schedule: JobSchedule) -> None:
+    """Insert or start the runs of a locked schedule whose conditions are met."""
     rule = schedule.rules.schedule
-    for part in [] if rule is None else rule.list_conditions():
-        if part.on_change is None:
-            follow(tx, schedule)
-        else:
-            follow_changes(
-                tx,
-                schedule,
-                _SETTLE if part.settle is None else part.settle,
-                read_clock(tx.connection),
-            )
-
-
-def follow(tx: Tx, schedule: JobSchedule) -> None:
-    """Insert the runs of a locked schedule for which all upstream jobs have a new run."""
-    ends = runs.list_upstream(tx, schedule.job_id, _MOST_ENDS)
-    live = runs.list_live(tx, schedule.job_id)
-    succeeded = [each for each in ends if each.run.state is RunState.SUCCEEDED]
-    sets = _find_sets(tx, schedule, succeeded)
-    begun = sets[: max(MOST_WAITING - len(live), 0)]
-    reasons = _apply_catch_up(schedule, begun)
-    for inputs, reason in zip(begun, reasons, strict=True):
-        _start(tx, schedule, inputs, reason, live)
-    used = {run_id for inputs in begun for run_id in inputs.run_ids}
-    for end in ends:
-        if end.run.state is not RunState.SUCCEEDED:
-            _skip(tx, schedule, end.run, live)
-            used.add(end.run.id)
-    triggers.use(tx, schedule.job_id, used)
-    rest = [each.run.id for each in ends if each.run.id not in used]
-    is_full = len(begun) < len(sets)
-    triggers.wait(tx, schedule.job_id, rest, PARKED.total_seconds() if is_full else None)
+    if rule is None:
+        return
+    now = read_clock(tx.connection)
+    notes = RunNotes(tx, schedule, now)
+    if not notes.are_paused:
+        live = runs.list_live(tx, schedule.job_id)
+        combinations = rule.list_combinations()
+        for each in combinations:
+            if each.clock is None:
+                _start_runs(tx, schedule, each, notes, live, now)
+            elif not each.is_clock:
+                start_times(tx, schedule, each, notes, live)
+        _skip_failed(tx, schedule, combinations, notes, live)
+    notes.save(tx)
     start_next(tx, schedule.job_id, actor=ACTOR)
 
 
-def _find_sets(tx: Tx, schedule: JobSchedule, succeeded: Sequence[UpstreamRun]) -> list[_InputSet]:
+def _start_runs(
+    tx: Tx,
+    schedule: JobSchedule,
+    conditions: Combination,
+    notes: RunNotes,
+    live: list[JobRun],
+    now: datetime,
+) -> None:
+    """Insert the runs of a combination without a clock whose conditions are met."""
+    changes = notes.find_changes(conditions.watches)
+    if changes is None:
+        return
+    places = max(MOST_WAITING - len(live), 0)
+    if not conditions.jobs:
+        if places:
+            _start_changed(tx, schedule, changes, live, now)
+            notes.use_changes(tx, conditions.watches)
+        else:
+            notes.retry_after(PARKED)
+        return
+    sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
+    if conditions.watches and sets:
+        # One run uses all changes, and so all runs that have waited for them.
+        sets = [_InputSet([member for each in sets for member in each.members])]
+    begun = sets[:places]
+    if len(begun) < len(sets):
+        notes.retry_after(PARKED)
+    reasons = _apply_catch_up(schedule, begun)
+    for inputs, reason in zip(begun, reasons, strict=True):
+        _start(tx, schedule, inputs, changes, reason, live)
+        notes.use_runs(inputs.members)
+    if begun:
+        notes.use_changes(tx, conditions.watches)
+
+
+def _find_sets(
+    tx: Tx, schedule: JobSchedule, names: Collection[str], succeeded: Sequence[UpstreamRun]
+) -> list[_InputSet]:
     """Return the runs that start a run together, the oldest first.
 
     Runs belong together if they have one logical time, or if their intervals overlap. They wait
     while another run that belongs to them is live.
     """
-    assert schedule.rules.schedule is not None
-    names = schedule.rules.schedule.list_upstream()
     live = runs.list_live_of_jobs(tx, schedule.owner, names) if len(names) > 1 else []
     sets, rest = list[_InputSet](), list(succeeded)
     while rest:
@@ -185,13 +198,18 @@ def _apply_catch_up(schedule: JobSchedule, sets: Sequence[_InputSet]) -> list[st
 
 
 def _start(
-    tx: Tx, schedule: JobSchedule, inputs: _InputSet, skip_reason: str | None, live: list[JobRun]
+    tx: Tx,
+    schedule: JobSchedule,
+    inputs: _InputSet,
+    changes: Sequence[RunInput],
+    skip_reason: str | None,
+    live: list[JobRun],
 ) -> None:
     """Insert the run of a set, unless one of its logical time is due and has not begun."""
-    named = [RunInput(job=each.run.name, run=each.run.id) for each in inputs.members]
+    named = [*inputs.named, *changes]
     last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
-    if last is not None and _serves(last):
-        runs.set_columns(tx, last.id, {"inputs": [*last.inputs, *named]})
+    if last is not None and has_not_begun(last):
+        add_inputs(tx, schedule, last, named, live)
         return
     due = DueRun(
         times=inputs.times,
@@ -202,6 +220,24 @@ def _start(
         repetition=0 if last is None else last.repetition + 1,
     )
     insert_due(tx, schedule, due, live)
+
+
+def _skip_failed(
+    tx: Tx,
+    schedule: JobSchedule,
+    combinations: Sequence[Combination],
+    notes: RunNotes,
+    live: list[JobRun],
+) -> None:
+    """Insert a skipped run for each upstream run that has not succeeded.
+
+    A time of a clock waits for a repetition of the upstream run instead.
+    """
+    names = {name for each in combinations if each.clock is None for name in each.jobs}
+    for each in notes.list_unsuccessful():
+        if each.run.name.casefold() in names:
+            _skip(tx, schedule, each.run, live)
+        notes.use_runs([each])
 
 
 def _skip(tx: Tx, schedule: JobSchedule, upstream: JobRun, live: list[JobRun]) -> None:
@@ -218,53 +254,13 @@ def _skip(tx: Tx, schedule: JobSchedule, upstream: JobRun, live: list[JobRun]) -
     insert_due(tx, schedule, due, live)
 
 
-def follow_changes(tx: Tx, schedule: JobSchedule, settle: timedelta, now: datetime) -> None:
-    """Insert the run of a locked schedule for the changes of its tables, when they have settled."""
-    job_id = schedule.job_id
-    changes = triggers.list_changes(tx, job_id, _MOST_CHANGES)
-    if not changes:
-        return
-    tables = {row["source_key"]: row for row in triggers.list_tables(tx, job_id)}
-    last = {each.source_key: each for each in changes}
-    if any(row["is_paused"] for row in tables.values()):
-        kept = {each.transaction_id for each in last.values()}
-        triggers.use_changes(
-            tx, job_id, [each for each in changes if each.transaction_id not in kept]
-        )
-        triggers.wait_with_changes(tx, job_id, last.values(), None)
-        return
-    settled_at = min(
-        changes[-1].changed_at + settle, changes[0].changed_at + _LONGEST_BURST * settle
-    )
-    live = runs.list_live(tx, job_id)
-    seconds = (settled_at - now).total_seconds()
-    if seconds > 0 or len(live) >= MOST_WAITING:
-        triggers.wait_with_changes(
-            tx, job_id, changes, seconds if seconds > 0 else PARKED.total_seconds()
-        )
-        return
-    inputs = [
-        RunInput(
-            table=tables[key]["source"],
-            after_transaction=tables[key]["used_transaction_id"],
-            last_transaction=change.transaction_id,
-        )
-        for key, change in last.items()
-    ]
-    _start_changed(tx, schedule, inputs, live, now)
-    for key, change in last.items():
-        triggers.mark_used(tx, job_id, key, change.transaction_id)
-    triggers.use_changes(tx, job_id, changes)
-    start_next(tx, job_id, actor=ACTOR)
-
-
 def _start_changed(
     tx: Tx, schedule: JobSchedule, inputs: list[RunInput], live: list[JobRun], now: datetime
 ) -> None:
     """Insert a run for changes of tables, unless one is due that has not begun."""
-    waiting = [run for run in live if run.trigger is RunTrigger.CONDITION and _serves(run)]
+    waiting = [run for run in live if run.trigger is RunTrigger.CONDITION and has_not_begun(run)]
     if waiting:
-        runs.set_columns(tx, waiting[-1].id, {"inputs": _merge(waiting[-1].inputs, inputs)})
+        add_inputs(tx, schedule, waiting[-1], inputs, live)
         return
     newest = runs.page(tx, owners=None, job_id=schedule.job_id, limit=1)
     start = min(newest[0].times.logical_time, now) if newest else now
@@ -276,19 +272,3 @@ def _start_changed(
         inputs=inputs,
     )
     insert_due(tx, schedule, due, live)
-
-
-def _merge(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
-    """Return the inputs of a run with further changes of tables."""
-    merged = {each.table: each for each in before if each.table is not None}
-    runs_followed = [each for each in before if each.table is None]
-    for each in after:
-        assert each.table is not None
-        first = merged.get(each.table, each)
-        merged[each.table] = each.model_copy(update={"after_transaction": first.after_transaction})
-    return [*runs_followed, *merged.values()]
-
-
-def _serves(run: JobRun) -> bool:
-    """Return whether a run reads what has changed up to now: it has not begun."""
-    return run.state is RunState.DUE and run.cancelled_by is None

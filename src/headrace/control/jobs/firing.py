@@ -11,7 +11,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -34,7 +34,7 @@ from headrace.model.run import (
 from headrace.store import operations
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import runs, schedules
+from headrace.store.jobs import runs, schedules, triggers
 
 ACTOR = "schedule"
 """Actor of what the clock does."""
@@ -49,7 +49,9 @@ _ON_TIME = timedelta(minutes=1)
 """Lateness from which a run counts as missed."""
 MOST_WAITING = 100
 """Runs of a job that wait for their turn, above which its schedule waits as well."""
-_CANNOT_COMPUTE = (ZoneInfoNotFoundError, ValueError, OverflowError)
+_SKIPPED_AT_ONCE = 50
+"""Runs, of those that wait for conditions, that make place for others."""
+CANNOT_COMPUTE = (ZoneInfoNotFoundError, ValueError, OverflowError)
 PARKED = timedelta(minutes=1)
 """Time after which a schedule that waits, or cannot be computed, is tried again."""
 
@@ -92,25 +94,42 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_
     places = MOST_WAITING - len(live)
     if places <= 0:
         # The cursor waits as well: no firing is lost.
+        _skip_oldest(tx, live)
         _park(tx, schedule, now)
         return 0
     try:
         due, next_at = _list_due(schedule, now, places, limit)
-    except _CANNOT_COMPUTE as error:
+    except CANNOT_COMPUTE as error:
         # The zone may be missing on this host alone, and the other jobs must fire.
         _LOG.error("the schedule of %s cannot be computed: %s", schedule.name, error)
         _park(tx, schedule, now)
         return 0
     present = runs.list_times(tx, schedule.job_id, after=schedule.cursor)
+    repeated = 0
     for each in due:
         # A user may have run the time before it was due: the cursor passes it.
         if each.times.logical_time not in present:
-            insert_due(tx, schedule, each, live)
+            repeated += insert_due(tx, schedule, each, live)
     last = due[-1].times.logical_time if due else schedule.cursor
     schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
     if due:
         start_next(tx, schedule.job_id, actor=ACTOR)
-    return len(due)
+        if schedule.rules.clock_waits:
+            # What is noted already may meet the other conditions of these times.
+            triggers.wake(tx, schedule.job_id)
+    return len(due) + repeated
+
+
+def _skip_oldest(tx: Tx, live: Sequence[JobRun]) -> None:
+    """End the oldest runs of a job if all its places have runs that wait for conditions.
+
+    Conditions that are never met would stop the schedule otherwise. A run that is skipped runs
+    again if its conditions are met later.
+    """
+    if all(run.awaits_conditions for run in live):
+        for run in live[:_SKIPPED_AT_ONCE]:
+            reason = f"{MOST_WAITING} times have waited for their conditions."
+            runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
 
 
 def fire_last(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
@@ -122,7 +141,7 @@ def fire_last(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
     moved = schedules.find(tx, schedule.job_id)
     assert moved is not None
     assert moved.rules.clock is not None
-    with suppress(*_CANNOT_COMPUTE):
+    with suppress(*CANNOT_COMPUTE):
         last = find_last(moved.rules.clock, now + now.resolution)
         if last is None or last.instant <= moved.cursor:
             return
@@ -230,13 +249,18 @@ def _find_tzdata_version() -> str:
         return ""
 
 
-def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> None:
+def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> int:
     """Insert a run that is due. Overlaps are decided now, and not when a place is free.
+
+    Return the number of earlier times that run again with it.
 
     Args:
         live: The live runs of the job. The new one is added.
     """
-    reason = due.skip_reason or _find_overlap(schedule, live, is_missed=due.is_missed)
+    waits = due.trigger is RunTrigger.SCHEDULE and schedule.rules.clock_waits
+    reason = due.skip_reason
+    if reason is None and not waits and not due.is_missed:
+        reason = _find_overlap(schedule, live)
     run_id = runs.insert_run(
         tx,
         schedule.job_id,
@@ -249,24 +273,96 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
         actor=ACTOR,
         repetition=due.repetition,
         inputs=due.inputs,
+        awaits_conditions=waits,
     )
     run = runs.get(tx, run_id)
     assert run is not None
     if reason is not None:
         runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
-        return
-    if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS and not due.is_missed:
-        for each in live:
-            runs.request_cancel(tx, each.id, actor=ACTOR)
+        return 0
+    if not waits and not due.is_missed:
+        _cancel_previous(tx, schedule, live)
     live.append(run)
+    return 0 if waits else _look_back(tx, schedule, run, live)
 
 
-def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun], *, is_missed: bool) -> str | None:
-    """Return why a run is skipped beside live ones, or None. Missed runs wait for their turn."""
-    if not live or is_missed or schedule.rules.overlap is not Overlap.SKIP:
+def start_waiting(
+    tx: Tx, schedule: JobSchedule, run: JobRun, inputs: Sequence[RunInput], live: list[JobRun]
+) -> None:
+    """Let a run begin whose conditions are met. Overlaps are decided now.
+
+    Args:
+        live: The live runs of the job. The run is replaced in it.
+    """
+    others = [each for each in live if each.id != run.id]
+    live[:] = others
+    reason = _find_overlap(schedule, others)
+    if reason is not None:
+        runs.set_columns(tx, run.id, {"inputs": list(inputs)})
+        runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
+        return
+    _cancel_previous(tx, schedule, others)
+    runs.set_columns(tx, run.id, {"inputs": list(inputs), "awaits_conditions": False})
+    live.append(replace(run, inputs=list(inputs), awaits_conditions=False))
+    _look_back(tx, schedule, run, live)
+
+
+def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -> int:
+    """Insert repetitions of the times before a new one, for data that came late.
+
+    Return their number. A time whose run has not ended, was skipped or was cancelled is left out.
+    """
+    if not schedule.rules.lookback or run.trigger is not RunTrigger.SCHEDULE:
+        return 0
+    previous = runs.find_previous(
+        tx, run.job_id, before=run.times.logical_time, limit=schedule.rules.lookback
+    )
+    repeated = [each for each in previous if each.state in {RunState.SUCCEEDED, RunState.FAILED}]
+    for each in repeated:
+        run_id = runs.insert_run(
+            tx,
+            run.job_id,
+            owner=schedule.owner,
+            name=schedule.name,
+            version_id=schedule.version_id,
+            trigger=RunTrigger.LOOKBACK,
+            times=each.times,
+            due_at=run.due_at,
+            actor=ACTOR,
+            repetition=each.repetition + 1,
+            inputs=[RunInput(job=run.name, run=run.id)],
+        )
+        inserted = runs.get(tx, run_id)
+        assert inserted is not None
+        live.append(inserted)
+    return len(repeated)
+
+
+def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun]) -> str | None:
+    """Return why a run is skipped beside live ones, or None."""
+    others = list(filter(_overlaps, live))
+    if not others or schedule.rules.overlap is not Overlap.SKIP:
         return None
-    first = live[0]
+    first = others[0]
     return f"The run {first.id} of {first.times.logical_time.isoformat()} is {first.state} still."
+
+
+def _cancel_previous(tx: Tx, schedule: JobSchedule, live: Sequence[JobRun]) -> None:
+    if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
+        for run in filter(_overlaps, live):
+            runs.request_cancel(tx, run.id, actor=ACTOR)
+
+
+def _overlaps(run: JobRun) -> bool:
+    """Return whether a live run counts as an earlier one beside which a new time begins."""
+    return not run.awaits_conditions and run.trigger is not RunTrigger.LOOKBACK
+
+
+def skip_unmet(tx: Tx, job_id: str, *, reason: str) -> None:
+    """End the live runs of a job that wait for conditions."""
+    for run in runs.list_live(tx, job_id):
+        if run.awaits_conditions:
+            runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
 
 
 def skip_waiting(tx: Tx, job_id: str, *, actor: str) -> None:
@@ -285,7 +381,9 @@ def start_next(tx: Tx, job_id: str, *, actor: str) -> None:
     """
     live = runs.list_live(tx, job_id)
     begun = [run for run in live if run.has_turn]
-    waiting = [run for run in live if not run.has_turn]
+    waiting = [run for run in live if not run.has_turn and not run.awaits_conditions]
+    # A new time is first.
+    waiting.sort(key=lambda run: run.trigger is RunTrigger.LOOKBACK)
     for run in waiting:
         if len(begun) >= run.parallelism:
             return

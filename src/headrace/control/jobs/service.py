@@ -37,7 +37,7 @@ from headrace.model.lifecycle import DeploymentState, JobState
 from headrace.model.reasons import Reason, explain_job
 from headrace.model.stream_query import StreamQuery
 from headrace.store.database import Tx
-from headrace.store.jobs import job_changes, jobs, savepoints
+from headrace.store.jobs import job_changes, jobs, savepoints, triggers
 from headrace.store.streams import stream_queries
 
 
@@ -204,7 +204,10 @@ class Jobs:
         takes_savepoint: bool = True,
     ) -> DeploymentStatus:
         with self._database.write("jobs.act") as tx:
-            job = jobs.lock(tx, find_job(tx, caller, name, Action.CHANGE).id)
+            found = find_job(tx, caller, name, Action.CHANGE)
+            # Before the job: deployments lock in this order.
+            triggers.serialize_changes(tx, found.owner)
+            job = jobs.lock(tx, found.id)
             assert job is not None
             if job.change_id is not None:
                 raise describe_busy(tx, job)

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from headrace.errors import InvalidStatement
-from headrace.grammar.clauses import parse_qualified_name
-from headrace.grammar.quoting import quote_name
+from headrace.deploy.schedule import to_table_key
 from headrace.model.deployment import VersionSpec
 from headrace.model.run import TriggerSource, TriggerSourceKind
 from headrace.model.schedule import Schedule
 
-_DEFAULT_PLACE = ("spark_catalog", "default")
-"""Catalog and database of a name without them, in a connection of a run."""
-_MOST_PARTS = 3
+_MOST_FOLLOWERS = 100
+"""Jobs of an owner that a job or a table starts: the transaction of its end or change notes it for
+each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,7 @@ def find_trigger_problems(specs: Mapping[str, VersionSpec | None]) -> list[Trigg
         for each in followed
         for problem in _find_problems(name, each, names, specs)
     ]
+    problems += _find_crowds(specs)
     writers = _find_writers(specs)
     edges = {
         name: [
@@ -67,41 +66,46 @@ def list_sources(rule: Schedule | None) -> list[TriggerSource]:
     """Return the jobs and tables that start runs by a schedule."""
     if rule is None:
         return []
+    tables = {to_table_key(name): name for name in rule.list_tables()}
     return [
         *(
             TriggerSource(TriggerSourceKind.JOB, name.casefold(), name)
             for name in rule.list_upstream()
         ),
-        *(
-            TriggerSource(TriggerSourceKind.TABLE, to_table_key(name), name)
-            for name in rule.list_tables()
-        ),
+        *(TriggerSource(TriggerSourceKind.TABLE, key, name) for key, name in tables.items()),
     ]
-
-
-def to_table_key(name: str) -> str:
-    """Return the text that transactions of a table have. A name of two parts has no catalog.
-
-    Raise InvalidStatement unless it is the name of a table.
-    """
-    try:
-        parts = parse_qualified_name(name, "the name of a table")
-    except InvalidStatement:
-        parts = ()
-    if not 1 <= len(parts) <= _MOST_PARTS:
-        raise InvalidStatement(
-            f"{name[:100]!r} is not the name of a table.",
-            hint="Write one to three parts, as `table`, `database.table` or"
-            " `catalog.database.table`.",
-        )
-    catalog, *rest = (*_DEFAULT_PLACE[: _MOST_PARTS - len(parts)], *parts)
-    return f"{catalog}.{'.'.join(map(quote_name, rest))}".casefold()
 
 
 def list_upstream(spec: VersionSpec | None) -> list[str]:
     """Return the names of the jobs that a version follows."""
     rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
     return [] if rule is None else rule.list_upstream()
+
+
+def has_sources(spec: VersionSpec | None) -> bool:
+    """Return whether jobs or tables start the runs of a version."""
+    rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
+    return bool(list_sources(rule))
+
+
+def _find_crowds(specs: Mapping[str, VersionSpec | None]) -> list[TriggerProblem]:
+    """Return a problem for each job and table that too many jobs follow."""
+    followers: dict[tuple[TriggerSourceKind, str], list[str]] = {}
+    for name, spec in specs.items():
+        rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
+        for source in list_sources(rule):
+            followers.setdefault((source.kind, source.key), []).append(name)
+    hint = "Let some of them follow one of the others."
+    return [
+        TriggerProblem(
+            names[-1],
+            "too_many_followers",
+            f"{len(names)} jobs follow the {kind} {key}, and at most {_MOST_FOLLOWERS} can.",
+            hint,
+        )
+        for (kind, key), names in followers.items()
+        if len(names) > _MOST_FOLLOWERS
+    ]
 
 
 def _find_writers(specs: Mapping[str, VersionSpec | None]) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from headrace.control.jobs.clock_conditions import describe_unmet
 from headrace.control.policy import Caller
 from headrace.control.statements.service import Statements
 from headrace.model.lifecycle import RunState
@@ -32,12 +33,15 @@ class RunReasons:
             listed: Runs that the caller may read.
             now: Time of the store.
         """
-        waiting = {run.job_id for run in listed if not run.has_turn and run.state is RunState.DUE}
+        due = [run for run in listed if not run.has_turn and run.state is RunState.DUE]
+        unmet = [run for run in due if run.awaits_conditions]
+        waiting = {run.job_id for run in due if not run.awaits_conditions}
         running = [run for run in listed if run.state is RunState.RUNNING]
         versions = {run.version_id for run in running if run.awaits_attempt}
         begun = [run.id for run in running if not run.awaits_attempt]
         with self._database.read() as tx:
             before = runs.find_begun(tx, waiting) if waiting else {}
+            awaited = describe_unmet(tx, unmet) if unmet else {}
             specs = {
                 id_: version.spec.batch
                 for id_, version in (jobs.list_versions(tx, versions) if versions else {}).items()
@@ -53,6 +57,7 @@ class RunReasons:
                 now,
                 attempts=None if spec is None else spec.retries.max_attempts + 1,
                 before=before.get(run.job_id),
+                unmet=awaited.get(run.id, ""),
                 statement=None if statement is None else (statement, reasons[statement.id]),
             )
         return explained

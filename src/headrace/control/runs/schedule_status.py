@@ -35,11 +35,11 @@ class ScheduleStatus:
 
 def preview_firings(schedule: JobSchedule) -> tuple[list[Firing], str | None]:
     """Return the next firings of a schedule, or why they are not known."""
-    rule = schedule.rules.schedule
-    if rule is None or not rule.is_of_time or schedule.next_at is None:
+    clock = schedule.rules.clock
+    if clock is None or schedule.next_at is None:
         return [], None
     try:
-        return list(islice(list_firings(rule, schedule.cursor), _FIRINGS)), None
+        return list(islice(list_firings(clock, schedule.cursor), _FIRINGS)), None
     except (ZoneInfoNotFoundError, ValueError, OverflowError) as error:
         return [], f"This node cannot compute the schedule: {error}."
 

@@ -49,6 +49,7 @@ def insert_run(
     parallelism: int = 1,
     backfill_id: str | None = None,
     inputs: Sequence[RunInput] = (),
+    awaits_conditions: bool = False,
 ) -> str:
     """Insert a run that is due. Return its id.
 
@@ -60,6 +61,7 @@ def insert_run(
         position: Position of the first statement to run.
         parallelism: Number of runs of the job beside which it may begin, itself included.
         inputs: What starts it.
+        awaits_conditions: Whether other conditions of its schedule are not met yet.
     """
     run_id = new_id("rn")
     row = {
@@ -75,6 +77,7 @@ def insert_run(
         "position": position,
         "backfill_id": backfill_id,
         "awaits_attempt": True,
+        "awaits_conditions": awaits_conditions,
         "has_turn": False,
         "parallelism": parallelism,
         "due_at": due_at,
@@ -121,6 +124,24 @@ def find_last_runs(
     return {row["logical_time"]: _to_run(row) for row in rows}
 
 
+def find_previous(tx: Tx, job_id: str, *, before: datetime, limit: int) -> list[JobRun]:
+    """Return the last run of each of the last logical times before an instant, the latest first."""
+    last = (
+        select(table.c.logical_time, func.max(table.c.repetition).label("repetition"))
+        .where(table.c.job_id == job_id, table.c.logical_time < before)
+        .group_by(table.c.logical_time)
+        .order_by(table.c.logical_time.desc())
+        .limit(limit)
+        .subquery()
+    )
+    query = _SELECT.join(
+        last,
+        (table.c.logical_time == last.c.logical_time) & (table.c.repetition == last.c.repetition),
+    ).where(table.c.job_id == job_id)
+    rows = tx.execute(query.order_by(table.c.logical_time.desc())).mappings()
+    return [_to_run(row) for row in rows]
+
+
 def has_succeeded(tx: Tx, job_id: str, version_id: str) -> bool:
     """Return whether a run of a version of a job has succeeded."""
     query = select(table.c.id).where(
@@ -165,6 +186,16 @@ def list_upstream(tx: Tx, job_id: str, limit: int) -> list[UpstreamRun]:
     )
     rows = map(dict, tx.execute(ordered.limit(limit)).mappings())
     return [UpstreamRun(is_missed=row.pop("is_missed"), run=_to_run(row)) for row in rows]
+
+
+def list_noted(tx: Tx, job_ids: Collection[str]) -> list[tuple[str, str, datetime]]:
+    """Return jobs with name and logical time of the successful runs that they have not used yet."""
+    query = (
+        select(upstream_runs.c.job_id, table.c.name, table.c.logical_time)
+        .join(table, upstream_runs.c.run_id == table.c.id)
+        .where(upstream_runs.c.job_id.in_(sorted(job_ids)), table.c.state == RunState.SUCCEEDED)
+    )
+    return [(row.job_id, row.name, row.logical_time) for row in tx.execute(query)]
 
 
 def count_waiting(tx: Tx, job_id: str) -> int:

@@ -57,6 +57,21 @@ def find(tx: Tx, job_id: str) -> JobSchedule | None:
     return None if row is None else JobSchedule(**row)
 
 
+def list_of_jobs(tx: Tx, job_ids: Collection[str]) -> dict[str, JobSchedule]:
+    """Return the schedules of these jobs, by job."""
+    rows = tx.execute(_SELECT.where(table.c.job_id.in_(sorted(job_ids)))).mappings()
+    return {row["job_id"]: JobSchedule(**row) for row in rows}
+
+
+def list_by_name(tx: Tx, owner: str, names: Collection[str]) -> list[JobSchedule]:
+    """Return the schedules of the live jobs of an owner with these names."""
+    keys = [name.casefold() for name in names]
+    query = _SELECT.where(
+        jobs.c.owner == owner, jobs.c.name_key.in_(keys), jobs.c.ended_at.is_(None)
+    )
+    return [JobSchedule(**row) for row in tx.execute(query).mappings()]
+
+
 def lock(tx: Tx, job_id: str) -> JobSchedule | None:
     """Lock the schedule of a job, and return it; None: the job has none."""
     locked = _SELECT.where(table.c.job_id == job_id).with_for_update(of=table)

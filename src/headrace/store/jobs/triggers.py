@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, delete, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, case, delete, func, insert, literal, null, select, update
 
 from headrace.model.run import JobRun, TableChange, TriggerSource, TriggerSourceKind
 from headrace.model.transaction import Transaction
@@ -38,9 +38,7 @@ def save(
     of_job = job_triggers.c.job_id == job_id
     if keeps:
         tx.execute(update(job_triggers).where(of_job).values(is_paused=False))
-        for table in _NOTES:
-            change = update(table).where(table.c.job_id == job_id)
-            tx.execute(change.values(ready_at=clock()))
+        wake(tx, job_id)
         return
     remove(tx, job_id)
     rows = [
@@ -58,6 +56,12 @@ def save(
         tx.execute(insert(job_triggers), rows)
 
 
+def wake(tx: Tx, job_id: str) -> None:
+    """Let a job take what is noted into account again."""
+    for table in _NOTES:
+        tx.execute(update(table).where(table.c.job_id == job_id).values(ready_at=clock()))
+
+
 def pause(tx: Tx, job_id: str) -> None:
     """Let a job wait with what is noted from now on."""
     tx.execute(update(job_triggers).where(job_triggers.c.job_id == job_id).values(is_paused=True))
@@ -69,6 +73,16 @@ def remove(tx: Tx, job_id: str) -> None:
     """Let nothing start the runs of a job any more."""
     for table in (job_triggers, *_NOTES):
         tx.execute(delete(table).where(table.c.job_id == job_id))
+
+
+def serialize_changes(tx: Tx, owner: str) -> None:
+    """Let transactions that change which jobs of an owner start others wait for each other.
+
+    Each of them thus sees what the one before has begun. A SQLite store has one writer at a time.
+    """
+    if tx.dialect == "postgresql":
+        key = func.hashtextextended(f"triggers {owner}", 0)
+        tx.execute(select(func.pg_advisory_xact_lock(key)))
 
 
 def note_end(tx: Tx, run: JobRun) -> bool:
@@ -162,6 +176,13 @@ def list_changes(tx: Tx, job_id: str, limit: int) -> list[TableChange]:
     ).where(table_changes.c.job_id == job_id)
     ordered = query.order_by(table_changes.c.changed_at, table_changes.c.transaction_id)
     return [TableChange(**row) for row in tx.execute(ordered.limit(limit)).mappings()]
+
+
+def list_changed(tx: Tx, job_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Return jobs with the keys of tables whose changes they have not used yet."""
+    query = select(table_changes.c.job_id, table_changes.c.source_key).distinct()
+    of_jobs = query.where(table_changes.c.job_id.in_(sorted(job_ids)))
+    return {(row.job_id, row.source_key) for row in tx.execute(of_jobs)}
 
 
 def use_changes(tx: Tx, job_id: str, changes: Collection[TableChange]) -> None:

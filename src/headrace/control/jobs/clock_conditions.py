@@ -1,0 +1,302 @@
+"""Conditions together with a clock: the logical times that wait until the others are met.
+
+The run of a logical time is inserted when its time comes. It waits until each job has a run that
+has succeeded and whose logical time is within the interval, and each table has changed. The times
+of a clock tile the time, so that each upstream run belongs to exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from headrace.control.jobs.firing import (
+    ACTOR,
+    CANNOT_COMPUTE,
+    MOST_WAITING,
+    PARKED,
+    DueRun,
+    insert_due,
+    make_times,
+)
+from headrace.control.jobs.run_notes import RunNotes, add_inputs, has_not_begun, merge_inputs
+from headrace.deploy.schedule import Firing, find_last, find_next, to_table_key
+from headrace.model.lifecycle import RunState
+from headrace.model.run import (
+    CatchUp,
+    JobRun,
+    JobSchedule,
+    RunInput,
+    RunTimes,
+    RunTrigger,
+    UpstreamRun,
+)
+from headrace.model.schedule import Combination, Schedule
+from headrace.store.database import Tx
+from headrace.store.jobs import runs, schedules, triggers
+from headrace.text.readable import format_utc
+
+_RETRY = timedelta(seconds=2)
+"""Time after which a schedule is looked at again that an upstream schedule has to fire first."""
+
+
+@dataclass(slots=True)
+class _Time:
+    """A logical time of the clock that has come, with the upstream runs that belong to it."""
+
+    firing: Firing
+    last: JobRun | None
+    """The last run of the time."""
+    members: list[UpstreamRun] = field(default_factory=list)
+
+    @property
+    def instant(self) -> datetime:
+        """The logical time."""
+        return self.firing.instant
+
+    @property
+    def inputs(self) -> list[RunInput]:
+        """The upstream runs as inputs."""
+        return [RunInput(job=each.run.name, run=each.run.id) for each in self.members]
+
+    @property
+    def was_passed_over(self) -> bool:
+        """Whether the run of the time was skipped, and has used none of its conditions."""
+        return self.last is not None and self.last.state is RunState.SKIPPED
+
+    def has_runs_of(self, names: Collection[str]) -> bool:
+        """Return whether each of these jobs has a run that belongs to the time."""
+        present = {each.run.name.casefold() for each in self.members}
+        if self.last is not None and self.was_passed_over:
+            present |= {each.job.casefold() for each in self.last.inputs if each.job is not None}
+        return set(names) <= present
+
+
+def start_times(
+    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+) -> None:
+    """Start the runs of the times of a locked schedule for which all conditions are met."""
+    clock = conditions.clock
+    assert clock is not None
+    try:
+        times = _list_times(tx, schedule, conditions, notes, live)
+        upstream = _UpstreamJobs(tx, schedule.owner, clock, conditions.jobs)
+    except CANNOT_COMPUTE:
+        # The zone may be missing on this host alone.
+        notes.retry_after(PARKED)
+        return
+    times = [each for each in times if not _leave_to_later(tx, schedule, each, notes, live)]
+    changes = notes.find_changes(conditions.watches)
+    met = [each for each in times if each.has_runs_of(conditions.jobs)]
+    ready = [each for each in met if not upstream.may_run_before(each.instant)]
+    if len(ready) < len(met) and upstream.is_behind:
+        notes.retry_after(_RETRY)
+    if changes is None or not ready:
+        return
+    if conditions.watches:
+        # One run uses the changes.
+        ready = ready[:1] if schedule.rules.catch_up is CatchUp.ALL else ready[-1:]
+    for each in ready:
+        if not _start(tx, schedule, each, changes, live):
+            notes.retry_after(PARKED)
+            return
+        notes.use_runs(each.members)
+    notes.use_changes(tx, conditions.watches)
+    if schedule.rules.catch_up is not CatchUp.ALL:
+        _pass_over(tx, schedule, times, ready[-1], upstream, notes, live)
+
+
+class _UpstreamJobs:
+    """The jobs that must have succeeded, and which of their runs are still to come."""
+
+    def __init__(self, tx: Tx, owner: str, clock: Schedule, names: Collection[str]) -> None:
+        live = runs.list_live_of_jobs(tx, owner, names) if names else []
+        firings = [_find_firing(clock, run.times.logical_time) for run in live]
+        self._live = {firing.instant for firing in firings if firing is not None}
+        self._next = [
+            instant
+            for each in (schedules.list_by_name(tx, owner, names) if names else [])
+            for instant in _find_unfired(each)
+        ]
+        self.is_behind = False
+        """Whether a schedule has to fire before the answer to a question is another one."""
+
+    def may_run_before(self, instant: datetime) -> bool:
+        """Return whether a further run that belongs to a time is live or fires soon."""
+        if any(each <= instant for each in self._next):
+            self.is_behind = True
+            return True
+        return instant in self._live
+
+
+def _find_unfired(schedule: JobSchedule) -> list[datetime]:
+    """Return the next firing of a schedule; nothing if the clock does not start the job."""
+    clock = schedule.rules.clock
+    if clock is None or schedule.next_at is None:
+        return []
+    with suppress(*CANNOT_COMPUTE):
+        firing = find_next(clock, schedule.cursor)
+        return [] if firing is None else [firing.instant]
+    return []
+
+
+def _find_firing(clock: Schedule, instant: datetime) -> Firing | None:
+    """Return the firing in whose interval an instant is: the first one from it on."""
+    return find_next(clock, instant - instant.resolution)
+
+
+def _list_times(
+    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+) -> list[_Time]:
+    """Return the times that have come and that wait or have a new upstream run, oldest first."""
+    clock = conditions.clock
+    assert clock is not None
+    waiting = {run.times.logical_time: run for run in live if run.awaits_conditions}
+    times = {instant: _Time(Firing(instant, instant), run) for instant, run in waiting.items()}
+    firing: Firing | None = None
+    for each in notes.list_succeeded(conditions.jobs):
+        at = each.run.times.logical_time
+        if firing is None or at > firing.instant:
+            firing = _find_firing(clock, at)
+        if firing is None or firing.instant > schedule.cursor:
+            # Its time has not come; nor has that of the runs after it.
+            break
+        if firing.instant not in times:
+            last = runs.find_last(tx, schedule.job_id, firing.instant)
+            times[firing.instant] = _Time(firing, last)
+        times[firing.instant].members.append(each)
+    return sorted(times.values(), key=lambda time: time.instant)
+
+
+def _leave_to_later(
+    tx: Tx, schedule: JobSchedule, time: _Time, notes: RunNotes, live: Sequence[JobRun]
+) -> bool:
+    """Return whether a time stays skipped, although an upstream run belongs to it.
+
+    With `catch-up: last`, a later run reads what the skipped one would have read; a repetition
+    that a user has asked for is followed nevertheless.
+    """
+    if schedule.rules.catch_up is CatchUp.ALL or not time.was_passed_over or not time.members:
+        return False
+    if not all(_is_first(each.run) for each in time.members):
+        return False
+    is_read_later = any(
+        has_not_begun(run) and run.times.logical_time > time.instant for run in live
+    )
+    if not is_read_later and not all(each.is_missed for each in time.members):
+        return False
+    _keep_inputs(tx, time, notes)
+    return True
+
+
+def _is_first(run: JobRun) -> bool:
+    by_itself = run.trigger in {RunTrigger.SCHEDULE, RunTrigger.CONDITION}
+    return by_itself and run.repetition == 0
+
+
+def _keep_inputs(tx: Tx, time: _Time, notes: RunNotes) -> None:
+    """Store the upstream runs of a time with its run, which does not begin."""
+    assert time.last is not None
+    inputs = merge_inputs(time.last.inputs, time.inputs)
+    runs.set_columns(tx, time.last.id, {"inputs": inputs})
+    notes.use_runs(time.members)
+
+
+def _start(
+    tx: Tx, schedule: JobSchedule, time: _Time, changes: list[RunInput], live: list[JobRun]
+) -> bool:
+    """Start the run of a time, or insert it. Return False if too many runs wait."""
+    inputs = [*time.inputs, *changes]
+    if time.last is not None and has_not_begun(time.last):
+        add_inputs(tx, schedule, time.last, inputs, live)
+        return True
+    if len(live) >= MOST_WAITING:
+        return False
+    due = DueRun(
+        times=_find_times(schedule, time) if time.last is None else time.last.times,
+        is_missed=any(each.is_missed for each in time.members),
+        skip_reason=None,
+        trigger=RunTrigger.CONDITION,
+        inputs=inputs,
+        repetition=0 if time.last is None else time.last.repetition + 1,
+    )
+    insert_due(tx, schedule, due, live)
+    return True
+
+
+def _find_times(schedule: JobSchedule, time: _Time) -> RunTimes:
+    """Return the times of a run that the store has no more, or never had."""
+    assert schedule.rules.clock is not None
+    before = find_last(schedule.rules.clock, time.instant)
+    return make_times(schedule, time.firing, time.instant if before is None else before.instant)
+
+
+def _pass_over(
+    tx: Tx,
+    schedule: JobSchedule,
+    times: Sequence[_Time],
+    started: _Time,
+    upstream: _UpstreamJobs,
+    notes: RunNotes,
+    live: list[JobRun],
+) -> None:
+    """Skip the times before one that has started, unless an upstream run of theirs is live."""
+    for each in times:
+        last = each.last
+        if last is None or last not in live or not last.awaits_conditions:
+            continue
+        if each.instant < started.instant and not upstream.may_run_before(each.instant):
+            _keep_inputs(tx, each, notes)
+            reason = (
+                f"The run of {format_utc(started.instant)} has started first, and `catch-up` is"
+                f" {schedule.rules.catch_up}."
+            )
+            runs.end(tx, last, RunState.SKIPPED, actor=ACTOR, reason=reason)
+            live.remove(last)
+
+
+def describe_unmet(tx: Tx, waiting: Sequence[JobRun]) -> dict[str, str]:
+    """Return what each run waits for that waits for conditions, by the run."""
+    job_ids = {run.job_id for run in waiting}
+    rules = {job_id: each.rules for job_id, each in schedules.list_of_jobs(tx, job_ids).items()}
+    noted = runs.list_noted(tx, job_ids)
+    changed = triggers.list_changed(tx, job_ids)
+    return {
+        run.id: _describe_combinations(
+            rules[run.job_id].schedule,
+            {
+                name.casefold()
+                for job_id, name, at in noted
+                if job_id == run.job_id and run.times.interval_start < at <= run.times.interval_end
+            },
+            {key for job_id, key in changed if job_id == run.job_id},
+        )
+        for run in waiting
+    }
+
+
+def _describe_combinations(rule: Schedule | None, present: set[str], changed: set[str]) -> str:
+    texts = [
+        _describe_missing(each, present, changed)
+        for each in ([] if rule is None else rule.list_combinations())
+        if each.clock is not None
+    ]
+    return ", or ".join(dict.fromkeys(texts))
+
+
+def _describe_missing(conditions: Combination, present: set[str], changed: set[str]) -> str:
+    """Return what is missing of a combination, or what it waits for with everything."""
+    names = [name for part in conditions.parts for name in part.after or []]
+    missing = [f"a run of {name}" for name in names if name.casefold() not in present]
+    missing += [
+        f"a change of {' or '.join(each.on_change or [])}"
+        for each in conditions.watches
+        if changed.isdisjoint(map(to_table_key, each.on_change or []))
+    ]
+    if missing:
+        return " and ".join(missing)
+    if names:
+        return f"runs of {' and '.join(names)} for its interval that have not ended"
+    return "the changes to settle"

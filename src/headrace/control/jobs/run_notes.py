@@ -1,0 +1,160 @@
+"""Notes of a job: ends of runs and changes of tables that it has not used yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from headrace.control.jobs.firing import start_waiting
+from headrace.deploy.schedule import to_table_key
+from headrace.model.lifecycle import RunState
+from headrace.model.run import JobRun, JobSchedule, RunInput, TableChange, UpstreamRun
+from headrace.model.schedule import Schedule
+from headrace.store.database import Tx
+from headrace.store.jobs import runs, triggers
+
+_MOST_ENDS = 1000
+"""Ends of runs, the oldest first, among which those of one run are searched."""
+_MOST_CHANGES = 1000
+"""Changes of tables, the oldest first, that one run takes into account at a time."""
+_SETTLE = timedelta(seconds=5)
+"""Time without a change after which a run starts, unless the schedule says otherwise."""
+_LONGEST_BURST = 10
+"""Settle times after which a run starts although changes continue."""
+
+
+class RunNotes:
+    """What a job with a locked schedule has yet to take into account, and what it has used."""
+
+    def __init__(self, tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+        self._job_id = schedule.job_id
+        self._now = now
+        self._tables = {row["source_key"]: row for row in triggers.list_tables(tx, self._job_id)}
+        self._ends = runs.list_upstream(tx, self._job_id, _MOST_ENDS)
+        self._changes = triggers.list_changes(tx, self._job_id, _MOST_CHANGES)
+        self._used_ids = set[str]()
+        self._used_changes = list[TableChange]()
+        self._wait: timedelta | None = None
+        self._settling: timedelta | None = None
+
+    @property
+    def are_paused(self) -> bool:
+        """Whether the job is stopped, so that it keeps its notes until its start."""
+        return any(row["is_paused"] for row in self._tables.values())
+
+    def list_succeeded(self, names: Collection[str]) -> list[UpstreamRun]:
+        """Return the runs of these jobs that have succeeded, the earliest logical time first."""
+        return [
+            each
+            for each in self._ends
+            if each.run.state is RunState.SUCCEEDED
+            and each.run.id not in self._used_ids
+            and each.run.name.casefold() in names
+        ]
+
+    def list_unsuccessful(self) -> list[UpstreamRun]:
+        """Return the runs that have ended otherwise."""
+        return [each for each in self._ends if each.run.state is not RunState.SUCCEEDED]
+
+    def find_changes(self, watches: Iterable[Schedule]) -> list[RunInput] | None:
+        """Return the last changes of tables, if each condition has one and they have settled.
+
+        None: a change is missing, or more may follow at once.
+        """
+        inputs = list[RunInput]()
+        for watch in watches:
+            changes = self._list_changes(watch)
+            if not changes or not self._have_settled(changes, watch):
+                return None
+            inputs += [
+                RunInput(
+                    table=self._tables[key]["source"],
+                    after_transaction=self._tables[key]["used_transaction_id"],
+                    last_transaction=change.transaction_id,
+                )
+                for key, change in _find_last(changes).items()
+            ]
+        return inputs
+
+    def _list_changes(self, watch: Schedule) -> list[TableChange]:
+        keys = {to_table_key(name) for name in watch.on_change or []}
+        unused = (each for each in self._changes if each not in self._used_changes)
+        return [each for each in unused if each.source_key in keys]
+
+    def _have_settled(self, changes: Sequence[TableChange], watch: Schedule) -> bool:
+        settle = _SETTLE if watch.settle is None else watch.settle
+        settled_at = min(
+            changes[-1].changed_at + settle, changes[0].changed_at + _LONGEST_BURST * settle
+        )
+        left = settled_at - self._now
+        if left <= timedelta():
+            return True
+        self._settling = left if self._settling is None else min(left, self._settling)
+        return False
+
+    def use_runs(self, used: Iterable[UpstreamRun]) -> None:
+        """Remove runs when the notes are saved."""
+        self._used_ids |= {each.run.id for each in used}
+
+    def use_changes(self, tx: Tx, watches: Iterable[Schedule]) -> None:
+        """Remove the changes of conditions when the notes are saved."""
+        for watch in watches:
+            changes = self._list_changes(watch)
+            for key, change in _find_last(changes).items():
+                triggers.mark_used(tx, self._job_id, key, change.transaction_id)
+            self._used_changes += changes
+
+    def retry_after(self, wait: timedelta) -> None:
+        """Let the job look at its notes again after a time, and not with the next note."""
+        self._wait = wait if self._wait is None else min(wait, self._wait)
+
+    def save(self, tx: Tx) -> None:
+        """Remove what is used, and let the job wait with the rest."""
+        triggers.use(tx, self._job_id, self._used_ids)
+        rest = [each.run.id for each in self._ends if each.run.id not in self._used_ids]
+        triggers.wait(tx, self._job_id, rest, _to_seconds(self._wait))
+        changes = [each for each in self._changes if each not in self._used_changes]
+        if self._settling is None:
+            # A run needs the last change of each table alone.
+            kept = list(_find_last(changes).values())
+            self._used_changes += [each for each in changes if each not in kept]
+            changes = kept
+        triggers.use_changes(tx, self._job_id, self._used_changes)
+        waits = [each for each in (self._wait, self._settling) if each is not None]
+        triggers.wait_with_changes(tx, self._job_id, changes, _to_seconds(min(waits, default=None)))
+
+
+def _find_last(changes: Iterable[TableChange]) -> dict[str, TableChange]:
+    """Return the last change of each table, by its key."""
+    return {each.source_key: each for each in changes}
+
+
+def _to_seconds(wait: timedelta | None) -> float | None:
+    return None if wait is None else wait.total_seconds()
+
+
+def has_not_begun(run: JobRun) -> bool:
+    """Return whether a run reads what has changed up to now: it has not begun."""
+    return run.state is RunState.DUE and run.cancelled_by is None
+
+
+def add_inputs(
+    tx: Tx, schedule: JobSchedule, run: JobRun, inputs: Sequence[RunInput], live: list[JobRun]
+) -> None:
+    """Give a run that has not begun further inputs. If it waits for conditions, they are met."""
+    merged = merge_inputs(run.inputs, inputs)
+    if run.awaits_conditions:
+        start_waiting(tx, schedule, run, merged, live)
+    else:
+        runs.set_columns(tx, run.id, {"inputs": merged})
+
+
+def merge_inputs(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
+    """Return the inputs of a run with further ones. Changes of one table are one input."""
+    merged = {each.table or each.run: each for each in before}
+    for each in after:
+        first = merged.get(each.table or each.run, each)
+        merged[each.table or each.run] = each.model_copy(
+            update={"after_transaction": first.after_transaction}
+        )
+    return list(merged.values())
