@@ -23,6 +23,18 @@ def _check_every(duration: timedelta) -> timedelta:
     return duration
 
 
+def _check_poll(duration: timedelta) -> timedelta:
+    if duration < _SHORTEST:
+        raise ValueError("`poll` is at least 1s.")
+    return duration
+
+
+def _check_file_name(text: str) -> str:
+    if not text or "/" in text:
+        raise ValueError("`pattern` and `marker` are names of files, without a slash.")
+    return text
+
+
 class Schedule(BaseModel):
     """When a job starts: exactly one condition. `all` and `any` combine several."""
 
@@ -46,9 +58,15 @@ class Schedule(BaseModel):
     on_change: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Tables. A run starts when one of them has new data."""
     settle: Duration | None = None
-    """Time without a change after which a run of `on-change` starts; default: 5s."""
+    """Time without a change after which a run of `on-change` or `on-files` starts; default: 5s."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
+    pattern: Annotated[str, AfterValidator(_check_file_name)] | None = None
+    """Names of the files of `on-files`, for example `*.json`; default: all files."""
+    marker: Annotated[str, AfterValidator(_check_file_name)] | None = None
+    """Name of the file, for example `_SUCCESS`, that completes a directory of `on-files`."""
+    poll: Annotated[Duration, AfterValidator(_check_poll)] | None = None
+    """Time between two lists of the files of `on-files`; default: 10s."""
     all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Conditions that must all have been met since the last run."""
     any_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
@@ -71,8 +89,13 @@ class Schedule(BaseModel):
             )
         if "timezone" in present and "cron" not in present:
             raise ValueError("`timezone` only goes with `cron`.")
-        if "settle" in present and given != ["on_change"]:
-            raise ValueError("`settle` only goes with `on-change`.")
+        if "settle" in present and given[0] not in {"on_change", "on_files"}:
+            raise ValueError("`settle` only goes with `on-change` or `on-files`.")
+        for key in ("pattern", "marker", "poll"):
+            if key in present and given != ["on_files"]:
+                raise ValueError(f"`{key}` only goes with `on-files`.")
+        if {"marker", "settle"} <= present:
+            raise ValueError("With `marker`, files do not have to settle: delete `settle`.")
         return values
 
     @property
@@ -103,6 +126,11 @@ class Schedule(BaseModel):
     def list_conditions(self) -> list[Schedule]:
         """Return the parts by which jobs or tables start the job."""
         return [part for part in self.list_parts() if part.after or part.on_change]
+
+    @property
+    def files(self) -> Schedule | None:
+        """The part by which new files start the job; None: there is none."""
+        return next((part for part in self.list_parts() if part.on_files is not None), None)
 
     def list_tables(self) -> list[str]:
         """Return the names of the tables whose changes start a run."""

@@ -148,18 +148,13 @@ def _check_conditions(schedule: Schedule) -> None:
     # Raises InvalidStatement for a wrong name of a table.
     list_sources(schedule)
     parts = schedule.any_ or [schedule]
-    if schedule.all_ is not None or any(
-        part.all_ or part.any_ or part.on_files is not None for part in parts
-    ):
+    if schedule.all_ is not None or any(part.all_ or part.any_ for part in parts):
         raise InvalidStatement(
-            "Runs are not started by files, by `all`, or by conditions within conditions yet.",
-            hint="Write `schedule` with `cron`, `every`, `after`, `on-change` or `any`, or"
-            " `manual`.",
+            "Runs are not started by `all`, or by conditions within conditions yet.",
+            hint="Write `schedule` with `cron`, `every`, `after`, `on-change`, `on-files` or"
+            " `any`, or `manual`.",
         )
-    kinds = [
-        "cron or every" if part.is_of_time else "after" if part.after else "on-change"
-        for part in parts
-    ]
+    kinds = [_name_kind(part) for part in parts]
     twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
     if twice is not None:
         raise InvalidStatement(
@@ -167,6 +162,14 @@ def _check_conditions(schedule: Schedule) -> None:
             hint="Name several tables in one `on-change`. For two clocks, or for jobs each of"
             " which starts a run, deploy two jobs.",
         )
+
+
+def _name_kind(part: Schedule) -> str:
+    if part.is_of_time:
+        return "cron or every"
+    if part.on_files is not None:
+        return "on-files"
+    return "after" if part.after else "on-change"
 
 
 def _choose_overlap(manifest: JobManifest, schedule: Schedule) -> Overlap:
@@ -182,8 +185,15 @@ def _choose_overlap(manifest: JobManifest, schedule: Schedule) -> Overlap:
             hint="Write `overlap: queue`, which is the default of `on-change`, or"
             " `cancel-previous`.",
         )
+    if schedule.files is not None and chosen not in {None, Overlap.QUEUE}:
+        raise InvalidStatement(
+            f"With `overlap: {chosen}`, no run would read the files of a run that is left out or"
+            " cancelled.",
+            hint="Write `overlap: queue`, which is the default of `on-files`.",
+        )
     if chosen is None:
-        return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
+        has_conditions = bool(list_sources(schedule)) or schedule.files is not None
+        return Overlap.QUEUE if has_conditions else Overlap.SKIP
     return chosen
 
 

@@ -18,6 +18,7 @@ from headrace.control.jobs.firing import (
     PARKED,
     DueRun,
     insert_due,
+    span_until,
     start_next,
 )
 from headrace.model.lifecycle import RunState
@@ -266,10 +267,8 @@ def _start_changed(
     if waiting:
         runs.set_columns(tx, waiting[-1].id, {"inputs": _merge(waiting[-1].inputs, inputs)})
         return
-    newest = runs.page(tx, owners=None, job_id=schedule.job_id, limit=1)
-    start = min(newest[0].times.logical_time, now) if newest else now
     due = DueRun(
-        times=RunTimes(logical_time=now, interval_start=start, interval_end=now),
+        times=span_until(tx, schedule.job_id, now),
         is_missed=False,
         skip_reason=None,
         trigger=RunTrigger.CONDITION,

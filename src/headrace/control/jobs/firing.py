@@ -230,8 +230,17 @@ def _find_tzdata_version() -> str:
         return ""
 
 
-def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> None:
-    """Insert a run that is due. Overlaps are decided now, and not when a place is free.
+def span_until(tx: Tx, job_id: str, now: datetime) -> RunTimes:
+    """Return the times of a run that a condition starts now: since the run before."""
+    newest = runs.page(tx, owners=None, job_id=job_id, limit=1)
+    start = min(newest[0].times.logical_time, now) if newest else now
+    return RunTimes(logical_time=now, interval_start=start, interval_end=now)
+
+
+def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> str:
+    """Insert a run that is due, and return its id.
+
+    Overlaps are decided now, and not when a place is free.
 
     Args:
         live: The live runs of the job. The new one is added.
@@ -254,11 +263,12 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
     assert run is not None
     if reason is not None:
         runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
-        return
+        return run_id
     if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS and not due.is_missed:
         for each in live:
             runs.request_cancel(tx, each.id, actor=ACTOR)
     live.append(run)
+    return run_id
 
 
 def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun], *, is_missed: bool) -> str | None:
