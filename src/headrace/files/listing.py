@@ -12,8 +12,8 @@ import stat
 import time
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from headrace.errors import ResultsUnavailable
@@ -28,9 +28,8 @@ _QUOTED_CATEGORIES = ("Zs", "Zl", "Zp", "Cc")
 """Categories of the letters beyond ASCII that it quotes: spaces and control characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A file below a location."""
+class ListedFile(NamedTuple):
+    """A file below a location. A tuple, because long lists are compared."""
 
     path: str
     """Path below the location, with slashes."""

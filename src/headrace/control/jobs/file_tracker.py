@@ -60,13 +60,15 @@ class FileTracker:
     """The files that runs have used, by key. The caller adds files that it has given to a run."""
     most_used: int
     """Number of used files above which those that have vanished are forgotten at once."""
-    _candidates: dict[str, _SeenFile] = field(default_factory=dict)
+    _listed: list[ListedFile] | None = None
+    _seen: dict[str, _SeenFile] = field(default_factory=dict)
+    """Files that the last list has shown, and that no run has used."""
     _missing_since: dict[str, float] = field(default_factory=dict)
     _markers: set[str] = field(default_factory=set)
     """Directories that the last list has shown to be complete."""
 
     def update(
-        self, files: Iterable[ListedFile], *, began_at: float, ended_at: float
+        self, listed: list[ListedFile], *, began_at: float, ended_at: float
     ) -> list[NewFile]:
         """Take a list into account. Return the new files that are complete, oldest first.
 
@@ -74,7 +76,9 @@ class FileTracker:
             began_at: When the list began. A file has settled if it had its state long before.
             ended_at: When the list ended.
         """
-        listed = list(files)
+        if listed == self._listed and not self._seen:
+            return []
+        self._listed = listed
         complete = self._markers
         self._markers = {
             file.path.rpartition("/")[0]
@@ -85,16 +89,14 @@ class FileTracker:
         complete = complete & self._markers
         present = {file.key: file for file in self._select(listed)}
         self._note_missing(present, ended_at)
-        candidates = dict[str, _SeenFile]()
+        seen = dict[str, _SeenFile]()
         for key, file in present.items():
             used = self.used.get(key)
             if used is None or not _is_same(used.state, file.state):
-                candidates[key] = self._follow(file, ended_at)
-        self._candidates = candidates
+                seen[key] = self._follow(file, ended_at)
+        self._seen = seen
         done = [
-            each
-            for each in candidates.values()
-            if self._is_complete(each, complete, began_at=began_at)
+            each for each in seen.values() if self._is_complete(each, complete, began_at=began_at)
         ]
         done.sort(key=lambda each: (each.found_at, each.file.path))
         return [each.file for each in done]
@@ -147,7 +149,7 @@ class FileTracker:
         self._missing_since = {key: since.get(key, now) for key in self.used if key not in present}
 
     def _follow(self, file: NewFile, now: float) -> _SeenFile:
-        before = self._candidates.get(file.key)
+        before = self._seen.get(file.key)
         if before is None:
             return _SeenFile(file, now, now)
         if _is_same(before.file.state, file.state):

@@ -386,11 +386,11 @@ def _describe_no_schedule(job: Job) -> str:
 
 def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datetime) -> RunTimes:
     rule = schedule.rules.clock
+    instant = now if at is None else at
+    last = runs.find_last(tx, schedule.job_id, instant)
+    if last is not None and (rule is None or _list_files(last)):
+        return last.times
     if rule is None:
-        instant = now if at is None else at
-        last = runs.find_last(tx, schedule.job_id, instant)
-        if last is not None:
-            return last.times
         return make_times(schedule, Firing(instant, instant), instant)
     firing = find_last(rule, now if at is None else at + (at.resolution))
     if firing is None or (at is not None and firing.instant != at):
@@ -498,7 +498,7 @@ def _insert(
             hint=f"Wait for its end, or cancel it: headrace run cancel {last.id}.",
         )
     # Every run of a time reads the same files.
-    files = [] if last is None else [each for each in last.inputs if each.location is not None]
+    files = [] if last is None else _list_files(last)
     run_id = runs.insert_run(
         tx,
         schedule.job_id,
@@ -516,6 +516,11 @@ def _insert(
     if last is not None and files:
         file_watches.copy_run_files(tx, last.id, run_id)
     return run_id
+
+
+def _list_files(run: JobRun) -> list[RunInput]:
+    """Return the inputs of a run that are files."""
+    return [each for each in run.inputs if each.location is not None]
 
 
 def _cancel(tx: Tx, run: JobRun, *, actor: str) -> None:
