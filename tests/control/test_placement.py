@@ -14,8 +14,14 @@ from tests.support.waiting import wait_until
 from headrace.control.host.health_checks import CheckStatus, check_cluster
 from headrace.control.host.process_identity import this_host
 from headrace.control.node import Node
-from headrace.control.places import find_unshared
-from headrace.errors import InvalidSetting, UnsharedLocation
+from headrace.control.places import (
+    SessionPlaces,
+    check_locations,
+    check_watched_location,
+    find_unshared,
+    find_watch_denial,
+)
+from headrace.errors import InvalidLocation, InvalidSetting, UnsharedLocation
 from headrace.store import nodes
 from headrace.store.database import Database
 
@@ -102,6 +108,10 @@ def test_the_settings_that_only_one_host_can_reach(tmp_path: Path) -> None:
     assert find_unshared(local)["catalog.kind"] == "managed"
     assert "catalog.warehouse" not in find_unshared(make_settings(tmp_path))
     assert "results.location" in find_unshared(mounted)
+    watched = {"watched_locations": {"/data": ["*"], "s3a://lake": ["*"], "*": ["*"]}}
+    found = find_unshared(make_settings(tmp_path, jobs=watched))
+    assert found["jobs.watched_locations./data"] == "/data"
+    assert len([name for name in found if "watched" in name]) == 1
 
 
 def test_doctor_says_whether_nodes_can_run_on_several_hosts(
@@ -128,3 +138,53 @@ def test_a_node_does_not_start_with_a_password_in_a_location(tmp_path: Path, set
         Node(settings, address="http://127.0.0.1:1", embedded=False)
 
     assert "hunter2" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_node_does_not_start_with_a_password_in_a_watched_location(tmp_path: Path) -> None:
+    watched = {"s3a://key:hunter2@bucket/x": ["ada"]}
+    settings = make_settings(tmp_path, jobs={"watched_locations": watched})
+    with pytest.raises(InvalidSetting, match=r"jobs\.watched_locations") as caught:
+        check_locations(settings)
+    assert "hunter2" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_path_that_spark_reads_from_another_file_system_cannot_be_followed(
+    tmp_path: Path,
+) -> None:
+    places = SessionPlaces(
+        make_settings(tmp_path), "default", {"spark.hadoop.fs.defaultFS": "s3a://lake"}
+    )
+    with pytest.raises(InvalidLocation, match=r"reads from spark\.hadoop\.fs\.defaultFS"):
+        check_watched_location(places, "/in")
+    for location in ("file:/in", "S3A://lake/in"):
+        check_watched_location(places, location)
+
+
+@pytest.mark.parametrize(
+    ("location", "owners", "is_allowed"),
+    [
+        ("/data/in", {"ada"}, True),
+        ("file:///data", {"ada"}, True),
+        ("/data/../etc", {"ada"}, False),
+        ("/data2", {"ada"}, False),
+        ("/data/in", {"eve"}, False),
+        ("s3a://lake/in/x", {"eve", "group:corp:etl"}, True),
+        ("s3a://lake/x", {"eve", "group:corp:etl"}, False),
+        ("/public", {"eve"}, True),
+        ("/public", set[str](), False),
+        ("/elsewhere", {"root"}, True),
+    ],
+    ids=["below", "same", "dots", "prefix", "owner", "group", "beside", "all", "disabled", "any"],
+)
+def test_owners_follow_the_locations_that_list_them(
+    tmp_path: Path, location: str, owners: set[str], is_allowed: bool
+) -> None:
+    watched = {
+        "/data": ["ada"],
+        "s3://lake/in": ["group:corp:etl"],
+        "/public": ["*"],
+        "*": ["root"],
+    }
+    settings = make_settings(tmp_path, jobs={"watched_locations": watched})
+    denial = find_watch_denial(settings, frozenset(owners), location)
+    assert (denial is None) == is_allowed

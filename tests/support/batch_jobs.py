@@ -13,15 +13,23 @@ from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
 from tests.support.waiting import wait_until
 
+from headrace.control.jobs.firing import DueRun, insert_due, span_until, start_next
 from headrace.model.deployment import Job, JobSession, VersionSpec
 from headrace.model.job import JobDecision
-from headrace.model.run import BatchSpec, BatchStatement, FiringRules, RunRetries
+from headrace.model.run import (
+    BatchSpec,
+    BatchStatement,
+    FiringRules,
+    RunInput,
+    RunRetries,
+    RunTrigger,
+)
 from headrace.model.schedule import Schedule
 from headrace.model.session import SessionSpec
 from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Database, Tx
-from headrace.store.jobs import jobs, schedules
+from headrace.store.jobs import file_watches, jobs, schedules
 
 HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
 FIRST, SECOND = "SELECT :interval_start", "SELECT :interval_end"
@@ -150,6 +158,19 @@ class BatchJob:
 
     def succeed(self) -> None:
         self.driver.succeed(inline_result([("a", "integer")], [[1]]))
+
+    def start_with_files(self, location: str, files: list[str]) -> str:
+        """Start the run that new files start. Return its id."""
+        inputs = [RunInput(location=location, file_count=len(files))]
+        with self.node.database.write("test") as tx:
+            schedule = schedules.lock(tx, self.id)
+            assert schedule is not None
+            times = span_until(tx, self.id, read_clock(tx.connection))
+            due = DueRun(times, False, None, RunTrigger.CONDITION, inputs)
+            run_id = insert_due(tx, schedule, due, [])
+            file_watches.insert_run_files(tx, run_id, files)
+            start_next(tx, self.id, actor="test")
+        return run_id
 
     def stop_operations(self) -> None:
         """Let the node make no further step of a run, as a node that is lost."""

@@ -375,6 +375,10 @@ class JobSettings(Section):
     """How long further savepoints are kept."""
     parallelism: int = Field(default=4, ge=1, le=64)
     """Number of operations that a node advances at once."""
+    watched_locations: dict[str, list[str]] = Field(default={})
+    """For each location, the users (`ada`) and groups (`group:corp:etl`) whose jobs may follow the
+    files below it (`on-files`): nodes list them with their own rights. `*` stands for every owner,
+    or every location. Default: none; a node that a command has started allows every location."""
 
 
 class HiveServer2Settings(Section):

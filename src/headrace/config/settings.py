@@ -279,6 +279,7 @@ class Settings(BaseSettings):
             "conf_policy": NO_CONF_POLICY,
             "audit": self.audit.model_copy(update={"reads": AuditedReads.NONE}),
             "secrets": self.secrets.model_copy(update={"allowed": {EVERY: [EVERY]}}),
+            "jobs": self.jobs.model_copy(update={"watched_locations": {EVERY: [EVERY]}}),
         }
         settings = self.model_copy(update=updates)
         settings._is_embedded = True  # noqa: SLF001 - a copy of this object

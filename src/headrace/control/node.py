@@ -31,6 +31,7 @@ from headrace.control.identity.api_tokens import ApiTokens
 from headrace.control.identity.authenticator import Authenticator
 from headrace.control.jobs import change_steps, job_changer, planning
 from headrace.control.jobs.conditions import Conditions
+from headrace.control.jobs.file_watches import FileWatches
 from headrace.control.jobs.firing import Schedules
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.planning import PlanExpiry
@@ -93,6 +94,7 @@ from headrace.store.database import Database, Tx
 _LOG = logging.getLogger("headrace.node")
 _HISTORY_SECONDS = 60.0
 _ALERT_SECONDS = 30.0
+_FILES_SECONDS = 1.0
 _EXPIRED_NODES_SECONDS = 60.0
 
 
@@ -191,9 +193,10 @@ class Node:
             },
         )
         self.events = EventLog(self.context)
-        self._retention, self._outbox = (
+        self._retention, self._outbox, self._file_watches = (
             Retention(self.context),
             Outbox(self.context, OutboxMetrics(self._metrics).observe_attempt),
+            FileWatches(self.context),
         )
         self._parts = parts = parts or LocalParts.create(settings, embedded=embedded)
         self._launchers = LauncherRegistry(
@@ -357,6 +360,7 @@ class Node:
         self._operations.stop()
         self._retention.stop()
         self._outbox.stop()
+        self._file_watches.stop()
         self._lease.stop()
         self._launches.stop()
         self._parts.archives.stop()
@@ -415,6 +419,7 @@ class Node:
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("schedules", Schedules(self.context).run),
             PeriodicTask("conditions", Conditions(self.context).run),
+            PeriodicTask("files", self._file_watches.run, _FILES_SECONDS),
             PeriodicTask("outbox", self._outbox.run),
             PeriodicTask("alerts", AlertWatch(self.context).run, _ALERT_SECONDS),
             PeriodicTask("audit", self.context.audit.flush),

@@ -9,15 +9,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from headrace.config.sections import EVERY
 from headrace.config.settings import Settings
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.errors import InvalidLocation, InvalidSetting, UnsharedLocation
+from headrace.files.listing import S3_SCHEMES
 from headrace.files.places import (
     DEFAULT_FS,
     check_has_no_password,
     identify,
     is_below,
+    is_relative,
     local_path,
+    lower_scheme,
     to_hadoop_form,
 )
 from headrace.model.node import NodeRecord
@@ -61,6 +65,56 @@ class SessionPlaces:
         return self.identify(first) == self.identify(second)
 
 
+_PATTERN_LETTERS = frozenset("*?[{")
+_LONGEST_WATCHED = 1024
+
+
+def check_watched_location(places: SessionPlaces, location: str) -> None:
+    """Raise InvalidLocation unless nodes can list the files of a location, and Spark reads them."""
+    to_hadoop_form(location)
+    if len(location) > _LONGEST_WATCHED:
+        raise InvalidLocation(f"`on-files` has more than {_LONGEST_WATCHED:,} letters.")
+    if not _PATTERN_LETTERS.isdisjoint(location):
+        raise InvalidLocation(
+            f"`on-files` is the location of a directory, and {location!r} is a pattern.",
+            hint="Write the directory, and for example `pattern: '*.json'` beside `on-files`.",
+        )
+    if is_relative(location):
+        raise InvalidLocation(
+            f"`on-files` is {location!r}, which is not absolute.",
+            hint="Write an absolute path, or a URI.",
+        )
+    scheme = lower_scheme(location).partition("://")[0]
+    if local_path(location) is None and scheme not in S3_SCHEMES:
+        raise InvalidLocation(
+            f"`on-files` is {location!r}: nodes list local directories and S3 only.",
+            hint="Write a path, or a location such as s3a://bucket/in.",
+        )
+    if local_path(location) is not None and not places.identify(location).startswith("file:"):
+        raise InvalidLocation(
+            f"`on-files` is {location!r}, which Spark reads from {DEFAULT_FS}.",
+            hint="Write the scheme of the location, for example s3a://bucket/in or file:/in.",
+        )
+
+
+def find_watch_denial(settings: Settings, owners: frozenset[str], location: str) -> str | None:
+    """Return why the jobs of an owner may not follow the files of a location; None: they may.
+
+    Links are resolved: a link below an allowed location must not lead to another place.
+
+    Args:
+        owners: The owner and its groups; empty for a user who is disabled.
+    """
+    for parent, listed in settings.jobs.watched_locations.items():
+        is_listed = bool(owners) and (EVERY in listed or not owners.isdisjoint(listed))
+        if is_listed and (parent == EVERY or is_below(location, parent)):
+            return None
+    return (
+        f"The owner of the job may not follow the files of {location}. An administrator can list"
+        " the owner, or one of its groups, for this location in jobs.watched_locations."
+    )
+
+
 def to_file_name(name: str) -> str:
     """Return one segment of a path for a name, which can contain any character.
 
@@ -84,6 +138,8 @@ def find_unshared(settings: Settings) -> dict[str, str]:
         "streams.location": settings.streams_location,
         "jobs.state_location": settings.jobs.state_location or settings.jobs_location,
     }
+    watched = [each for each in settings.jobs.watched_locations if each != EVERY]
+    locations |= {f"jobs.watched_locations.{each}": each for each in watched}
     if settings.catalog.kind != "memory":
         locations["catalog.warehouse"] = settings.warehouse
     unshared = {
@@ -104,6 +160,7 @@ def check_locations(settings: Settings) -> None:
         "streams.checkpoints": [settings.streams.checkpoints],
         "streams.location": [settings.streams.location],
         "jobs.state_location": [settings.jobs.state_location],
+        "jobs.watched_locations": [*settings.jobs.watched_locations],
         "catalog.warehouse": [settings.catalog.warehouse],
     }
     for name, values in locations.items():

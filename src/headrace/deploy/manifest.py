@@ -171,6 +171,14 @@ def _check_overlap(overlap: Overlap | None, info: ValidationInfo) -> Overlap | N
             hint="Write `overlap: queue`, which is the default of `on-change`, or"
             " `cancel-previous`.",
         )
+    watches_files = schedule is not None and schedule.files is not None
+    if watches_files and overlap not in {None, Overlap.QUEUE}:
+        raise TextProblem(
+            "conflicting_keys",
+            f"With `overlap: {overlap}`, no run would read the files of a run that is left out or"
+            " cancelled.",
+            hint="Write `overlap: queue`, which is the default of `on-files`.",
+        )
     return overlap
 
 

@@ -124,6 +124,7 @@ def check_schedule(schedule: Schedule) -> None:
             _check_zone(part.timezone)
     _check_levels(schedule)
     _check_clocks(schedule)
+    _check_files(schedule)
     _check_names(schedule)
     if schedule.count_combinations() > _MOST_COMBINATIONS:
         raise ScheduleProblem(
@@ -152,6 +153,23 @@ def _check_clocks(schedule: Schedule) -> None:
             "The schedule has two clocks, and a job has the logical times of one.",
             hint="Keep one `cron` or `every`, or deploy two jobs.",
             keys=clocks[1],
+        )
+
+
+def _check_files(schedule: Schedule) -> None:
+    """Raise ScheduleProblem for a second location, and for one whose files do not start a run."""
+    locations = [keys for keys, part in schedule.walk() if part.on_files is not None]
+    if len(locations) > 1:
+        raise ScheduleProblem(
+            "The schedule has two `on-files`, and a run reads the files of one location.",
+            hint="Follow the directory above, or deploy two jobs.",
+            keys=locations[1],
+        )
+    if locations and "all" in locations[0]:
+        raise ScheduleProblem(
+            "`all` cannot have `on-files`: new files start a run by themselves.",
+            hint="Let a job read the files, and another one follow it with `after`.",
+            keys=locations[0],
         )
 
 

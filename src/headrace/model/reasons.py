@@ -59,6 +59,7 @@ class ReasonCode(StrEnum):
     DUE = "due"
     STATEMENT = "statement"
     SKIPPED = "skipped"
+    FILES = "files"
 
 
 MEANINGS: dict[ReasonCode, tuple[str, str]] = {
@@ -97,6 +98,7 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.STOPPING: ("stream, job", "Its driver stops it."),
     ReasonCode.PAUSED: ("stream, job", "A user has paused it."),
     ReasonCode.STOPPED: ("stream, job", "It was stopped."),
+    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
     ReasonCode.CHANGE: ("job", "A deployment, or an action of a user, changes the job."),
     ReasonCode.CONDITIONS: (
         "run",
@@ -246,6 +248,7 @@ def explain_job(
     queries: Sequence[tuple[StreamQuery, Reason | None]],
     *,
     is_batch: bool = False,
+    files_problem: str | None = None,
 ) -> Reason | None:
     """Return why a job does not run as it should; None if all of its queries run.
 
@@ -253,6 +256,7 @@ def explain_job(
         change: The change that is in progress, if the store still has it.
         queries: Its live queries, each with the reason for which it does not run.
         is_batch: Whether it has a schedule, and no queries.
+        files_problem: Why the files of its schedule cannot start runs; None: they can.
     """
     if job.change_id is not None:
         text = "A change of the job is in progress"
@@ -269,6 +273,12 @@ def explain_job(
     if job.state is JobState.STOPPED:
         text = f"Stopped. `headrace job start {job.name}` starts it from its latest state."
         return Reason(ReasonCode.STOPPED, text)
+    if files_problem is not None:
+        return Reason(ReasonCode.FILES, files_problem)
+    return _explain_queries(queries)
+
+
+def _explain_queries(queries: Sequence[tuple[StreamQuery, Reason | None]]) -> Reason | None:
     found = [(query, reason) for query, reason in queries if reason is not None]
     if not found:
         return None

@@ -53,6 +53,9 @@ class RunTrigger(StrEnum):
     REPAIR = "repair"
 
 
+INPUT_FILES = "input_files"
+"""Name of the parameter with the files of a run, as Spark's column `_metadata.file_path` has them.
+"""
 RUN_PARAMETERS = {
     "run_time": "TIMESTAMP",
     "interval_start": "TIMESTAMP",
@@ -63,6 +66,7 @@ RUN_PARAMETERS = {
     "query_description": "STRING",
     "query_id": "STRING",
     "query_version": "INT",
+    INPUT_FILES: "ARRAY<STRING>",
 }
 """Types of the values that the statements of a run can name."""
 
@@ -108,6 +112,11 @@ class FiringRules(BaseModel):
     def clock_waits(self) -> bool:
         """Whether a time of the clock starts a run only when other conditions are met too."""
         return self.schedule is not None and not self.schedule.is_clock_enough
+
+    @property
+    def files(self) -> Schedule | None:
+        """The part of the schedule by which new files start the job; None: there is none."""
+        return None if self.schedule is None else self.schedule.files
 
 
 class RunRetries(BaseModel):
@@ -207,7 +216,7 @@ class RunTimes:
 
 
 class RunInput(BaseModel):
-    """What started a run: the run of a job that it follows, or changes of a table."""
+    """What started a run: the run of a job that it follows, changes of a table, or new files."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -221,6 +230,10 @@ class RunInput(BaseModel):
     """The last change that an earlier run has used; None: there was none."""
     last_transaction: str | None = None
     """The last change that the run has to use."""
+    location: str | None = None
+    """Location of the files."""
+    file_count: int | None = None
+    """Number of the files that the run has to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +315,40 @@ class TableChange:
     source_key: str
     transaction_id: str
     changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What a list shows of a file. The file has changed if its size or its revision has."""
+
+    size: int
+    revision: str
+    """ETag of an object, or modification time of a local file."""
+    file_id: str | None = None
+    """Text that a local file keeps when it is renamed; None: the file system has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedFile:
+    """A file that a run of a job reads or has read."""
+
+    state: FileState
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWatch:
+    """A job that new files start, and the node that lists them."""
+
+    job_id: str
+    node_id: str | None
+    """None: no node has claimed it yet."""
+    epoch: int
+    """Number of claims."""
+    problem: str | None
+    """Why the files cannot start runs; None: they can."""
+    is_held: bool
+    """Whether the node has a valid lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from itertools import product
@@ -24,6 +24,18 @@ def _check_every(duration: timedelta) -> timedelta:
     if duration < _SHORTEST:
         raise ValueError("`every` is at least 1s.")
     return duration
+
+
+def _check_poll(duration: timedelta) -> timedelta:
+    if duration < _SHORTEST:
+        raise ValueError("`poll` is at least 1s.")
+    return duration
+
+
+def _check_file_name(text: str) -> str:
+    if not text or "/" in text:
+        raise ValueError("`pattern` and `marker` are names of files, without a slash.")
+    return text
 
 
 class Schedule(BaseModel):
@@ -49,9 +61,15 @@ class Schedule(BaseModel):
     on_change: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Tables. A run starts when one of them has new data."""
     settle: Duration | None = None
-    """Time without a change after which a run of `on-change` starts; default: 5s."""
+    """Time without a change after which a run of `on-change` or `on-files` starts; default: 5s."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
+    pattern: Annotated[str, AfterValidator(_check_file_name)] | None = None
+    """Names of the files of `on-files`, for example `*.json`; default: all files."""
+    marker: Annotated[str, AfterValidator(_check_file_name)] | None = None
+    """Name of the file, for example `_SUCCESS`, that completes a directory of `on-files`."""
+    poll: Annotated[Duration, AfterValidator(_check_poll)] | None = None
+    """Time between two lists of the files of `on-files`; default: 10s."""
     all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
     """Conditions that must all have been met since the last run."""
     any_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
@@ -74,10 +92,7 @@ class Schedule(BaseModel):
                 f"The schedule {problem}. It needs exactly one of {keys}. Combine conditions with"
                 " `all` or `any`."
             )
-        if "timezone" in present and "cron" not in present:
-            raise ValueError("`timezone` only goes with `cron`.")
-        if "settle" in present and given != ["on_change"]:
-            raise ValueError("`settle` only goes with `on-change`.")
+        _check_options(present, given[0])
         return values
 
     @property
@@ -140,6 +155,11 @@ class Schedule(BaseModel):
         """Whether a time of the clock starts a run by itself."""
         return any(each.is_clock for each in self.list_combinations())
 
+    @property
+    def files(self) -> Schedule | None:
+        """The part by which new files start the job; None: there is none."""
+        return next((part for part in self.list_parts() if part.on_files is not None), None)
+
     def list_tables(self) -> list[str]:
         """Return the names of the tables whose changes start a run."""
         return list(
@@ -173,6 +193,11 @@ class Combination:
         return all(part.is_of_time for part in self.parts)
 
     @property
+    def is_of_files(self) -> bool:
+        """Whether new files are the condition."""
+        return any(part.on_files is not None for part in self.parts)
+
+    @property
     def jobs(self) -> set[str]:
         """The jobs that must have succeeded, in lower case."""
         return {name.casefold() for part in self.parts for name in part.after or []}
@@ -189,6 +214,24 @@ MANUAL = Schedule.model_construct()
 """The schedule of a job that only users start."""
 CONDITIONS = ("cron", "every", "after", "on_change", "on_files", "all_", "any_")
 """Names of the fields of a schedule that start a run."""
+
+
+_OPTIONS = {
+    "timezone": ("cron",),
+    "settle": ("on_change", "on_files"),
+    **dict.fromkeys(("pattern", "marker", "poll"), ("on_files",)),
+}
+"""Fields that only go with some conditions."""
+
+
+def _check_options(present: Collection[str], condition: str) -> None:
+    """Raise ValueError for an option of another condition."""
+    for key, conditions in _OPTIONS.items():
+        if key in present and condition not in conditions:
+            allowed = " or ".join(f"`{_to_key(each)}`" for each in conditions)
+            raise ValueError(f"`{key}` only goes with {allowed}.")
+    if {"marker", "settle"} <= {*present}:
+        raise ValueError("With `marker`, files do not have to settle: delete `settle`.")
 
 
 def _to_key(name: str) -> str:

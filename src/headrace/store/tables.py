@@ -1211,6 +1211,40 @@ table_changes = Table(
     Index("table_changes_ready", "ready_at", sqlite_where=_IS_READY, postgresql_where=_IS_READY),
 )
 
+# Jobs that new files start. The node that has claimed one lists its files.
+file_watches = Table(
+    "file_watches",
+    metadata,
+    Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("is_paused", Boolean, nullable=False),
+    Column("node_id", id_type()),
+    Column("epoch", Integer, nullable=False),
+    # NULL: the files can start runs.
+    Column("problem", Text),
+)
+
+# The files that runs of a job read or have read, until they vanish.
+used_files = Table(
+    "used_files",
+    metadata,
+    Column("job_id", id_type(), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    # Digest of the path.
+    Column("path_key", id_type(), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("revision", Text, nullable=False),
+    Column("file_id", Text),
+    Column("run_id", id_type(), nullable=False),
+    Column("used_at", Instant, nullable=False),
+)
+
+# The files that a run has to read. They are apart from the run, because lists of runs omit them.
+run_files = Table(
+    "run_files",
+    metadata,
+    Column("run_id", id_type(), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("files", Document(list[str], list), nullable=False),
+)
+
 # Long work of a node. A node claims an operation; another one adopts it when the lease has expired.
 operations = Table(
     "operations",

@@ -227,17 +227,56 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [
-        ({"on-files": "/data/in"}, "not started by files"),
+        ({"on-files": "in"}, "not absolute"),
+        ({"on-files": "/in/*.json"}, "is a pattern"),
+        ({"on-files": "s3a://key:secret@lake/in"}, "contains a password"),
+        ({"on-files": "hdfs://nn/in"}, "local directories and S3 only"),
+        ({"on-files": "s3a:in"}, "not absolute, although it has a scheme"),
+        ({"on-files": "/" + "x" * 1024}, "more than 1,024 letters"),
+        ({"on-files": "/etc"}, "may not follow the files of /etc"),
+        ({"on-files": "/in", "poll": "10ms"}, "`poll` is at least 1s"),
+        ({"on-files": "/in", "pattern": "a/*"}, "without a slash"),
+        ({"on-files": "/in", "marker": ""}, "without a slash"),
+        ({"on-files": "/in", "marker": "_SUCCESS", "settle": "9s"}, "delete `settle`"),
+        ({"every": "1h", "poll": "10s"}, "`poll` only goes with `on-files`"),
+        ({"any": [{"on-files": "/a"}, {"on-files": "/b"}]}, "has two `on-files`"),
+        ({"all": [{"after": ["a"]}, {"on-files": "/a"}]}, "`all` cannot have `on-files`"),
         ({"on-change": ["a b"]}, "'a b' is not the name of a table"),
         ({"after": ["a"], "settle": "1s"}, "`settle` only goes with `on-change`"),
     ],
-    ids=["files", "name", "settle"],
+    ids=[
+        *("relative", "glob", "password", "scheme", "no slash", "long", "denied"),
+        *("poll", "pattern", "marker", "marker and settle", "no files", "two locations"),
+        *("all", "name", "settle"),
+    ],
 )
 def test_a_condition_that_cannot_be_met_is_refused(
     project: Project, schedule: dict[str, Any], text: str
 ) -> None:
     problem = project.refuse(job={"script": "SELECT 1", "schedule": schedule})
     assert text in problem["message"]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "cancel-previous"])
+def test_a_run_for_new_files_cannot_be_left_out(project: Project, overlap: str) -> None:
+    rules = {"schedule": {"on-files": "/in"}, "overlap": overlap}
+    problem = project.refuse(job={"script": "SELECT 1", **rules})
+    assert "no run would read the files of a run that is left out" in problem["message"]
+
+
+@pytest.mark.parametrize(
+    "deployed_job", [{"watched_locations": {"/data": ["*"]}}], ids=["allowed"], indirect=True
+)
+def test_the_plan_notes_which_files_start_a_run(project: Project) -> None:
+    schedule = {"any": [{"on-files": "/data/in", "pattern": "*.json"}, {"cron": "@daily"}]}
+    ended = project.deploy(job={"script": "SELECT 1", "schedule": schedule})
+    assert ended["jobs"][0]["notes"][0] == (
+        "a run starts when /data/in has new files with names such as *.json; those that are there"
+        " already count as new"
+    )
+    # The node of the test lists the files, which are not there.
+    reason = wait_until(lambda: project.node.http.get("/api/v1/jobs/job").json()["reason"])
+    assert reason == "The location /data/in does not exist."
 
 
 def test_a_cycle_within_any_is_refused_and_the_plan_notes_each_condition(project: Project) -> None:

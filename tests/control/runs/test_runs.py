@@ -187,6 +187,37 @@ def test_wrong_sql_is_not_attempted_again_and_a_repair_runs_what_has_failed(
     assert job.call(f"runs/{repaired['id']}/repair", 409)["code"] == "run_state_conflict"
 
 
+def test_the_files_of_a_run_are_a_typed_parameter_and_those_of_its_repetitions(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    def read_files() -> tuple[Any, Any]:
+        [found] = [each for each in job.read_statement().spec.parameters if "files" in each.name]
+        job.driver.fail(WRONG)
+        return found.type, found.value
+
+    job = start_job()
+    files = ["file:/in/a%20b.json", "file:/in/c.json"]
+    run_id = job.start_with_files("/in", files)
+    assert job.next_statement() == FIRST
+    assert read_files() == ("ARRAY<STRING>", files)
+    failed = job.await_end(run_id)
+    assert failed["input_files"] == files
+    assert (failed["inputs"][0]["location"], failed["inputs"][0]["file_count"]) == ("/in", 2)
+    [listed] = job.node.http.get("/api/v1/runs").json()["items"]
+    assert (listed["input_files"], listed["inputs"]) == ([], failed["inputs"])
+    for path, body in (
+        (f"runs/{run_id}/repair", {}),
+        ("jobs/load/runs", {"at": failed["logical_time"]}),
+    ):
+        again = job.call(path, **body)
+        assert job.next_statement() == FIRST
+        assert read_files() == ("ARRAY<STRING>", files)
+        assert job.await_end(again["id"])["input_files"] == files
+    job.call("jobs/load/runs")
+    assert job.next_statement() == FIRST
+    assert read_files() == ("ARRAY<STRING>", [])
+
+
 def test_a_run_and_its_repair_keep_the_version_with_which_the_run_was_due(
     start_job: Callable[..., BatchJob],
 ) -> None:

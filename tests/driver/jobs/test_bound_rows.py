@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,19 @@ def test_the_times_of_the_run_are_variables_and_instants_in_every_time_zone(
     bind_rows(session, code, PARAMETERS)
     rows = fetch_rows(session, f"SELECT unix_seconds(t), v FROM {ROWS_VIEW}")
     assert rows == [(int(START.timestamp()), 3)]
+
+
+def test_the_files_of_the_run_are_paths_for_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.driver.jobs.bound_rows import bind_rows
+
+    (tmp_path / "a +50%.json").write_text('{"n": 1}')
+    (tmp_path / "other.json").write_text('{"n": 2}')
+    files = Parameter(
+        name="input_files", value=[f"file:{tmp_path}/a%20+50%25.json"], type="ARRAY<STRING>"
+    )
+    session = spark.newSession()
+    bind_rows(session, "execution_output = spark.read.json(input_files)", [files])
+    assert fetch_rows(session, f"SELECT n FROM {ROWS_VIEW}") == [(1,)]
 
 
 @pytest.mark.parametrize(

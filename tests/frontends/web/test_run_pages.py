@@ -112,6 +112,17 @@ def test_a_run_is_followed_failed_and_repaired(
     assert len([1 for _tag, values in refused.tags if values.get("id") == "live"]) == 1
 
 
+def test_the_page_of_a_run_lists_the_files_that_it_reads(
+    open_job: Callable[..., tuple[BatchJob, Browser]],
+) -> None:
+    job, browser = open_job()
+    run_id = job.start_with_files("/in", ["file:/in/a.json", "file:/in/<b>.json"])
+    page = browser.open(f"runs/{run_id}")
+    assert "2 to read" in page.text
+    assert "file:/in/a.json" in page.text
+    assert page.find_unwanted_tags() == []
+
+
 def test_a_run_is_cancelled_after_a_question_that_names_what_it_costs(
     open_job: Callable[..., tuple[BatchJob, Browser]],
 ) -> None:

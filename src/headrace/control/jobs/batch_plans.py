@@ -14,7 +14,7 @@ from headrace.model.run import BatchSpec
 from headrace.model.schedule import Schedule
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import schedules, triggers
+from headrace.store.jobs import file_watches, schedules, triggers
 from headrace.text.readable import describe_count
 
 _KIND_HINT = "Delete the job first: headrace job delete NAME. Its runs and its state end with it."
@@ -59,8 +59,9 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
         *(
             _note_condition(part)
             for part in schedule.list_parts()
-            if not part.is_of_time and not (part.after and schedule.parts)
+            if not part.is_of_time and part.on_files is None and not (part.after and schedule.parts)
         ),
+        *([] if schedule.files is None else [_note_files(schedule.files)]),
         *([] if schedule.clock is None else _note_clock(schedule.clock, now)),
         *([_note_lookback(batch.rules.lookback)] if batch.rules.lookback else []),
     ]
@@ -87,6 +88,14 @@ def _note_condition(schedule: Schedule) -> str:
     return (
         f"a run starts when a statement of Headrace changes {', '.join(schedule.list_tables())};"
         " writes of other programs and of streams are not seen"
+    )
+
+
+def _note_files(files: Schedule) -> str:
+    pattern = "" if files.pattern is None else f" with names such as {files.pattern}"
+    return (
+        f"a run starts when {files.on_files} has new files{pattern}; those that are there already"
+        " count as new"
     )
 
 
@@ -120,6 +129,10 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
     sources = list_sources(rules.schedule)
     keeps = before is not None and before.rules.schedule == rules.schedule
     triggers.save(tx, job.id, owner=job.owner, sources=sources, keeps=keeps)
+    if rules.files is None:
+        file_watches.remove(tx, job.id)
+    else:
+        file_watches.save(tx, job.id)
 
 
 def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:
@@ -128,6 +141,8 @@ def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:
         return
     schedules.pause(tx, job.id)
     triggers.pause(tx, job.id)
+    file_watches.pause(tx, job.id)
     if is_deleted:
         triggers.remove(tx, job.id)
+        file_watches.remove(tx, job.id)
         skip_waiting(tx, job.id, actor=actor)

@@ -120,7 +120,6 @@ def compile_batch(
     """
     if manifest.schedule is None:
         return None
-    _check_conditions(manifest.schedule)
     definitions = split_definitions(needed.setup)
     statements = [BatchStatement(text=text) for text in definitions.per_run]
     target = _describe_target(manifest)
@@ -143,20 +142,11 @@ def compile_batch(
     )
 
 
-def _check_conditions(schedule: Schedule) -> None:
-    """Raise InvalidStatement for a condition that cannot start a run yet."""
-    if any(part.on_files is not None for part in schedule.list_parts()):
-        raise InvalidStatement(
-            "Runs are not started by files yet.",
-            hint="Write `schedule` with `cron`, `every`, `after`, `on-change`, `all` or `any`, or"
-            " `manual`.",
-        )
-
-
 def _choose_overlap(manifest: JobManifest, schedule: Schedule) -> Overlap:
     """Return what happens to runs that overlap. A job needs each run that a condition starts."""
     if manifest.overlap is None:
-        return Overlap.QUEUE if list_sources(schedule) else Overlap.SKIP
+        has_conditions = bool(list_sources(schedule)) or schedule.files is not None
+        return Overlap.QUEUE if has_conditions else Overlap.SKIP
     return manifest.overlap
 
 

@@ -19,6 +19,7 @@ from headrace.control.jobs.firing import (
     PARKED,
     DueRun,
     insert_due,
+    span_until,
     start_next,
 )
 from headrace.control.jobs.run_notes import RunNotes, add_inputs, has_not_begun
@@ -98,7 +99,8 @@ def evaluate(tx: Tx, schedule: JobSchedule) -> None:
     notes = RunNotes(tx, schedule, now)
     if not notes.are_paused:
         live = runs.list_live(tx, schedule.job_id)
-        combinations = rule.list_combinations()
+        # `file_watches.py` starts the runs that read new files.
+        combinations = [each for each in rule.list_combinations() if not each.is_of_files]
         for each in combinations:
             if each.clock is None:
                 _start_runs(tx, schedule, each, notes, live, now)
@@ -262,10 +264,8 @@ def _start_changed(
     if waiting:
         add_inputs(tx, schedule, waiting[-1], inputs, live)
         return
-    newest = runs.page(tx, owners=None, job_id=schedule.job_id, limit=1)
-    start = min(newest[0].times.logical_time, now) if newest else now
     due = DueRun(
-        times=RunTimes(logical_time=now, interval_start=start, interval_end=now),
+        times=span_until(tx, schedule.job_id, now),
         is_missed=False,
         skip_reason=None,
         trigger=RunTrigger.CONDITION,

@@ -14,6 +14,7 @@ from headrace.control.jobs.compile import (
     compile_queries,
     find_key_of_clause,
 )
+from headrace.control.places import SessionPlaces, check_watched_location
 from headrace.deploy.definitions import Definitions, NeededDefinitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
 from headrace.deploy.load import LoadedManifest, load_manifests
@@ -162,6 +163,10 @@ def _compile(
     session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
     check_session_conf(session.spec, settings.conf_policy)
     batch = compile_batch(manifest, needed, session)
+    files = None if batch is None else batch.rules.files
+    if files is not None and files.on_files is not None:
+        places = SessionPlaces(settings, session.spec.profile, session.spec.conf)
+        check_watched_location(places, files.on_files)
     queries = [] if batch is not None else compile_queries(manifest, needed)
     for query in queries:
         _check_secrets(query.spec)

@@ -109,7 +109,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_
     for each in due:
         # A user may have run the time before it was due: the cursor passes it.
         if each.times.logical_time not in present:
-            repeated += insert_due(tx, schedule, each, live)
+            repeated += len(insert_due(tx, schedule, each, live)) - 1
     last = due[-1].times.logical_time if due else schedule.cursor
     schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
     if due:
@@ -249,13 +249,20 @@ def _find_tzdata_version() -> str:
         return ""
 
 
-def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> int:
+def span_until(tx: Tx, job_id: str, now: datetime) -> RunTimes:
+    """Return the times of a run that a condition starts now: since the run before."""
+    newest = runs.page(tx, owners=None, job_id=job_id, limit=1)
+    start = min(newest[0].times.logical_time, now) if newest else now
+    return RunTimes(logical_time=now, interval_start=start, interval_end=now)
+
+
+def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> list[JobRun]:
     """Insert a run that is due. Overlaps are decided now, and not when a place is free.
 
-    Return the number of earlier times that run again with it.
+    Return the run, and those of the earlier times that run again with it.
 
     Args:
-        live: The live runs of the job. The new one is added.
+        live: The live runs of the job. The new ones are added.
     """
     waits = due.trigger is RunTrigger.SCHEDULE and schedule.rules.clock_waits
     reason = due.skip_reason
@@ -279,11 +286,11 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
     assert run is not None
     if reason is not None:
         runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
-        return 0
+        return [run]
     if not waits and not due.is_missed:
         _cancel_previous(tx, schedule, live)
     live.append(run)
-    return 0 if waits else _look_back(tx, schedule, run, live)
+    return [run] if waits else [run, *_look_back(tx, schedule, run, live)]
 
 
 def start_waiting(
@@ -307,17 +314,18 @@ def start_waiting(
     _look_back(tx, schedule, run, live)
 
 
-def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -> int:
+def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -> list[JobRun]:
     """Insert repetitions of the times before a new one, for data that came late.
 
-    Return their number. A time whose run has not ended, was skipped or was cancelled is left out.
+    Return them. A time whose run has not ended, was skipped or was cancelled is left out.
     """
     if not schedule.rules.lookback or run.trigger is not RunTrigger.SCHEDULE:
-        return 0
+        return []
     previous = runs.find_previous(
         tx, run.job_id, before=run.times.logical_time, limit=schedule.rules.lookback
     )
     repeated = [each for each in previous if each.state in {RunState.SUCCEEDED, RunState.FAILED}]
+    repetitions = list[JobRun]()
     for each in repeated:
         run_id = runs.insert_run(
             tx,
@@ -332,10 +340,11 @@ def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -
             repetition=each.repetition + 1,
             inputs=[RunInput(job=run.name, run=run.id)],
         )
-        inserted = runs.get(tx, run_id)
-        assert inserted is not None
-        live.append(inserted)
-    return len(repeated)
+        repetition = runs.get(tx, run_id)
+        assert repetition is not None
+        repetitions.append(repetition)
+    live += repetitions
+    return repetitions
 
 
 def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun]) -> str | None:

@@ -35,7 +35,7 @@ from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
 from headrace.control.jobs.trigger_checks import find_trigger_problems
 from headrace.control.limits import describe_owner, take_submit
-from headrace.control.places import SessionPlaces
+from headrace.control.places import SessionPlaces, find_watch_denial
 from headrace.errors import InvalidLocation, LeaseLost
 from headrace.files.places import is_below
 from headrace.model.deployment import (
@@ -98,6 +98,7 @@ class JobPlanner:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._settings = context.settings
+        self._secrets = context.secrets
         self._lease_seconds = context.lease_seconds
         self._actor = context.node_id
 
@@ -116,6 +117,7 @@ class JobPlanner:
             take_submit(tx, self._settings, describe_owner(tx, self._settings, owner))
             deployed = _read_deployed(tx, owner)
             raise_errors(_find_conflicts(tx, owner, drafts, deployed, location, place))
+            raise_errors(self._find_denials(tx, owner, drafts))
             now = read_clock(tx.connection)
             planned = [_plan_job(draft, deployed, now) for draft in drafts]
             raise_errors(_list_batch_errors(planned))
@@ -161,6 +163,18 @@ class JobPlanner:
                 job_changes.move_deployment(tx, deployment, target, actor=self._actor, plan=plan)
             operations.finish(tx, lease)
         return None
+
+    def _find_denials(self, tx: Tx, owner: str, drafts: list[JobDraft]) -> list[ManifestError]:
+        """Return the errors of the jobs that follow files which their owner may not list."""
+        errors = []
+        for draft in drafts:
+            files = None if draft.spec.batch is None else draft.spec.batch.rules.files
+            if files is not None and files.on_files is not None:
+                owners = self._secrets.list_owners(tx, owner)
+                denial = find_watch_denial(self._settings, owners, files.on_files)
+                if denial is not None:
+                    errors.append(draft.error("location_denied", denial))
+        return errors
 
     def _choose_location(self, owner: str, request: PlanRequest) -> str:
         chosen = request.state_location or self._settings.jobs.state_location

@@ -37,7 +37,7 @@ from headrace.model.lifecycle import DeploymentState, JobState
 from headrace.model.reasons import Reason, explain_job
 from headrace.model.stream_query import StreamQuery
 from headrace.store.database import Tx
-from headrace.store.jobs import job_changes, jobs, savepoints, triggers
+from headrace.store.jobs import file_watches, job_changes, jobs, savepoints, triggers
 from headrace.store.streams import stream_queries
 
 
@@ -128,6 +128,7 @@ class Jobs:
             changes = _find_changes(tx, found)
             live = stream_queries.list_live_of_jobs(tx, owners)
             reasons = explain_queries(tx, self._settings, live)
+            problems = file_watches.find_problems(tx)
         return [
             _make_status(
                 job,
@@ -135,6 +136,7 @@ class Jobs:
                 changes.get(job.id),
                 [(each, reasons.get(each.id)) for each in _of_job(live, job)],
                 [],
+                problems.get(job.id),
             )
             for job in found
         ]
@@ -152,6 +154,7 @@ class Jobs:
                 _find_changes(tx, [job]).get(job.id),
                 [(each, reasons.get(each.id)) for each in live],
                 savepoints.list_of_jobs(tx, [job.id]),
+                file_watches.find_problem(tx, job.id),
             )
 
     def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
@@ -273,6 +276,7 @@ def _make_status(
     change: JobChange | None,
     queries: list[tuple[StreamQuery, Reason | None]],
     found: list[Savepoint],
+    files_problem: str | None,
 ) -> JobStatus:
     return JobStatus(
         job=job,
@@ -281,7 +285,11 @@ def _make_status(
         savepoints=found,
         deployment_id=None if change is None else change.deployment_id,
         reason=explain_job(
-            job, change, queries, is_batch=version is not None and version.spec.batch is not None
+            job,
+            change,
+            queries,
+            is_batch=version is not None and version.spec.batch is not None,
+            files_problem=files_problem,
         ),
     )
 

@@ -41,7 +41,7 @@ from headrace.model.run import (
 from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import expectations, jobs, runs, schedules
+from headrace.store.jobs import expectations, file_watches, jobs, runs, schedules
 from headrace.store.statements import statements
 from headrace.text.readable import format_utc
 
@@ -65,6 +65,8 @@ class RunStatus:
     """Those of its attempts; in a list of runs, empty."""
     checks: list[StatementChecks] = field(default_factory=list)
     """The statements with expectations; in a list of runs, empty."""
+    files: list[str] = field(default_factory=list)
+    """The files that it has to read; in a list of runs, empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +148,9 @@ class JobRuns:
             run = _find_run(tx, caller, run_id, Action.READ)
             submitted = runs.list_statements(tx, [run.id])
             checks = expectations.list_of_run(tx, run.id)
+            files = file_watches.list_run_files(tx, run.id)
         [status] = self._describe(caller, [run])
-        return replace(status, statements=submitted, checks=checks)
+        return replace(status, statements=submitted, checks=checks, files=files)
 
     def check(self, caller: Caller, name: str, *, limit: int) -> list[CheckedStatement]:
         """Return the last statements of a job that have expectations, newest first.
@@ -383,11 +386,11 @@ def _describe_no_schedule(job: Job) -> str:
 
 def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datetime) -> RunTimes:
     rule = schedule.rules.clock
+    instant = now if at is None else at
+    last = runs.find_last(tx, schedule.job_id, instant)
+    if last is not None and (rule is None or _list_files(last)):
+        return last.times
     if rule is None:
-        instant = now if at is None else at
-        last = runs.find_last(tx, schedule.job_id, instant)
-        if last is not None:
-            return last.times
         return make_times(schedule, Firing(instant, instant), instant)
     firing = find_last(rule, now if at is None else at + (at.resolution))
     if firing is None or (at is not None and firing.instant != at):
@@ -494,7 +497,9 @@ def _insert(
             f"The run {last.id} of {format_utc(times.logical_time)} is {last.state}.",
             hint=f"Wait for its end, or cancel it: headrace run cancel {last.id}.",
         )
-    return runs.insert_run(
+    # Every run of a time reads the same files.
+    files = [] if last is None else _list_files(last)
+    run_id = runs.insert_run(
         tx,
         schedule.job_id,
         owner=schedule.owner,
@@ -506,8 +511,16 @@ def _insert(
         actor=actor,
         repetition=0 if last is None else last.repetition + 1,
         position=position,
-        inputs=inputs,
+        inputs=inputs or files,
     )
+    if last is not None and files:
+        file_watches.copy_run_files(tx, last.id, run_id)
+    return run_id
+
+
+def _list_files(run: JobRun) -> list[RunInput]:
+    """Return the inputs of a run that are files."""
+    return [each for each in run.inputs if each.location is not None]
 
 
 def _cancel(tx: Tx, run: JobRun, *, actor: str) -> None:

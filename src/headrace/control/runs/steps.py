@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.conditions import Conditions
@@ -46,11 +47,11 @@ from headrace.model.job_messages import BindRows
 from headrace.model.lifecycle import RUN, SESSION, STATEMENT, RunState, StatementState
 from headrace.model.result import ResultRequest
 from headrace.model.retry_policy import RetryPolicy
-from headrace.model.run import RUN_PARAMETERS, BatchSpec, JobRun, ResumeAt
+from headrace.model.run import INPUT_FILES, RUN_PARAMETERS, BatchSpec, JobRun, ResumeAt
 from headrace.model.statement import Parameter, Statement, StatementSpec
 from headrace.store import operations, transactions
 from headrace.store.database import Tx
-from headrace.store.jobs import expectations, jobs, runs, schedules
+from headrace.store.jobs import expectations, file_watches, jobs, runs, schedules
 from headrace.store.notifications import statement_topic
 from headrace.store.sessions import connections
 from headrace.store.statements import statements
@@ -347,9 +348,11 @@ class RunSteps:
             assert statement_id is not None
             is_submitted = statements.get(tx, statement_id) is not None
             version = jobs.get_version(tx, run.version_id)
+            has_files = any(each.location is not None for each in run.inputs)
+            files = file_watches.list_run_files(tx, run.id) if has_files else []
         assert version is not None
         assert version.spec.batch is not None
-        spec, parameters = version.spec.batch, list_parameters(run, version)
+        spec, parameters = version.spec.batch, list_parameters(run, version, files)
         if is_submitted:
             return _await_end(statement_id, _POLL_SECONDS[0])
         part = spec.statements[run.position]
@@ -443,21 +446,26 @@ def _describe_failure(tx: Tx, run: JobRun, spec: BatchSpec, statement: Statement
     )
 
 
-def list_parameters(run: JobRun, version: JobVersion) -> list[Parameter]:
-    """Return the typed values that the statements of a run can name."""
+def list_parameters(run: JobRun, version: JobVersion, files: list[str]) -> list[Parameter]:
+    """Return the typed values that the statements of a run can name.
+
+    Args:
+        files: URIs of the files that the run has to read.
+    """
     instants = {
         "run_time": run.times.logical_time,
         "interval_start": run.times.interval_start,
         "interval_end": run.times.interval_end,
         "query_create_timestamp": version.query_created_at,
     }
-    values: dict[str, str | int] = {
+    values: dict[str, Any] = {
         **{name: _format(instant) for name, instant in instants.items()},
         "run_id": run.id,
         "query_name": run.name,
         "query_description": version.spec.description,
         "query_id": version.query_id,
         "query_version": version.version,
+        INPUT_FILES: files,
     }
     return [
         Parameter(name=name, value=values[name], type=type_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,7 @@ from headrace.driver.spark_version.bridge import activate
 from headrace.driver.streams.job_rows import run_code
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.model.job_messages import ROWS_VIEW
+from headrace.model.run import INPUT_FILES
 from headrace.model.statement import Parameter
 
 
@@ -42,4 +44,7 @@ def bind_rows(session: SparkSession, code: str, parameters: Iterable[Parameter])
 def _read_value(parameter: Parameter) -> Any:
     if parameter.type == "TIMESTAMP":
         return datetime.fromisoformat(str(parameter.value))
+    if parameter.name == INPUT_FILES and isinstance(parameter.value, list):
+        # `spark.read` takes paths, in which a percent sign is an ordinary character.
+        return [unquote(str(uri)) for uri in parameter.value]
     return parameter.value

@@ -59,6 +59,7 @@ _RUN: Json = {
     "shifted": False,
     "tzdata": "2026.6",
     "inputs": [],
+    "input_files": [],
     "repetition": 0,
     "attempt": 1,
     "due_at": AT,
@@ -74,18 +75,22 @@ _RUN: Json = {
 
 
 class RunInputBody(ResponseModel):
-    """What started a run: the run of a job that it follows, or changes of a table."""
+    """What started a run: the run of a job that it follows, changes of a table, or new files."""
 
     job: str | None
-    """Name of the job; null for a table."""
+    """Name of the job; null for a table and files."""
     run: str | None
     """Id of its run."""
     table: str | None
-    """Name of the table; null for a run."""
+    """Name of the table; null for a run and files."""
     after_transaction: str | None
     """Last transaction on the table that an earlier run has used; null: there was none."""
     last_transaction: str | None
     """Last transaction on the table before the run."""
+    location: str | None
+    """Location of the files; null for a run and a table."""
+    file_count: int | None
+    """Number of the files."""
 
 
 class ExpectationBody(ResponseModel):
@@ -165,6 +170,8 @@ class RunBody(ResponseModel):
     """Version of the time zone data with which the time was computed."""
     inputs: list[RunInputBody]
     """What started it; empty, unless a condition did."""
+    input_files: list[str]
+    """The files that it has to read: the value of `:input_files`; in a list of runs, empty."""
     repetition: int
     """0 for the first run of its logical time."""
     attempt: int
@@ -477,6 +484,7 @@ def run_body(status: RunStatus) -> RunBody:
         shifted=run.times.is_shifted,
         tzdata=run.times.tzdata,
         inputs=[RunInputBody(**each.model_dump()) for each in run.inputs],
+        input_files=status.files,
         repetition=run.repetition,
         attempt=run.attempt,
         due_at=run.due_at,
