@@ -167,10 +167,10 @@ class BatchJob:
             assert schedule is not None
             times = span_until(tx, self.id, read_clock(tx.connection))
             due = DueRun(times, False, None, RunTrigger.CONDITION, inputs)
-            run_id = insert_due(tx, schedule, due, [])
-            file_watches.insert_run_files(tx, run_id, files)
+            [run] = insert_due(tx, schedule, due, [])
+            file_watches.insert_run_files(tx, run.id, files)
             start_next(tx, self.id, actor="test")
-        return run_id
+        return run.id
 
     def stop_operations(self) -> None:
         """Let the node make no further step of a run, as a node that is lost."""

@@ -270,7 +270,7 @@ def test_a_run_for_new_files_cannot_be_left_out(project: Project, overlap: str) 
 def test_the_plan_notes_which_files_start_a_run(project: Project) -> None:
     schedule = {"any": [{"on-files": "/data/in", "pattern": "*.json"}, {"cron": "@daily"}]}
     ended = project.deploy(job={"script": "SELECT 1", "schedule": schedule})
-    assert ended["jobs"][0]["notes"][0] == (
+    assert ended["jobs"][0]["notes"][1] == (
         "a run starts when /data/in has new files with names such as *.json; those that are there"
         " already count as new"
     )
