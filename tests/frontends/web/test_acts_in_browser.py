@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 from tests.support.deployed_job import DeployedJob
-from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.simulated_jobs import SimulatedJobs
+from tests.support.webhook_receiver import SECRET, receive_webhooks
+from tests.support.webhooks import insert_message, insert_webhook
 
 pytestmark = pytest.mark.browser
 
+PHONE: Any = {"viewport": {"width": 390, "height": 844}}
 AXE = Path(".tools/axe/node_modules/axe-core/axe.min.js")
 
 
@@ -144,3 +148,31 @@ def test_an_error_stands_on_the_page_of_its_action_until_the_next_one(
         expect(page.get_by_role("button", name="Take a savepoint")).to_be_visible()
         page.get_by_role("button", name="Take a savepoint").click()
         expect(alert).to_have_count(0)
+
+
+def test_the_answer_to_a_test_of_a_webhook_stays_while_the_page_follows_its_messages(
+    start_node: StartNode, chromium: Chromium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_hook", SECRET)
+    node = start_node(
+        secrets={"provider": "environment", "allowed": {"hook": ["*"]}},
+        outbox={"private_networks": ["127.0.0.0/8"]},
+        lease={"sweep": "1h"},
+    )
+    with receive_webhooks() as receiver, chromium.new_context(**PHONE) as context:
+        webhook = insert_webhook(node, "on-call", receiver.url)
+        page = show(context, node, f"webhooks/{webhook}")
+        page.get_by_role("button", name="Send a test").click()
+        expect(page.get_by_role("status").filter(has_text="answered 200")).to_be_visible()
+        assert len(receiver.messages) == 1
+        page.evaluate(AXE.read_text())
+        assert page.evaluate("axe.run(document)")["violations"] == []
+        insert_message(node, webhook, "rn_1", ("waiting", 503, "the endpoint answered 503"))
+        expect(page.locator("#live table")).to_contain_text("503", timeout=30_000)
+        expect(page.get_by_role("status").filter(has_text="answered 200")).to_be_visible()
+        # To follow the page sends no further test.
+        assert len(receiver.messages) == 1
+        page.get_by_role("button", name="Delete the webhook").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Delete the webhook on-call?")
+        page.get_by_role("button", name="Delete the webhook").click()
+        expect(page.locator(".empty")).to_contain_text("There are no webhooks yet.")

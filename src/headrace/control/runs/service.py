@@ -12,7 +12,12 @@ from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.control.runs.run_reasons import RunReasons
-from headrace.control.runs.schedule_status import ScheduleStatus, preview_firings
+from headrace.control.runs.schedule_status import (
+    RunQueue,
+    ScheduleStatus,
+    preview_firings,
+    read_queue,
+)
 from headrace.control.statements.service import Statements
 from headrace.deploy.batch_writes import partitions_statement
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
@@ -209,11 +214,16 @@ class JobRuns:
                 schedule=schedule,
                 firings=firings,
                 problem=problem,
-                waiting=runs.count_waiting(tx, schedule.job_id),
+                queue=read_queue(tx, schedule.job_id),
                 last_runs=last[::-1],
                 run_now=run_now,
                 repeated=repeated,
             )
+
+    def get_queue(self, caller: Caller, name: str) -> RunQueue:
+        """Return the runs of a job that wait for their turn. Raise JobNotFound."""
+        with self._database.read() as tx:
+            return read_queue(tx, find_job(tx, caller, name).id)
 
     def run(self, caller: Caller, name: str, at: datetime | None = None) -> RunStatus:
         """Run a job for a logical time, and return the run.

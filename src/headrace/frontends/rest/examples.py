@@ -241,6 +241,8 @@ _JOB: Json = {
             "created_at": AT,
         }
     ],
+    "waiting_runs": 0,
+    "seconds_between_starts": None,
 }
 _EVENT: Json = {
     "cursor": "1.0.4711",
@@ -336,7 +338,7 @@ BODIES: dict[str, list[Json]] = {
     "DeploymentBody": [_DEPLOYMENT],
     "DeploymentPage": [page_of(_DEPLOYMENT)],
     "JobBody": [_JOB],
-    "JobPage": [page_of({**_JOB, "savepoints": []})],
+    "JobPage": [page_of({**_JOB, "savepoints": [], "waiting_runs": None})],
     "VersionPage": [page_of(_VERSION)],
     "EventPage": [page_of(_EVENT, "1.0.4711")],
     "AsyncQueryRequest": [

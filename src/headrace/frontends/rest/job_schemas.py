@@ -243,6 +243,11 @@ class JobBody(ResponseModel):
     """The deployed version."""
     savepoints: list[SavepointBody]
     """Newest first; in a list of jobs, empty."""
+    waiting_runs: int | None
+    """Runs that wait for their turn; in a list of jobs, null."""
+    seconds_between_starts: float | None
+    """Mean time between the begins of the last 20 runs before those; null: none waits, or fewer
+    than two have begun within the last hour."""
 
 
 class JobPage(ResponseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.control.jobs.service import DeploymentStatus, JobStatus
+from headrace.control.runs.schedule_status import RunQueue
 from headrace.errors import HeadraceError
 from headrace.frontends.rest.job_schemas import (
     DeploymentBody,
@@ -171,8 +172,12 @@ def deployment_body(status: DeploymentStatus) -> DeploymentBody:
     )
 
 
-def job_body(status: JobStatus) -> JobBody:
-    """Return the body for a job."""
+def job_body(status: JobStatus, queue: RunQueue | None = None) -> JobBody:
+    """Return the body for a job.
+
+    Args:
+        queue: Its runs that wait for their turn; None in a list of jobs.
+    """
     job, version = status.job, status.version
     batches = [each.last_batch for each, _why in status.queries if each.last_batch is not None]
     return fill(
@@ -186,6 +191,8 @@ def job_body(status: JobStatus) -> JobBody:
         deployment=status.deployment_id,
         current=None if version is None else version_body(version),
         savepoints=[_savepoint_body(savepoint) for savepoint in status.savepoints],
+        waiting_runs=None if queue is None else queue.waiting,
+        seconds_between_starts=None if queue is None else queue.seconds_between_starts,
     )
 
 

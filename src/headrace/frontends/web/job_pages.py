@@ -185,7 +185,9 @@ def _format(instant: datetime) -> str:
 @router.get("/jobs/{job}/json")
 def show_job_as_json(request: Request, caller: Authenticated, job: JobPath) -> Response:
     """Show a job as the API does."""
-    return show_json(job_body(node_of(request).jobs.get_job(caller, job)))
+    node = node_of(request)
+    status = node.jobs.get_job(caller, job)
+    return show_json(job_body(status, node.job_runs.get_queue(caller, status.job.id)))
 
 
 @router.get("/jobs/{job}/diff")

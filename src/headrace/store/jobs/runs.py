@@ -198,11 +198,26 @@ def list_noted(tx: Tx, job_ids: Collection[str]) -> list[tuple[str, str, datetim
     return [(row.job_id, row.name, row.logical_time) for row in tx.execute(query)]
 
 
-def count_waiting(tx: Tx, job_id: str) -> int:
-    """Count the runs of a job that wait for their turn."""
-    query = select(func.count()).where(table.c.job_id == job_id, _LIVE, ~table.c.has_turn)
-    count: int = tx.execute(query).scalar_one()
-    return count
+def find_queue(tx: Tx, job_id: str) -> tuple[int, datetime | None]:
+    """Return how many runs of a job wait for their turn, and the first of their logical times."""
+    query = select(func.count().label("waiting"), func.min(table.c.logical_time).label("first"))
+    row = tx.execute(query.where(table.c.job_id == job_id, _LIVE, ~table.c.has_turn)).one()
+    return row.waiting, row.first
+
+
+def list_starts(tx: Tx, job_id: str, *, before: datetime, limit: int) -> list[datetime]:
+    """Return when the last attempts of runs began whose logical times are the last before one.
+
+    Args:
+        limit: Number of runs, also of those that never began.
+    """
+    last = (
+        select(table.c.started_at)
+        .where(table.c.job_id == job_id, table.c.logical_time < before)
+        .order_by(table.c.logical_time.desc(), table.c.repetition.desc())
+        .limit(limit)
+    )
+    return [started_at for started_at in tx.execute(last).scalars() if started_at is not None]
 
 
 def find_begun(tx: Tx, job_ids: Collection[str]) -> dict[str, str]:

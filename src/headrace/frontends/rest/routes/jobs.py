@@ -93,7 +93,9 @@ def list_jobs(request: Request, caller: Authenticated, all_owners: AllOwners = F
 @router.get("/jobs/{name}", response_model=JobBody, responses=problems(404, 409))
 def show_job(request: Request, caller: Authenticated, name: JobRef) -> Response:
     """Show a job with its deployed version and its savepoints."""
-    return json_response(job_body(node_of(request).jobs.get_job(caller, name)))
+    node = node_of(request)
+    status = node.jobs.get_job(caller, name)
+    return json_response(job_body(status, node.job_runs.get_queue(caller, status.job.id)))
 
 
 @router.get("/jobs/{name}/versions", response_model=VersionPage, responses=problems(404, 409))
