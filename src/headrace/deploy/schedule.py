@@ -128,6 +128,9 @@ def _describe_condition(schedule: Schedule) -> str:
         return f"After {' and '.join(schedule.after)}"
     if schedule.on_change is not None:
         return f"When {' or '.join(schedule.on_change)} changes"
+    if schedule.max_lag is not None:
+        lag = describe_duration(schedule.max_lag.total_seconds())
+        return f"At most {lag} behind {' and '.join(schedule.list_tables())}"
     return f"When {schedule.on_files} has new files"
 
 

@@ -13,6 +13,7 @@ from headrace.model.job import JobName
 from headrace.text.durations import Duration
 
 _SHORTEST = timedelta(seconds=1)
+_SHORTEST_LAG = timedelta(minutes=1)
 _LONGEST_LIST = 100
 """Largest number of jobs, tables or conditions in a list."""
 
@@ -20,6 +21,12 @@ _LONGEST_LIST = 100
 def _check_every(duration: timedelta) -> timedelta:
     if duration < _SHORTEST:
         raise ValueError("`every` is at least 1s.")
+    return duration
+
+
+def _check_max_lag(duration: timedelta) -> timedelta:
+    if duration < _SHORTEST_LAG:
+        raise ValueError("`max-lag` is at least 1min.")
     return duration
 
 
@@ -47,6 +54,11 @@ class Schedule(BaseModel):
     """Tables. A run starts when one of them has new data."""
     settle: Duration | None = None
     """Time without a change after which a run of `on-change` starts; default: 5s."""
+    max_lag: Annotated[Duration, AfterValidator(_check_max_lag)] | None = None
+    """Longest time from a change of a table that the job reads to the end of a run that has read
+    it. Headrace chooses when runs start."""
+    of: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
+    """Tables of `max-lag`; default: those that `sql` reads."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
     all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
@@ -73,6 +85,8 @@ class Schedule(BaseModel):
             raise ValueError("`timezone` only goes with `cron`.")
         if "settle" in present and given != ["on_change"]:
             raise ValueError("`settle` only goes with `on-change`.")
+        if "of" in present and given != ["max_lag"]:
+            raise ValueError("`of` only goes with `max-lag`.")
         return values
 
     @property
@@ -102,12 +116,14 @@ class Schedule(BaseModel):
 
     def list_conditions(self) -> list[Schedule]:
         """Return the parts by which jobs or tables start the job."""
-        return [part for part in self.list_parts() if part.after or part.on_change]
+        return [part for part in self.list_parts() if part.after or part.on_change or part.max_lag]
 
     def list_tables(self) -> list[str]:
         """Return the names of the tables whose changes start a run."""
         return list(
-            dict.fromkeys(name for part in self.list_parts() for name in part.on_change or [])
+            dict.fromkeys(
+                name for part in self.list_parts() for name in part.on_change or part.of or []
+            )
         )
 
     def list_upstream(self) -> list[str]:
@@ -118,7 +134,7 @@ class Schedule(BaseModel):
 
 MANUAL = Schedule.model_construct()
 """The schedule of a job that only users start."""
-CONDITIONS = ("cron", "every", "after", "on_change", "on_files", "all_", "any_")
+CONDITIONS = ("cron", "every", "after", "on_change", "max_lag", "on_files", "all_", "any_")
 """Names of the fields of a schedule that start a run."""
 
 

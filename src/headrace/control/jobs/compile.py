@@ -23,6 +23,7 @@ from headrace.deploy.batch_writes import (
     write_statement,
 )
 from headrace.deploy.definitions import NeededDefinitions, find_created_name
+from headrace.deploy.freshness import complete_lag
 from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.relations import order_relations, split_definitions
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
@@ -120,7 +121,8 @@ def compile_batch(
     """
     if manifest.schedule is None:
         return None
-    _check_conditions(manifest.schedule)
+    schedule = complete_lag(manifest, needed.setup)
+    _check_conditions(schedule)
     definitions = split_definitions(needed.setup)
     statements = [BatchStatement(text=text) for text in definitions.per_run]
     target = _describe_target(manifest)
@@ -130,7 +132,7 @@ def compile_batch(
         assert target is not None
         statements += _write_rows(manifest, target, needed.setup)
     return BatchSpec(
-        rules=_describe_rules(manifest, manifest.schedule),
+        rules=_describe_rules(manifest, schedule),
         definitions=definitions.deployed,
         statements=statements,
         conf=_list_query_conf(manifest),
@@ -148,6 +150,11 @@ def _check_conditions(schedule: Schedule) -> None:
     # Raises InvalidStatement for a wrong name of a table.
     list_sources(schedule)
     parts = schedule.any_ or [schedule]
+    if schedule.max_lag is None and any(part.max_lag for part in schedule.list_parts()):
+        raise InvalidStatement(
+            "`max-lag` is not combined with other conditions: it chooses the start of each run.",
+            hint="Write `schedule: {max-lag: 15min}`, or leave `max-lag` out.",
+        )
     if schedule.all_ is not None or any(
         part.all_ or part.any_ or part.on_files is not None for part in parts
     ):

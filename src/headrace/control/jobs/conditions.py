@@ -18,8 +18,10 @@ from headrace.control.jobs.firing import (
     PARKED,
     DueRun,
     insert_due,
+    measure_times,
     start_next,
 )
+from headrace.control.jobs.freshness import refresh
 from headrace.model.lifecycle import RunState
 from headrace.model.run import (
     CatchUp,
@@ -98,7 +100,9 @@ class _InputSet:
 def _evaluate(tx: Tx, schedule: JobSchedule) -> None:
     rule = schedule.rules.schedule
     for part in [] if rule is None else rule.list_conditions():
-        if part.on_change is None:
+        if part.max_lag is not None:
+            refresh(tx, schedule, part.max_lag, read_clock(tx.connection))
+        elif part.on_change is None:
             follow(tx, schedule)
         else:
             follow_changes(
@@ -267,9 +271,8 @@ def _start_changed(
         runs.set_columns(tx, waiting[-1].id, {"inputs": _merge(waiting[-1].inputs, inputs)})
         return
     newest = runs.page(tx, owners=None, job_id=schedule.job_id, limit=1)
-    start = min(newest[0].times.logical_time, now) if newest else now
     due = DueRun(
-        times=RunTimes(logical_time=now, interval_start=start, interval_end=now),
+        times=measure_times(newest, now),
         is_missed=False,
         skip_reason=None,
         trigger=RunTrigger.CONDITION,

@@ -221,6 +221,16 @@ def make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTim
     )
 
 
+def measure_times(recent: Sequence[JobRun], now: datetime) -> RunTimes:
+    """Return the times of a run that starts now, whose interval begins at the run before it.
+
+    Args:
+        recent: Runs of the job, the newest first.
+    """
+    start = min(recent[0].times.logical_time, now) if recent else now
+    return RunTimes(logical_time=now, interval_start=start, interval_end=now)
+
+
 @cache
 def _find_tzdata_version() -> str:
     """Return the version of the time zone data of the host, as far as it is known."""

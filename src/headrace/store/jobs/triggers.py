@@ -72,7 +72,7 @@ def remove(tx: Tx, job_id: str) -> None:
 
 
 def note_end(tx: Tx, run: JobRun) -> None:
-    """Note the end of a run for the jobs that follow its job."""
+    """Note the end of a run for the jobs that follow its job, and for its own changes of tables."""
     followers = select(
         job_triggers.c.job_id,
         literal(run.id),
@@ -85,6 +85,21 @@ def note_end(tx: Tx, run: JobRun) -> None:
     )
     columns = ["job_id", "run_id", "is_missed", "ready_at"]
     tx.execute(insert(upstream_runs).from_select(columns, followers))
+    waiting = update(table_changes).where(
+        table_changes.c.job_id == run.job_id, table_changes.c.ready_at.is_(None)
+    )
+    tx.execute(waiting.values(ready_at=clock()))
+
+
+def note_deployment(tx: Tx, job_id: str, version_id: str) -> None:
+    """Note the deployment of a version as a change that its locked job has to take into account.
+
+    A rollback can deploy a version again before a run has used its first note, which stays.
+    """
+    row = {"job_id": job_id, "source_key": "", "transaction_id": version_id}
+    noted = select(table_changes.c.job_id).filter_by(**row)
+    if tx.execute(noted).first() is None:
+        tx.execute(insert(table_changes).values(**row, changed_at=clock(), ready_at=clock()))
 
 
 def note_change(tx: Tx, transaction: Transaction) -> None:
