@@ -223,13 +223,14 @@ def test_conditions_combine() -> None:
         ({"every": "90min"}, "Every 1 h 30 min"),
         ({"after": ["load", "clean"]}, "After load and clean"),
         ({"on-files": "/in"}, "When /in has new files"),
+        ({"max-lag": "15min", "of": ["sales", "u"]}, "At most 15 min behind sales and u"),
         (
             {"any": [{"every": "1h"}, {"on-change": ["sales", "db.orders"]}]},
             "Every 1 h, or when sales or db.orders changes",
         ),
         ({"all": [{"after": ["load"]}, {"every": "1h"}]}, "After load, and every 1 h"),
     ],
-    ids=["cron", "alias", "every", "after", "files", "any", "all"],
+    ids=["cron", "alias", "every", "after", "files", "lag", "any", "all"],
 )
 def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
     assert describe_schedule(Schedule.model_validate(schedule)) == text

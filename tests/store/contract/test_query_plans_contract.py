@@ -650,6 +650,7 @@ def test_the_metrics_of_runs_read_no_ended_runs(store: Database) -> None:
             *(plan for read in measured for plan in _plans(tx, read)),
             *_plans(tx, count_live),
             *_plans(tx, partial(runs.count_waiting, job_id=job_id)),
+            *_plans(tx, partial(schedules.list_lags, limit=500)),
             *_plans(tx, partial(runs.find_begun, job_ids=[job_id])),
             *_plans(tx, partial(runs.find_statements, run_ids=["rn_x", "rn_y"])),
         ]
