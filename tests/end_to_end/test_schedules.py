@@ -59,7 +59,7 @@ name: fresh
 schedule: {max-lag: 1min}
 target-table: fresh_copy
 metadata-columns: false
-sql: SELECT id FROM source
+sql: SELECT id FROM source JOIN seen USING (id)
 """
 REFRESH = """
 name: refresh
@@ -158,21 +158,28 @@ def test_rows_and_a_view_are_kept_fresh_and_a_table_that_vanishes_fails_the_run_
         node.rows(f"CREATE TABLE {table} (id BIGINT) USING parquet")
     node.rows("CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM source")
     node.rows("INSERT INTO source VALUES (7)")
+    node.rows("INSERT INTO copied VALUES (7)")
+    node.rows("CREATE VIEW seen AS SELECT * FROM copied")
     (tmp_path / "fresh.yaml").write_text(f"{FRESH}---{REFRESH}")
     planned = _run(node, tmp_path, "deploy", "fresh.yaml", "--yes").stdout
-    assert "at most 1 min behind the changes of source;" in planned
+    assert "at most 1 min behind the changes of source, seen;" in planned
     for job in ("fresh", "refresh"):
         [run] = _await_end(node, 1, job)
         assert (run["state"], run["trigger"]) == ("succeeded", "condition"), run
     assert node.rows("SELECT id, n FROM fresh_copy, counted") == [["7", "1"]]
 
-    def read_lag() -> float:
-        lag: float = node.http.get("/api/v1/jobs/fresh").json()["freshness"]["lag_seconds"]
-        return lag
+    def read_lag() -> Any:
+        return node.http.get("/api/v1/jobs/fresh").json()["freshness"]
 
-    assert read_lag() == 0
-    node.rows("INSERT INTO source VALUES (8)")
-    assert read_lag() > 0
+    assert read_lag()["lag_seconds"] == 0
+    # The text of the query names a view of the catalog, and not its table.
+    assert read_lag()["unwatched_tables"] == ["spark_catalog.default.copied"]
+    # A load without rows is a change, and a run that begins after it makes the rows fresh.
+    node.rows("INSERT INTO source SELECT 8 WHERE false")
+    assert read_lag()["lag_seconds"] > 0
+    assert node.http.post("/api/v1/jobs/fresh/runs", json={}).status_code == 201
+    assert [run["state"] for run in _await_end(node, 2, "fresh")] == ["succeeded"] * 2
+    assert read_lag()["lag_seconds"] == 0
     shown = _run(node, tmp_path, "job", "show", "fresh").stdout
     assert {"lag", "max_lag", "expected_run"} <= {
         line.partition(" ")[0] for line in shown.split("\n")

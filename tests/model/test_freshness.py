@@ -167,26 +167,29 @@ def test_runs_that_have_failed_since_the_last_success_of_the_version_count() -> 
 
 
 @pytest.mark.parametrize(
-    ("lag", "expected", "text"),
+    ("lag", "expected", "unwatched", "text"),
     [
-        (5, 7, None),
-        (5, None, None),
-        (16, None, "Its rows are 16 min behind its tables, and `max-lag` is 15 min."),
+        (5, 7, "", None),
+        (5, None, "", None),
+        (5, None, "t", "Its runs read t, whose changes do not count. Name all tables in `of`."),
+        (16, None, "", "Its rows are 16 min behind its tables, and `max-lag` is 15 min."),
         (
             5,
             8,
+            "",
             UNATTAINABLE,
         ),
     ],
-    ids=["kept", "unknown", "exceeded", "unattainable"],
+    ids=["kept", "unknown", "unwatched", "exceeded", "unattainable"],
 )
 def test_a_limit_that_is_not_kept_is_explained_with_both_lengths_of_time(
-    lag: int, expected: int | None, text: str | None
+    lag: int, expected: int | None, unwatched: str, text: str | None
 ) -> None:
     freshness = Freshness(
         max_lag=LAG,
         lag=timedelta(minutes=lag),
         expected=None if expected is None else timedelta(minutes=expected),
+        unwatched=unwatched.split(),
     )
     reason = explain_lag(freshness)
     assert (None if reason is None else reason.text) == text

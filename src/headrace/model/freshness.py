@@ -7,7 +7,7 @@ is 0. The clock of the store counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headrace.model.lifecycle import RunState
@@ -34,6 +34,8 @@ class Freshness:
     lag: timedelta
     expected: timedelta | None
     """Expected duration of a run; None: no run of the version has succeeded at once."""
+    unwatched: list[str] = field(default_factory=list)
+    """Tables and files that the last successful run has read, and whose changes do not count."""
 
     @property
     def is_exceeded(self) -> bool:

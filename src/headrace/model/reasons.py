@@ -106,7 +106,7 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.SKIPPED: ("run", "It was skipped. The text says why."),
     ReasonCode.LAG: (
         "job",
-        "Its rows are further behind its tables than `max-lag`, or its runs take too long for it.",
+        "Its rows are older than `max-lag`, or its runs take too long or read other tables.",
     ),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
@@ -291,6 +291,12 @@ def explain_lag(freshness: Freshness) -> Reason | None:
             f"It is unattainable while tables change all the time: {limit}, and a run takes"
             f" {_describe(freshness.expected)}. Changes during a run are read by the next one, so"
             f" that they can get {_describe(freshness.reachable_lag)} old."
+        )
+    if freshness.unwatched:
+        first, *others = freshness.unwatched
+        more = f" and {describe_count(len(others), 'other')}" if others else ""
+        sentences.append(
+            f"Its runs read {first}{more}, whose changes do not count. Name all tables in `of`."
         )
     return Reason(ReasonCode.LAG, " ".join(sentences)) if sentences else None
 

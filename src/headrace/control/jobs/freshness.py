@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from headrace.control.jobs.firing import ACTOR, DueRun, insert_due, measure_times, start_next
+from headrace.control.jobs.trigger_checks import list_sources, to_table_key
+from headrace.errors import InvalidStatement
 from headrace.model.freshness import (
     Freshness,
     choose_start,
@@ -19,8 +21,11 @@ from headrace.model.freshness import (
     list_failed,
     select_kept,
 )
+from headrace.model.lifecycle import RunState
+from headrace.model.lineage import TableUse
 from headrace.model.retry_policy import RetryPolicy
 from headrace.model.run import JobRun, JobSchedule, RunInput, RunTrigger, TableChange
+from headrace.store import lineage
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs, runs, schedules, triggers
@@ -126,4 +131,47 @@ def measure(tx: Tx, job_id: str) -> Freshness | None:
         max_lag=max_lag,
         lag=max(now - unread[0].changed_at, timedelta()) if unread else timedelta(),
         expected=estimate_duration(recent, schedule.version_id),
+        unwatched=_list_unwatched(tx, schedule, recent),
     )
+
+
+def _list_unwatched(tx: Tx, schedule: JobSchedule, recent: Sequence[JobRun]) -> list[str]:
+    """Return what the last successful run has read without being started by its changes.
+
+    The query may read a view of the catalog, whose tables its text does not name. If the manifest
+    names the tables, its author has chosen them.
+    """
+    version = jobs.get_version(tx, schedule.version_id)
+    declared = None if version is None else version.spec.manifest.get("schedule")
+    last = next(
+        (
+            run
+            for run in recent
+            if run.state is RunState.SUCCEEDED and run.version_id == schedule.version_id
+        ),
+        None,
+    )
+    if last is None or (isinstance(declared, dict) and "of" in declared):
+        return []
+    uses = [
+        use
+        for each in runs.list_statements(tx, [last.id])
+        for use in lineage.list_of_statement(tx, each.statement_id)
+    ]
+    watched = {source.key for source in list_sources(schedule.rules.schedule)}
+    written = {use.key for use in uses if use.is_written}
+    return sorted(
+        {
+            use.display_name
+            for use in uses
+            if use.key not in written and _find_key(use) not in watched
+        }
+    )
+
+
+def _find_key(use: TableUse) -> str | None:
+    """Return the key of a table as a source of runs; None: it cannot be one."""
+    try:
+        return to_table_key(use.display_name)
+    except InvalidStatement:
+        return None

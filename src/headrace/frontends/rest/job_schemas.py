@@ -219,6 +219,8 @@ class FreshnessBody(ResponseModel):
     """Whether the lag is longer."""
     expected_run_seconds: float | None
     """Longest duration of the last runs; null: no run of the version has succeeded at once."""
+    unwatched_tables: list[str]
+    """Tables and files that the last successful run has read, and whose changes do not count."""
 
 
 class JobBody(ResponseModel):

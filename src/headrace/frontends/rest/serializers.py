@@ -199,6 +199,7 @@ def _freshness_body(freshness: Freshness) -> FreshnessBody:
         lag_seconds=freshness.lag.total_seconds(),
         is_exceeded=freshness.is_exceeded,
         expected_run_seconds=None if expected is None else expected.total_seconds(),
+        unwatched_tables=freshness.unwatched,
     )
 
 
