@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.deploy.read_tables import list_read_names
 
@@ -48,3 +50,11 @@ CASES = {
 def test_tables_are_found_and_nothing_else(query: str, names: str) -> None:
     found = [".".join(parts) for parts in list_read_names(query)]
     assert found == (names.split() if " db" not in names else [names])
+
+
+_WORDS = "SELECT FROM JOIN WITH AS ( ) , . a `b` 'c' LATERAL VIEW TABLE VALUES |> TRIM /* \""
+
+
+@given(st.lists(st.sampled_from(_WORDS.split())).map(" ".join))
+def test_any_text_is_read(text: str) -> None:
+    assert all(map(all, list_read_names(text)))

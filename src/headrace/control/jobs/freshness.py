@@ -7,7 +7,7 @@ run of a job is live at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from headrace.control.jobs.firing import ACTOR, DueRun, insert_due, measure_times, start_next
@@ -44,7 +44,7 @@ def refresh(tx: Tx, schedule: JobSchedule, max_lag: timedelta, now: datetime) ->
     live = runs.list_live(tx, job_id)
     unread = _list_unread(changes, recent)
     kept = select_kept(unread, [run.created_at for run in live])
-    _remove(tx, job_id, [each for each in changes if each not in kept], unread)
+    _remove(tx, job_id, set(changes).difference(kept), set(unread))
     if not kept or len(changes) == _MOST_CHANGES:
         # The next transaction looks at the rest.
         return
@@ -87,12 +87,14 @@ def _list_unread(changes: Sequence[TableChange], recent: Sequence[JobRun]) -> li
 
 
 def _remove(
-    tx: Tx, job_id: str, removed: Sequence[TableChange], unread: Sequence[TableChange]
+    tx: Tx, job_id: str, removed: Collection[TableChange], unread: Collection[TableChange]
 ) -> None:
     """Remove changes, and store which of those that were read was the last one of each table."""
     triggers.use_changes(tx, job_id, removed)
-    read = {each.source_key: each for each in removed if each not in unread}
-    for key, change in read.items():
+    read = sorted(
+        set(removed).difference(unread), key=lambda each: (each.changed_at, each.transaction_id)
+    )
+    for key, change in {each.source_key: each for each in read}.items():
         triggers.mark_used(tx, job_id, key, change.transaction_id)
 
 
