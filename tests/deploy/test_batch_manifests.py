@@ -63,6 +63,12 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("schedule: sometimes", 4, "invalid_schedule", "'sometimes'"),
         ("schedule: {}", 4, "invalid_value", "no condition"),
         ("schedule: {every: 1h, cron: 0 0 * * *}", 4, "invalid_value", "`cron` and `every`"),
+        ("schedule: {max-lag: 59s}", 4, "invalid_value", "at least 1min"),
+        ("schedule: {max-lag: 1h, every: 1h}", 4, "invalid_value", "`every` and `max-lag`"),
+        ("schedule: {every: 1h, of: [t]}", 4, "invalid_value", "`of` only goes with `max-lag`"),
+        ("schedule: {max-lag: 1h, of: []}", 4, "invalid_value", "at least 1"),
+        ("schedule: {max-lag: 1h, of: [t]}\ndelay: 1s", 5, "conflicting_keys", "`delay` does not"),
+        ("schedule: {max-lag: 1h}", 3, "invalid_schedule", "query names no table"),
         ("overlap: skip", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\ntrigger: 5 seconds", 5, "conflicting_keys", "cannot have `trigger`"),
         ("schedule: manual\nwrite: replace", 5, "invalid_value", "`append`"),
@@ -221,3 +227,18 @@ def test_the_target_table_is_created_without_rows() -> None:
 def test_another_way_to_write_is_refused(write: str) -> None:
     with pytest.raises(InvalidStatement):
         parse_write(write)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["script: INSERT INTO t SELECT * FROM u", "target-table: t\ncode: execution_output = 1"],
+)
+def test_a_lag_of_a_script_or_code_needs_the_names_of_tables(query: str) -> None:
+    key = query.rpartition("\n")[2].partition(":")[0]
+    text = f"name: daily\nschedule: {{max-lag: 1h}}\n{query}\n"
+    [problem] = load_manifests([SourceText("daily.yaml", text)]).problems
+    assert problem.column == len(key) + 3
+    assert f"The tables that the {key} reads are not known" in problem.message
+    assert "of: [db.table]" in (problem.hint or "")
+    named = text.replace("1h}", "1h, of: [u]}")
+    assert load_manifests([SourceText("daily.yaml", named)]).problems == ()

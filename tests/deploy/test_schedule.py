@@ -254,6 +254,7 @@ def test_the_combinations_of_a_schedule_start_it_exactly_when_its_conditions_are
         ({"every": "90min"}, "Every 1 h 30 min"),
         ({"after": ["load", "clean"]}, "After load and clean"),
         ({"on-files": "/in"}, "When /in has new files"),
+        ({"max-lag": "15min", "of": ["sales", "u"]}, "At most 15 min behind sales and u"),
         (
             {"any": [{"every": "1h"}, {"on-change": ["sales", "db.orders"]}]},
             "Every 1 h, or when sales or db.orders changes",
@@ -264,7 +265,7 @@ def test_the_combinations_of_a_schedule_start_it_exactly_when_its_conditions_are
             "Every 1 h, and (after load, or when t changes)",
         ),
     ],
-    ids=["cron", "alias", "every", "after", "files", "any", "all", "nested"],
+    ids=["cron", "alias", "every", "after", "files", "lag", "any", "all", "nested"],
 )
 def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
     assert describe_schedule(Schedule.model_validate(schedule)) == text

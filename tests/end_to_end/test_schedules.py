@@ -54,6 +54,18 @@ partition-by: [day]
 metadata-columns: false
 sql: SELECT id, date(:interval_start) AS day FROM range(3)
 """
+FRESH = """
+name: fresh
+schedule: {max-lag: 1min}
+target-table: fresh_copy
+metadata-columns: false
+sql: SELECT id FROM source JOIN seen USING (id)
+"""
+REFRESH = """
+name: refresh
+schedule: {max-lag: 1min, of: [source]}
+script: REFRESH MATERIALIZED VIEW counted
+"""
 INTERVALS = {"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T04:00:00Z"}
 
 
@@ -137,13 +149,43 @@ def test_a_backfill_writes_each_interval_once_although_driver_and_node_are_kille
     assert [run["state"] for run in _await_end(node, 5)] == ["succeeded"] * 5
 
 
-def test_a_table_that_vanishes_after_the_plan_fails_the_run_at_once_and_the_next_plan_says_so(
+def test_rows_and_a_view_are_kept_fresh_and_a_table_that_vanishes_fails_the_run_at_once(
     node: NodeProcess, tmp_path: Path
 ) -> None:
     manifest = "{name: copy, schedule: manual, target-table: copied, metadata-columns: false,"
     (tmp_path / "copy.yaml").write_text(f"{manifest} sql: SELECT id FROM source}}\n")
     for table in ("source", "copied"):
         node.rows(f"CREATE TABLE {table} (id BIGINT) USING parquet")
+    node.rows("CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM source")
+    node.rows("INSERT INTO source VALUES (7)")
+    node.rows("INSERT INTO copied VALUES (7)")
+    node.rows("CREATE VIEW seen AS SELECT * FROM copied")
+    (tmp_path / "fresh.yaml").write_text(f"{FRESH}---{REFRESH}")
+    planned = _run(node, tmp_path, "deploy", "fresh.yaml", "--yes").stdout
+    assert "at most 1 min behind the changes of source, seen;" in planned
+    for job in ("fresh", "refresh"):
+        [run] = _await_end(node, 1, job)
+        assert (run["state"], run["trigger"]) == ("succeeded", "condition"), run
+    assert node.rows("SELECT id, n FROM fresh_copy, counted") == [["7", "1"]]
+
+    def read_lag() -> Any:
+        return node.http.get("/api/v1/jobs/fresh").json()["freshness"]
+
+    assert read_lag()["lag_seconds"] == 0
+    # The text of the query names a view of the catalog, and not its table.
+    assert read_lag()["unwatched_tables"] == ["spark_catalog.default.copied"]
+    # A load without rows is a change, and a run that begins after it makes the rows fresh.
+    node.rows("INSERT INTO source SELECT 8 WHERE false")
+    assert read_lag()["lag_seconds"] > 0
+    assert node.http.post("/api/v1/jobs/fresh/runs", json={}).status_code == 201
+    assert [run["state"] for run in _await_end(node, 2, "fresh")] == ["succeeded"] * 2
+    assert read_lag()["lag_seconds"] == 0
+    shown = _run(node, tmp_path, "job", "show", "fresh").stdout
+    assert {"lag", "max_lag", "expected_run"} <= {
+        line.partition(" ")[0] for line in shown.split("\n")
+    }
+    _run(node, tmp_path, "job", "stop", "fresh")
+    _run(node, tmp_path, "job", "stop", "refresh")
     _run(node, tmp_path, "deploy", "copy.yaml", "--yes")
     node.rows("DROP TABLE source")
     answer = node.http.post("/api/v1/jobs/copy/runs", json={})

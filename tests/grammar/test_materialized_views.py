@@ -100,6 +100,10 @@ def test_the_text_of_a_statement_parses_to_the_same_statement(statement: Any) ->
             "auto is not a property of a view. Allowed: auto_refresh, refresh_interval,",
         ),
         (
+            "CREATE MATERIALIZED VIEW v WITH (max_lag = '15 MINUTES') AS SELECT 1",
+            "max_lag is not a property of a view. Deploy a job that refreshes the view",
+        ),
+        (
             "CREATE MATERIALIZED VIEW v WITH (auto_refresh = 'yes') AS SELECT 1",
             "auto_refresh must be true or false, not 'yes'.",
         ),

@@ -467,13 +467,26 @@ def _summarize(item: Json) -> Json:
     return {**item, "error": error}
 
 
+def _describe_freshness(freshness: Json) -> Json:
+    return {
+        name: None if seconds is None else describe_duration(float(seconds))
+        for name, seconds in (
+            ("lag", freshness["lag_seconds"]),
+            ("max_lag", freshness["max_lag_seconds"]),
+            ("expected_run", freshness["expected_run_seconds"]),
+        )
+    }
+
+
 def _write_job(terminal: Terminal, item: Json, output_format: OutputFormat | None) -> None:
     if output_format is not None:
         write_object(terminal, item, output_format)
         return
     savepoints, current = item.pop("savepoints"), item.pop("current")
-    failure = item.pop("failure")
+    failure, freshness = item.pop("failure"), item.pop("freshness")
     shown = dict(item)
+    if freshness is not None:
+        shown |= _describe_freshness(freshness)
     if current is not None:
         shown |= {name: current[name] for name in ("query_id", "decision")}
         shown["decision_reason"] = current["reason"]

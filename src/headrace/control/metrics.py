@@ -22,11 +22,13 @@ from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
 from headrace.store.database import Database
+from headrace.store.jobs import schedules
 from headrace.store.live_counts import MEASUREMENTS, count_live
 from headrace.store.streams import stream_progress
 
 MAX_QUERIES = 500
 """Largest number of queries with gauges, because each is a time series of every metric."""
+_MOST_LAGS = 500
 _MAX_LABEL = 200
 """Largest number of characters of a name in a label."""
 
@@ -241,6 +243,7 @@ class StoreMetrics(Collector):
             live = count_live(tx)
             queries = stream_progress.read_live(tx, MAX_QUERIES)
             measured = [(each, each.read(tx)) for each in MEASUREMENTS]
+            lags = schedules.list_lags(tx, _MOST_LAGS)
         for entity, by_state in live.items():
             gauge = GaugeMetricFamily(
                 f"headrace_live_{entity}",
@@ -253,6 +256,27 @@ class StoreMetrics(Collector):
         for measurement, value in measured:
             yield GaugeMetricFamily(measurement.name, measurement.documentation, value=value)
         yield from make_stream_metrics(queries, live=sum(live["streams"].values()))
+        yield from _make_lag_metrics(lags)
+
+
+def _make_lag_metrics(lags: Iterable[schedules.JobLag]) -> Iterator[Metric]:
+    """Yield the lags of jobs, and their limits."""
+    lag = GaugeMetricFamily(
+        "headrace_job_lag_seconds",
+        "Age of the oldest change that a running job with `max-lag` has not read; 0 if it has read"
+        f" all. At most {_MOST_LAGS} jobs.",
+        labels=["owner", "job"],
+    )
+    limit = GaugeMetricFamily(
+        "headrace_job_max_lag_seconds",
+        "The `max-lag` of these jobs.",
+        labels=["owner", "job"],
+    )
+    for each in lags:
+        lag.add_metric([each.owner, each.name], each.lag)
+        limit.add_metric([each.owner, each.name], each.max_lag)
+    yield lag
+    yield limit
 
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)

@@ -19,6 +19,7 @@ from pydantic import (
 
 from headrace.deploy.batch_writes import parse_write
 from headrace.deploy.expectations import CheckedExpectation, check_names
+from headrace.deploy.read_tables import list_read_names
 from headrace.deploy.schedule import check_schedule
 from headrace.deploy.script_statements import (
     TextProblem,
@@ -53,6 +54,17 @@ BATCH_KEYS = (
     *("overlap", "catch-up", "delay", "lookback", "time-limit", "retries", "resume-at", "expect"),
 )
 """Keys that only go with a `schedule`."""
+
+
+TABLES_HINT = "Name the tables whose changes count: `schedule: {max-lag: 15min, of: [db.table]}`."
+"""Hint where the tables of a `max-lag` are not known."""
+
+
+class UnknownTables(TextProblem):
+    """The tables whose changes count for `max-lag` are not known."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("invalid_schedule", message, hint=TABLES_HINT)
 
 
 class JobKind(StrEnum):
@@ -102,12 +114,24 @@ def _convert_error(parse: Any, *arguments: str) -> Any:
         raise TextProblem("invalid_value", error.message, position=error.position) from error
 
 
-def _check_sql(text: str) -> str:
+def _check_sql(text: str, info: ValidationInfo) -> str:
     check_query(text)
+    if _needs_tables(info) and not list_read_names(text):
+        raise UnknownTables("The query names no table, and `max-lag` needs some.")
     return text
 
 
-def _check_code(text: str) -> str:
+def _needs_tables(info: ValidationInfo) -> bool:
+    """Return whether the schedule has a `max-lag` whose tables the query names."""
+    schedule = info.data.get("schedule")
+    return schedule is not None and schedule.max_lag is not None and schedule.of is None
+
+
+def _check_code(text: str, info: ValidationInfo) -> str:
+    if _needs_tables(info):
+        raise UnknownTables(
+            "The tables that the code reads are not known, and `max-lag` needs some."
+        )
     if not text.strip():
         raise TextProblem(
             "empty_statement",
@@ -118,6 +142,10 @@ def _check_code(text: str) -> str:
 
 
 def _check_script(text: str, info: ValidationInfo) -> str:
+    if _needs_tables(info):
+        raise UnknownTables(
+            "The tables that the script reads are not known, and `max-lag` needs some."
+        )
     is_batch = info.data.get("schedule") is not None
     for problem in check_batch_script(text) if is_batch else check_script(text):
         raise problem
@@ -164,15 +192,15 @@ def _check_write(text: str, info: ValidationInfo) -> str:
 
 def _check_overlap(overlap: Overlap | None, info: ValidationInfo) -> Overlap | None:
     schedule = info.data.get("schedule")
-    if overlap is Overlap.SKIP and schedule is not None and schedule.list_tables():
+    parts = [] if schedule is None else schedule.list_parts()
+    if overlap is Overlap.SKIP and any(part.on_change for part in parts):
         raise TextProblem(
             "conflicting_keys",
             "With `overlap: skip`, no run would read what changes during a run.",
             hint="Write `overlap: queue`, which is the default of `on-change`, or"
             " `cancel-previous`.",
         )
-    watches_files = schedule is not None and schedule.files is not None
-    if watches_files and overlap not in {None, Overlap.QUEUE}:
+    if any(part.on_files for part in parts) and overlap not in {None, Overlap.QUEUE}:
         raise TextProblem(
             "conflicting_keys",
             f"With `overlap: {overlap}`, no run would read the files of a run that is left out or"
@@ -199,6 +227,17 @@ def _check_lookback(lookback: int | None, info: ValidationInfo) -> int | None:
             hint="Write with `overwrite-partitions` or `merge on (column, …)`.",
         )
     return lookback
+
+
+def _check_delay(delay: Duration | None, info: ValidationInfo) -> Duration | None:
+    schedule = info.data.get("schedule")
+    if delay is not None and schedule is not None and schedule.max_lag is not None:
+        raise TextProblem(
+            "conflicting_keys",
+            "`delay` does not go with `max-lag`, which chooses the start of each run.",
+            hint="Delete one of them.",
+        )
+    return delay
 
 
 def _check_session(name: str) -> str:
@@ -245,7 +284,8 @@ class JobManifest(BaseModel):
         PlainSerializer(_write_schedule),
     ] = None
     """When the runs of a batch job start: a mapping with `cron` and `timezone`, `every`, `after`,
-    `on-change`, `on-files`, `all` or `any`; or `manual`. Without it, the job is a stream."""
+    `on-change`, `max-lag`, `on-files`, `all` or `any`; or `manual`. Without it, the job is a
+    stream."""
     sql: Annotated[str, AfterValidator(_check_sql)] | None = None
     """A query of Spark SQL."""
     code: Annotated[str, AfterValidator(_check_code)] | None = None
@@ -284,7 +324,7 @@ class JobManifest(BaseModel):
     catch_up: CatchUp | None = None
     """Which missed runs are made up for: `all`, `last` or `none`; default: all if the SQL names
     `:interval_start` or `:interval_end`, otherwise last. Only with `schedule`."""
-    delay: Duration | None = None
+    delay: Annotated[Duration | None, AfterValidator(_check_delay)] = None
     """Time between the logical time and the start of a run, for late data. Only with `schedule`."""
     lookback: Annotated[
         int | None, Field(strict=True, ge=1, le=_MOST_LOOKBACK), AfterValidator(_check_lookback)

@@ -10,7 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace.deploy.manifest import META_KEY, JobManifest, ManifestMeta, find_key_problems
+from headrace.deploy.manifest import (
+    META_KEY,
+    JobManifest,
+    ManifestMeta,
+    UnknownTables,
+    find_key_problems,
+)
 from headrace.deploy.problems import Findings, Place
 from headrace.deploy.script_statements import TextProblem, check_batch_script, check_script
 from headrace.deploy.variables import replace_variables
@@ -212,7 +218,7 @@ class _Reporter:
             self._findings.add_problem(place, error.code, error.message, error.hint)
             return
         problems = [error]
-        if key == "script":
+        if key == "script" and not isinstance(error, UnknownTables):
             is_batch = self._mapping.find("schedule") is not None
             problems = list((check_batch_script if is_batch else check_script)(value.text))
         for problem in problems:

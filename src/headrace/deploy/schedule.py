@@ -125,6 +125,7 @@ def check_schedule(schedule: Schedule) -> None:
     _check_levels(schedule)
     _check_clocks(schedule)
     _check_files(schedule)
+    _check_lag(schedule)
     _check_names(schedule)
     if schedule.count_combinations() > _MOST_COMBINATIONS:
         raise ScheduleProblem(
@@ -173,13 +174,25 @@ def _check_files(schedule: Schedule) -> None:
         )
 
 
+def _check_lag(schedule: Schedule) -> None:
+    """Raise ScheduleProblem for a `max-lag` beside other conditions."""
+    for keys, part in schedule.walk():
+        if keys and part.max_lag is not None:
+            raise ScheduleProblem(
+                "`max-lag` is not combined with other conditions: it chooses the start of each"
+                " run.",
+                hint="Write `schedule: {max-lag: 15min}`, or leave `max-lag` out.",
+                keys=keys,
+            )
+
+
 def _check_names(schedule: Schedule) -> None:
     """Raise ScheduleProblem for a job or a table that two conditions name: a run uses it once."""
     named = set[str]()
     for keys, part in schedule.walk():
         # The name of a job has no backtick.
         own = {name.casefold() for name in part.after or []}
-        own |= {_read_table(name, keys) for name in part.on_change or []}
+        own |= {_read_table(name, keys) for name in part.on_change or part.of or []}
         twice = sorted(named & own)
         if twice:
             raise ScheduleProblem(
@@ -243,6 +256,9 @@ def _describe_condition(schedule: Schedule) -> str:
         return f"After {' and '.join(schedule.after)}"
     if schedule.on_change is not None:
         return f"When {' or '.join(schedule.on_change)} changes"
+    if schedule.max_lag is not None:
+        lag = describe_duration(schedule.max_lag.total_seconds())
+        return f"At most {lag} behind {' and '.join(schedule.list_tables())}"
     return f"When {schedule.on_files} has new files"
 
 

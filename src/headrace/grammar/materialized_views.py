@@ -138,6 +138,13 @@ def _read_properties(reader: TokenReader) -> Options:
     begin = reader.offset
     properties = tuple((key.lower(), value) for key, value in read_options(reader))
     for key, value in properties:
+        if key == "max_lag":
+            raise reader.error(
+                "max_lag is not a property of a view. Deploy a job that refreshes the view, with"
+                " `schedule: {max-lag: 15min, of: [table]}` and `script: REFRESH MATERIALIZED VIEW"
+                " …`.",
+                offset=begin,
+            )
         if key not in _PROPERTIES:
             allowed = ", ".join(_PROPERTIES)
             raise reader.error(

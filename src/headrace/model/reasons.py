@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from headrace.model.deployment import Job, JobChange
 from headrace.model.failure import Failure
+from headrace.model.freshness import Freshness
 from headrace.model.lifecycle import (
     STATEMENT,
     ChangeStep,
@@ -60,6 +61,7 @@ class ReasonCode(StrEnum):
     STATEMENT = "statement"
     SKIPPED = "skipped"
     FILES = "files"
+    LAG = "lag"
 
 
 MEANINGS: dict[ReasonCode, tuple[str, str]] = {
@@ -109,6 +111,10 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.DUE: ("run", "It is next: a node begins it."),
     ReasonCode.STATEMENT: ("run", "Its statement has not ended. The text says why."),
     ReasonCode.SKIPPED: ("run", "It was skipped. The text says why."),
+    ReasonCode.LAG: (
+        "job",
+        "Its rows are older than `max-lag`, or its runs take too long or read other tables.",
+    ),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
 
@@ -284,6 +290,34 @@ def _explain_queries(queries: Sequence[tuple[StreamQuery, Reason | None]]) -> Re
         return None
     query, reason = min(found, key=lambda each: _rank(each[1]))
     return Reason(reason.code, f"The query {query.name}: {reason.text}", reason.retry_at)
+
+
+def explain_lag(freshness: Freshness) -> Reason | None:
+    """Return why a job does not keep its `max-lag`; None if it does."""
+    limit = f"`max-lag` is {_describe(freshness.max_lag)}"
+    sentences = []
+    if freshness.is_exceeded:
+        behind = _describe(freshness.lag)
+        sentences.append(f"Its rows are {behind} behind its tables, and {limit}.")
+    if freshness.is_unattainable:
+        assert freshness.expected is not None
+        assert freshness.reachable_lag is not None
+        sentences.append(
+            f"It is unattainable while tables change all the time: {limit}, and a run takes"
+            f" {_describe(freshness.expected)}. Changes during a run are read by the next one, so"
+            f" that they can get {_describe(freshness.reachable_lag)} old."
+        )
+    if freshness.unwatched:
+        first, *others = freshness.unwatched
+        more = f" and {describe_count(len(others), 'other')}" if others else ""
+        sentences.append(
+            f"Its runs read {first}{more}, whose changes do not count. Name all tables in `of`."
+        )
+    return Reason(ReasonCode.LAG, " ".join(sentences)) if sentences else None
+
+
+def _describe(duration: timedelta) -> str:
+    return describe_duration(duration.total_seconds())
 
 
 def _rank(reason: Reason) -> int:

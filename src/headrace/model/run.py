@@ -118,6 +118,11 @@ class FiringRules(BaseModel):
         """The part of the schedule by which new files start the job; None: there is none."""
         return None if self.schedule is None else self.schedule.files
 
+    @property
+    def max_lag(self) -> timedelta | None:
+        """The longest time that the job may be behind its tables; None: any."""
+        return None if self.schedule is None else self.schedule.max_lag
+
 
 class RunRetries(BaseModel):
     """How often a run is attempted again, and when: see `RetryPolicy`."""

@@ -16,6 +16,7 @@ from headrace.model.job import JobName
 from headrace.text.durations import Duration
 
 _SHORTEST = timedelta(seconds=1)
+_SHORTEST_LAG = timedelta(minutes=1)
 _LONGEST_LIST = 100
 """Largest number of jobs, tables or conditions in a list."""
 
@@ -36,6 +37,12 @@ def _check_file_name(text: str) -> str:
     if not text or "/" in text:
         raise ValueError("`pattern` and `marker` are names of files, without a slash.")
     return text
+
+
+def _check_max_lag(duration: timedelta) -> timedelta:
+    if duration < _SHORTEST_LAG:
+        raise ValueError("`max-lag` is at least 1min.")
+    return duration
 
 
 class Schedule(BaseModel):
@@ -62,6 +69,11 @@ class Schedule(BaseModel):
     """Tables. A run starts when one of them has new data."""
     settle: Duration | None = None
     """Time without a change after which a run of `on-change` or `on-files` starts; default: 5s."""
+    max_lag: Annotated[Duration, AfterValidator(_check_max_lag)] | None = None
+    """Longest time from a change of a table that the job reads to the end of a run that has read
+    it. Headrace chooses when runs start."""
+    of: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
+    """Tables of `max-lag`; default: those that `sql` reads."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
     pattern: Annotated[str, AfterValidator(_check_file_name)] | None = None
@@ -163,7 +175,9 @@ class Schedule(BaseModel):
     def list_tables(self) -> list[str]:
         """Return the names of the tables whose changes start a run."""
         return list(
-            dict.fromkeys(name for part in self.list_parts() for name in part.on_change or [])
+            dict.fromkeys(
+                name for part in self.list_parts() for name in part.on_change or part.of or []
+            )
         )
 
     def list_upstream(self) -> list[str]:
@@ -212,13 +226,14 @@ MANUAL_WORD = "manual"
 """The text of a schedule by which only users start the job."""
 MANUAL = Schedule.model_construct()
 """The schedule of a job that only users start."""
-CONDITIONS = ("cron", "every", "after", "on_change", "on_files", "all_", "any_")
+CONDITIONS = ("cron", "every", "after", "on_change", "max_lag", "on_files", "all_", "any_")
 """Names of the fields of a schedule that start a run."""
 
 
 _OPTIONS = {
     "timezone": ("cron",),
     "settle": ("on_change", "on_files"),
+    "of": ("max_lag",),
     **dict.fromkeys(("pattern", "marker", "poll"), ("on_files",)),
 }
 """Fields that only go with some conditions."""

@@ -208,6 +208,7 @@ SLOW = {
 _BACKFILLS = text("backfill_id IS NOT NULL")
 _FIRES = text("next_at IS NOT NULL")
 _IS_READY = text("ready_at IS NOT NULL")
+_HAS_LAG = text("max_lag IS NOT NULL")
 _PUBLISHING = text("state = 'committing' AND NOT shares_target")
 
 metadata = MetaData(
@@ -1090,7 +1091,10 @@ job_schedules = Table(
     Column("rules", Document(FiringRules, FiringRules), nullable=False),
     Column("cursor", Instant, nullable=False),
     Column("next_at", Instant),
+    # Seconds; NULL: the rules have no `max-lag`.
+    Column("max_lag", Float),
     Index("job_schedules_due", "next_at", sqlite_where=_FIRES, postgresql_where=_FIRES),
+    Index("job_schedules_of_lag", "job_id", sqlite_where=_HAS_LAG, postgresql_where=_HAS_LAG),
 )
 
 # One row for each logical time, skipped ones included, and one for each repetition.

@@ -242,12 +242,14 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
         ({"any": [{"on-files": "/a"}, {"on-files": "/b"}]}, "has two `on-files`"),
         ({"all": [{"after": ["a"]}, {"on-files": "/a"}]}, "`all` cannot have `on-files`"),
         ({"on-change": ["a b"]}, "'a b' is not the name of a table"),
+        ({"max-lag": "1h", "of": ["a b"]}, "'a b' is not the name of a table"),
+        ({"any": [{"max-lag": "1h", "of": ["t"]}, {"every": "1h"}]}, "`max-lag` is not combined"),
         ({"after": ["a"], "settle": "1s"}, "`settle` only goes with `on-change`"),
     ],
     ids=[
         *("relative", "glob", "password", "scheme", "no slash", "long", "denied"),
         *("poll", "pattern", "marker", "marker and settle", "no files", "two locations"),
-        *("all", "name", "settle"),
+        *("all", "name", "lag", "combined", "settle"),
     ],
 )
 def test_a_condition_that_cannot_be_met_is_refused(
@@ -290,3 +292,73 @@ def test_a_cycle_within_any_is_refused_and_the_plan_notes_each_condition(project
     [_a, b] = ended["jobs"]
     assert b["notes"][0] == "a run starts: Every 1 h, or after a"
     assert b["notes"][1].startswith("next runs: ")
+
+
+def _keep_fresh(query: str, target: str = "d.target") -> dict[str, Any]:
+    return {"sql": query, "schedule": {"max-lag": "15min"}, "target-table": target}
+
+
+def test_a_job_with_a_lag_runs_when_it_is_deployed_and_shows_its_lag(project: Project) -> None:
+    query = "SELECT * FROM Sales JOIN d.target USING (id)"
+    ended = project.deploy(fresh=_keep_fresh(query))
+    [note] = ended["jobs"][0]["notes"]
+    assert note.startswith(
+        "runs keep the rows at most 15 min behind the changes of Sales, d.target;"
+    )
+
+    def list_runs() -> Any:
+        return project.node.http.get("/api/v1/runs", params={"job": "fresh"}).json()["items"]
+
+    wait_until(list_runs)
+    [run] = list_runs()
+    assert (run["trigger"], run["inputs"]) == ("condition", [])
+    shown = project.node.http.get("/api/v1/jobs/fresh").json()
+    assert shown["freshness"]["max_lag_seconds"] == 900
+    assert 0 < shown["freshness"]["lag_seconds"] < 900
+    assert (shown["freshness"]["is_exceeded"], shown["reason"]) == (False, None)
+    metrics = project.node.http.get("/metrics").text
+    owner = LOCAL_CALLER.owner
+    assert f'headrace_job_max_lag_seconds{{job="fresh",owner="{owner}"}} 900.0' in metrics
+    # A changed query has to be run, although its tables are the same.
+    project.deploy(fresh=_keep_fresh(f"{query} WHERE id > 0"))
+    with project.node.database.read() as tx:
+        changes = triggers.list_changes(tx, shown["id"], 9)
+    assert len(changes) == 2
+
+
+def test_tables_that_queries_name_complete_a_cycle(project: Project) -> None:
+    problem = project.refuse(
+        a=_keep_fresh("SELECT * FROM d.clean", "sales"), b=_watch("sales", "d.clean")
+    )
+    assert problem["message"] == "The jobs follow each other in a cycle: a → b → a."
+
+
+@pytest.mark.parametrize(
+    ("definitions", "table", "text"),
+    [
+        ("CREATE TEMPORARY VIEW v AS SELECT * FROM w, s.t;\nCREATE VIEW w AS TABLE u;", "v", ""),
+        ("CREATE TEMPORARY VIEW v USING json OPTIONS (path '/x');", "v", "view v reads no table"),
+        ("USE other;", "v", "changes the catalog or the database"),
+        ("SET CATALOG lake;", "v", "changes the catalog or the database"),
+        ("USE other;", "lake.d.v", ""),
+        ("SET spark.sql.ansi.enabled=true;", "parquet.`/data/x`", "reads the files"),
+    ],
+    ids=["views", "files in a view", "database", "catalog", "whole name", "files"],
+)
+def test_views_of_the_definitions_stand_for_their_tables(
+    project: Project, definitions: str, table: str, text: str
+) -> None:
+    manifest = {"name": "fresh", **_keep_fresh(f"SELECT * FROM {table}")}
+    body = {
+        "manifests": [{"path": "fresh.yaml", "text": json.dumps(manifest)}],
+        "definitions": [{"path": "d.sql", "text": definitions}],
+    }
+    answer = project.node.http.post("/api/v1/deployments", json=body).json()
+    if text:
+        [problem] = answer["problems"]
+        assert text in problem["message"]
+        assert "of: [db.table]" in problem["hint"]
+    else:
+        [note] = answer["jobs"][0]["notes"]
+        tables = "u, s.t" if table == "v" else table
+        assert f"behind the changes of {tables};" in note

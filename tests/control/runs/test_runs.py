@@ -78,6 +78,15 @@ def test_the_statements_of_a_run_follow_each_other_in_one_connection_with_typed_
     assert connection.ended_at is not None
 
 
+def test_a_run_that_refreshes_a_missing_view_fails_at_once(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job(statements=[BatchStatement(text="REFRESH MATERIALIZED VIEW missing")])
+    ended = job.await_end(job.call("jobs/load/runs")["id"])
+    assert (ended["state"], ended["attempt"]) == ("failed", 1)
+    assert ended["failure"]["code"] == "materialized_view_not_found"
+
+
 def test_the_end_of_a_statement_wakes_its_run(
     start_job: Callable[..., BatchJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:

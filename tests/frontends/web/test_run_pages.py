@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.batch_jobs import FIRST, SECOND, BatchJob, insert_batch_job
 from tests.support.browsers import Browser, Page
 from tests.support.deployed_job import DeployedJob
@@ -22,8 +23,9 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import RunState
 from headrace.model.run import FiringRules, Overlap, RunTimes, RunTrigger
 from headrace.model.schedule import Schedule
-from headrace.store.clock import read_clock
-from headrace.store.jobs import runs
+from headrace.store.clock import clock, read_clock
+from headrace.store.jobs import runs, triggers
+from headrace.store.tables import table_changes
 
 WRONG = Failure(code="spark_error", message="<script>There is no table.", sqlstate="42P01")
 T1, T2 = "2026-01-05T01:00:00Z", "2026-01-05T02:00:00Z"
@@ -298,6 +300,25 @@ def test_times_without_an_offset_are_those_of_the_zone_of_the_schedule(
         if each["logical_time"].startswith("2026-01-05T01:00")
     ]
     assert "2026-01-05 02:00:00+01:00 Europe/Berlin" in browser.open(f"runs/{first}").text
+
+
+def test_the_page_of_a_job_with_a_lag_shows_it_with_its_limit(
+    node: InProcessNode, browser: Browser
+) -> None:
+    with node.database.read() as tx:
+        now = read_clock(tx.connection)
+    schedule = Schedule.model_validate({"max-lag": "15min", "of": ["sales"]})
+    job_id = insert_batch_job(
+        node.database, FiringRules(schedule=schedule), cursor=now, owner=LOCAL_CALLER.owner
+    )
+    assert "Its rows are 0 s behind its tables." in browser.open("jobs/load").text
+    with node.database.write("test") as tx:
+        triggers.note_deployment(tx, job_id, "jv_x")
+        tx.execute(update(table_changes).values(changed_at=clock(-1200), ready_at=None))
+    page = browser.open("jobs/load").text
+    assert "At most 15 min behind sales." in page
+    assert "Its rows are 20 min behind its tables: more than they may be." in page
+    assert "Its rows are 20 min behind its tables, and `max-lag` is 15 min." in page
 
 
 def test_only_those_who_may_change_a_job_are_offered_its_actions(start_node: StartNode) -> None:

@@ -651,6 +651,7 @@ def test_the_metrics_of_runs_read_no_ended_runs(store: Database) -> None:
             *_plans(tx, count_live),
             *_plans(tx, partial(runs.find_queue, job_id=job_id)),
             *_plans(tx, partial(runs.list_starts, job_id=job_id, before=noon, limit=20)),
+            *_plans(tx, partial(schedules.list_lags, limit=500)),
             *_plans(tx, partial(runs.find_begun, job_ids=[job_id])),
             *_plans(tx, partial(runs.find_statements, run_ids=["rn_x", "rn_y"])),
         ]

@@ -15,7 +15,7 @@ from headrace.model.schedule import Schedule
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import file_watches, schedules, triggers
-from headrace.text.readable import describe_count
+from headrace.text.readable import describe_count, describe_duration
 
 _KIND_HINT = "Delete the job first: headrace job delete NAME. Its runs and its state end with it."
 
@@ -83,12 +83,14 @@ def _note_clock(clock: Schedule, now: datetime) -> list[str]:
 
 
 def _note_condition(schedule: Schedule) -> str:
-    if schedule.on_change is None:
+    tables = ", ".join(schedule.list_tables())
+    if schedule.after is not None:
         return f"a run starts after {', '.join(schedule.list_upstream())}"
-    return (
-        f"a run starts when a statement of Headrace changes {', '.join(schedule.list_tables())};"
-        " writes of other programs and of streams are not seen"
-    )
+    limits = "writes of other programs and of streams are not seen"
+    if schedule.max_lag is not None:
+        lag = describe_duration(schedule.max_lag.total_seconds())
+        return f"runs keep the rows at most {lag} behind the changes of {tables}; {limits}"
+    return f"a run starts when a statement of Headrace changes {tables}; {limits}"
 
 
 def _note_files(files: Schedule) -> str:
@@ -133,6 +135,9 @@ def start_schedule(tx: Tx, job: Job, version: JobVersion) -> None:
         file_watches.remove(tx, job.id)
     else:
         file_watches.save(tx, job.id)
+    is_changed = before is None or before.version_id != version.id or not keeps
+    if rules.max_lag is not None and is_changed:
+        triggers.note_deployment(tx, job.id, version.id)
 
 
 def stop_schedule(tx: Tx, job: Job, *, is_deleted: bool, actor: str) -> None:

@@ -23,6 +23,7 @@ from headrace.deploy.batch_writes import (
     write_statement,
 )
 from headrace.deploy.definitions import NeededDefinitions, find_created_name
+from headrace.deploy.freshness import complete_lag
 from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.relations import order_relations, split_definitions
 from headrace.deploy.script_statements import DefinitionCommand, read_statements
@@ -120,6 +121,7 @@ def compile_batch(
     """
     if manifest.schedule is None:
         return None
+    schedule = complete_lag(manifest, needed.setup)
     definitions = split_definitions(needed.setup)
     statements = [BatchStatement(text=text) for text in definitions.per_run]
     target = _describe_target(manifest)
@@ -129,7 +131,7 @@ def compile_batch(
         assert target is not None
         statements += _write_rows(manifest, target, needed.setup)
     return BatchSpec(
-        rules=_describe_rules(manifest, manifest.schedule),
+        rules=_describe_rules(manifest, schedule),
         definitions=definitions.deployed,
         statements=statements,
         conf=_list_query_conf(manifest),

@@ -22,6 +22,7 @@ from headrace.control.jobs.firing import (
     span_until,
     start_next,
 )
+from headrace.control.jobs.freshness import refresh
 from headrace.control.jobs.run_notes import RunNotes, add_inputs, has_not_begun
 from headrace.model.run import (
     CatchUp,
@@ -96,6 +97,9 @@ def evaluate(tx: Tx, schedule: JobSchedule) -> None:
     if rule is None:
         return
     now = read_clock(tx.connection)
+    if rule.max_lag is not None:
+        refresh(tx, schedule, rule.max_lag, now)
+        return
     notes = RunNotes(tx, schedule, now)
     if not notes.are_paused:
         live = runs.list_live(tx, schedule.job_id)

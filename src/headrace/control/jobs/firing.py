@@ -240,6 +240,16 @@ def make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTim
     )
 
 
+def measure_times(recent: Sequence[JobRun], now: datetime) -> RunTimes:
+    """Return the times of a run that starts now, whose interval begins at the run before it.
+
+    Args:
+        recent: Runs of the job, the newest first.
+    """
+    start = min(recent[0].times.logical_time, now) if recent else now
+    return RunTimes(logical_time=now, interval_start=start, interval_end=now)
+
+
 @cache
 def _find_tzdata_version() -> str:
     """Return the version of the time zone data of the host, as far as it is known."""
@@ -251,9 +261,7 @@ def _find_tzdata_version() -> str:
 
 def span_until(tx: Tx, job_id: str, now: datetime) -> RunTimes:
     """Return the times of a run that a condition starts now: since the run before."""
-    newest = runs.page(tx, owners=None, job_id=job_id, limit=1)
-    start = min(newest[0].times.logical_time, now) if newest else now
-    return RunTimes(logical_time=now, interval_start=start, interval_end=now)
+    return measure_times(runs.page(tx, owners=None, job_id=job_id, limit=1), now)
 
 
 def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -> list[JobRun]:

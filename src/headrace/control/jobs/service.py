@@ -9,6 +9,7 @@ from headrace.control.context import NodeContext
 from headrace.control.jobs.actions import plan_action
 from headrace.control.jobs.applying import apply_plan, describe_busy
 from headrace.control.jobs.drafts import PlanRequest
+from headrace.control.jobs.freshness import measure
 from headrace.control.jobs.planning import JobPlanner
 from headrace.control.jobs.todays_plan import TodaysPlan, find_todays_plan
 from headrace.control.policy import (
@@ -32,9 +33,10 @@ from headrace.model.deployment import (
     JobVersion,
     Savepoint,
 )
+from headrace.model.freshness import Freshness
 from headrace.model.ids import looks_like_id
 from headrace.model.lifecycle import DeploymentState, JobState
-from headrace.model.reasons import Reason, explain_job
+from headrace.model.reasons import Reason, explain_job, explain_lag
 from headrace.model.stream_query import StreamQuery
 from headrace.store.database import Tx
 from headrace.store.jobs import file_watches, job_changes, jobs, savepoints, triggers
@@ -61,6 +63,8 @@ class JobStatus:
     deployment_id: str | None
     reason: Reason | None
     """Why the job does not run as it should."""
+    freshness: Freshness | None = None
+    """How far it is behind its tables; None: it has no `max-lag`. In a list of jobs, None."""
 
 
 class Jobs:
@@ -148,7 +152,7 @@ class Jobs:
             live = _of_job(stream_queries.list_live_of_jobs(tx, [job.owner]), job)
             reasons = explain_queries(tx, self._settings, live)
             version = jobs.get_version(tx, job.version_id)
-            return _make_status(
+            status = _make_status(
                 job,
                 None if version is None else _hide_manifest(caller, job, version),
                 _find_changes(tx, [job]).get(job.id),
@@ -156,6 +160,11 @@ class Jobs:
                 savepoints.list_of_jobs(tx, [job.id]),
                 file_watches.find_problem(tx, job.id),
             )
+            freshness = measure(tx, job.id)
+        if freshness is None:
+            return status
+        reason = status.reason or explain_lag(freshness)
+        return replace(status, freshness=freshness, reason=reason)
 
     def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
         """Return the versions of a job, newest first. Raise JobNotFound."""

@@ -57,7 +57,7 @@ def find_trigger_problems(specs: Mapping[str, VersionSpec | None]) -> list[Trigg
     cycle = _find_cycle(edges)
     if cycle:
         message = f"The jobs follow each other in a cycle: {' → '.join(cycle)}."
-        hint = "Remove one of the names from the `after` or `on-change` of its job."
+        hint = "Remove one of the names from the `after`, `on-change` or `of` of its job."
         problems.append(TriggerProblem(cycle[0], "cyclic_schedule", message, hint))
     return problems
 

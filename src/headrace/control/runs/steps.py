@@ -33,6 +33,7 @@ from headrace.errors import (
     InvalidExpectation,
     InvalidRequest,
     LeaseLost,
+    MaterializedViewNotFound,
     NotPermitted,
     SessionConflict,
     StatementNotFound,
@@ -68,6 +69,8 @@ _MOST_SPECS = 1000
 """Versions whose statements a node keeps in memory."""
 _LONGEST_WAIT = 5.0
 """Longest time without a look at a run, so that a cancel is seen."""
+_REFUSALS = (InvalidRequest, NotPermitted, SessionConflict, MaterializedViewNotFound)
+"""Errors of a submit after which the run fails. After others, it is submitted again."""
 _PERMANENT_STATES = ("42", "0A", "P0001")
 """Begins of SQLSTATEs of errors that another attempt meets again: wrong SQL, SQL that is not
 supported, and `raise_error`."""
@@ -377,7 +380,7 @@ class RunSteps:
                 rows=None if part.code is None else BindRows(code=part.code),
                 awaited=True,
             )
-        except (InvalidRequest, NotPermitted, SessionConflict) as error:
+        except _REFUSALS as error:
             self._refuse(lease, run_id, Failure.of(error))
             return None
         except (StoreUnavailable, ConnectionNotFound):

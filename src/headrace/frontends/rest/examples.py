@@ -225,6 +225,7 @@ _JOB: Json = {
     "failure": None,
     "reason": None,
     "reason_code": None,
+    "freshness": None,
     "created_at": AT,
     "updated_at": LATER,
     "current": _VERSION,

@@ -208,6 +208,21 @@ class VersionBody(ResponseModel):
     """The manifest as YAML, without the values of variables."""
 
 
+class FreshnessBody(ResponseModel):
+    """How far the rows of a job with `max-lag` are behind its tables."""
+
+    max_lag_seconds: float
+    """Longest lag that the manifest allows."""
+    lag_seconds: float
+    """Age of the oldest change that no successful run has read; 0: all changes were read."""
+    is_exceeded: bool
+    """Whether the lag is longer."""
+    expected_run_seconds: float | None
+    """Longest duration of the last runs; null: no run of the version has succeeded at once."""
+    unwatched_tables: list[str]
+    """Tables and files that the last successful run has read, and whose changes do not count."""
+
+
 class JobBody(ResponseModel):
     """A job."""
 
@@ -235,6 +250,8 @@ class JobBody(ResponseModel):
     """Why it does not run as it should, as a sentence; null while all of its queries run."""
     reason_code: ReasonCode | None
     """Kind of this reason."""
+    freshness: FreshnessBody | None
+    """Lag of a job with `max-lag`; null: it has none. In a list of jobs, null."""
     created_at: Instant
     """When the job was first deployed."""
     updated_at: Instant

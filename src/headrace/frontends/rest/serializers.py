@@ -9,6 +9,7 @@ from headrace.control.runs.schedule_status import RunQueue
 from headrace.errors import HeadraceError
 from headrace.frontends.rest.job_schemas import (
     DeploymentBody,
+    FreshnessBody,
     JobBody,
     ManifestErrorBody,
     PlannedJobBody,
@@ -34,6 +35,7 @@ from headrace.model.deployment import JobChange, JobVersion, PlannedJob, Savepoi
 from headrace.model.event import Event
 from headrace.model.execution import StatementExecution
 from headrace.model.failure import Failure
+from headrace.model.freshness import Freshness
 from headrace.model.reasons import Reason, explain_statement
 from headrace.model.request_fields import SessionFields
 from headrace.model.result import ResultInfo
@@ -187,12 +189,24 @@ def job_body(status: JobStatus, queue: RunQueue | None = None) -> JobBody:
         session=None if version is None else version.spec.session.name,
         queries=[query.id for query, _why in status.queries],
         **show_reason(status.reason),
+        freshness=None if status.freshness is None else _freshness_body(status.freshness),
         last_batch=max(batches, default=None),
         deployment=status.deployment_id,
         current=None if version is None else version_body(version),
         savepoints=[_savepoint_body(savepoint) for savepoint in status.savepoints],
         waiting_runs=None if queue is None else queue.waiting,
         seconds_between_starts=None if queue is None else queue.seconds_between_starts,
+    )
+
+
+def _freshness_body(freshness: Freshness) -> FreshnessBody:
+    expected = freshness.expected
+    return FreshnessBody(
+        max_lag_seconds=freshness.max_lag.total_seconds(),
+        lag_seconds=freshness.lag.total_seconds(),
+        is_exceeded=freshness.is_exceeded,
+        expected_run_seconds=None if expected is None else expected.total_seconds(),
+        unwatched_tables=freshness.unwatched,
     )
 
 

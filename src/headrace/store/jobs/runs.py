@@ -339,7 +339,7 @@ def end(
     reason: str = "",
     failure: Failure | None = None,
 ) -> bool:
-    """End a locked run. Return whether jobs follow its job: they take it into account."""
+    """End a locked run. Return whether a job has to take the end into account."""
     has_followers = triggers.note_end(tx, run)
     _TRANSITIONS.apply(
         tx,

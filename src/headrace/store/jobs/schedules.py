@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
+from headrace.model.lifecycle import JobState
 from headrace.model.run import FiringRules, JobSchedule
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import job_schedules as table
-from headrace.store.tables import jobs
+from headrace.store.tables import jobs, table_changes
+from headrace.text.durations import seconds_of
 
-_SELECT = select(table, jobs.c.owner, jobs.c.name).join(jobs, jobs.c.id == table.c.job_id)
+_COLUMNS = [column for column in table.c if column.name != "max_lag"]
+_SELECT = select(*_COLUMNS, jobs.c.owner, jobs.c.name).join(jobs, jobs.c.id == table.c.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLag:
+    """The lag of a job with `max-lag`, in seconds."""
+
+    owner: str
+    name: str
+    lag: float
+    """Age of the oldest change of its tables that it has noted."""
+    max_lag: float
 
 
 def save(
@@ -32,6 +47,7 @@ def save(
         "rules": rules,
         "cursor": cursor,
         "next_at": next_at,
+        "max_lag": seconds_of(rules.max_lag),
     }
     change = update(table).where(table.c.job_id == job_id).values(columns)
     if not tx.execute(change).rowcount:
@@ -97,3 +113,22 @@ def lock_due(tx: Tx, limit: int) -> list[JobSchedule]:
     query = _SELECT.where(table.c.next_at <= clock()).order_by(table.c.next_at, table.c.job_id)
     locked = query.limit(limit).with_for_update(of=table, skip_locked=True)
     return [JobSchedule(**row) for row in tx.execute(locked).mappings()]
+
+
+def list_lags(tx: Tx, limit: int) -> list[JobLag]:
+    """Return the lags of the running jobs that have a `max-lag`, by the ids of the jobs."""
+    oldest = (
+        select(func.min(table_changes.c.changed_at))
+        .where(table_changes.c.job_id == table.c.job_id)
+        .correlate(table)
+        .scalar_subquery()
+    )
+    query = (
+        select(jobs.c.owner, jobs.c.name, seconds_since(oldest).label("lag"), table.c.max_lag)
+        .join_from(table, jobs, jobs.c.id == table.c.job_id)
+        .where(table.c.max_lag.is_not(None), jobs.c.state == JobState.RUNNING)
+        .order_by(table.c.job_id)
+        .limit(limit)
+    )
+    rows = tx.execute(query).mappings()
+    return [JobLag(**{**row, "lag": max(0.0, row["lag"] or 0.0)}) for row in rows]

@@ -86,7 +86,10 @@ def serialize_changes(tx: Tx, owner: str) -> None:
 
 
 def note_end(tx: Tx, run: JobRun) -> bool:
-    """Note the end of a run for the jobs that follow its job. Return whether there are any."""
+    """Note the end of a run for the jobs that follow its job, and for its own changes of tables.
+
+    Return whether a job has to take something into account.
+    """
     followers = select(
         job_triggers.c.job_id,
         literal(run.id),
@@ -99,7 +102,23 @@ def note_end(tx: Tx, run: JobRun) -> bool:
     )
     columns = ["job_id", "run_id", "is_missed", "ready_at"]
     noted = insert(upstream_runs).from_select(columns, followers)
-    return bool(tx.execute(noted.returning(upstream_runs.c.job_id)).all())
+    has_followers = bool(tx.execute(noted.returning(upstream_runs.c.job_id)).all())
+    waiting = update(table_changes).where(
+        table_changes.c.job_id == run.job_id, table_changes.c.ready_at.is_(None)
+    )
+    has_changes = tx.execute(waiting.values(ready_at=clock())).rowcount > 0
+    return has_followers or has_changes
+
+
+def note_deployment(tx: Tx, job_id: str, version_id: str) -> None:
+    """Note the deployment of a version as a change that its locked job has to take into account.
+
+    A rollback can deploy a version again before a run has used its first note, which stays.
+    """
+    row = {"job_id": job_id, "source_key": "", "transaction_id": version_id}
+    noted = select(table_changes.c.job_id).filter_by(**row)
+    if tx.execute(noted).first() is None:
+        tx.execute(insert(table_changes).values(**row, changed_at=clock(), ready_at=clock()))
 
 
 def note_change(tx: Tx, transaction: Transaction) -> None:

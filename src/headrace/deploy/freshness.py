@@ -1,0 +1,104 @@
+"""The tables whose changes count for the `max-lag` of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from headrace.deploy.definitions import find_created_name
+from headrace.deploy.manifest import TABLES_HINT, JobManifest
+from headrace.deploy.read_tables import list_read_names
+from headrace.errors import InvalidStatement
+from headrace.grammar.lexer import code_tokens
+from headrace.grammar.quoting import quote_name
+from headrace.model.schedule import Schedule
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FULL_PARTS = 3
+_FIRST_WORDS = 6
+"""Words of a statement among which those are that say what it creates or sets."""
+
+
+def complete_lag(manifest: JobManifest, definitions: Iterable[str]) -> Schedule:
+    """Return the schedule of a batch job, with the tables of its `max-lag`.
+
+    Args:
+        definitions: See `find_read_tables`.
+
+    Raise InvalidStatement if the tables cannot be known.
+    """
+    schedule = manifest.schedule
+    assert schedule is not None
+    if schedule.max_lag is None or schedule.of is not None:
+        return schedule
+    tables = find_read_tables(manifest.sql or "", definitions)
+    return schedule.model_copy(update={"of": tables})
+
+
+def find_read_tables(query: str, definitions: Iterable[str]) -> list[str]:
+    """Return the names of the tables that a query reads, in the order of its text.
+
+    Args:
+        definitions: Statements that run before the query. The name of a view among them stands for
+            the tables that the view reads.
+
+    Raise InvalidStatement if the tables cannot be known.
+    """
+    texts = list(definitions)
+    views = {
+        name.casefold(): text
+        for text in texts
+        for name in [find_created_name(text)]
+        if name is not None and "VIEW" in _list_first_words(text)
+    }
+    tables = [
+        table for each in list_read_names(query) for table in _expand(each, views, frozenset())
+    ]
+    is_short = any(len(parts) < _FULL_PARTS for parts in tables)
+    if is_short and any(map(_changes_place, texts)):
+        raise InvalidStatement(
+            "A definition of the job changes the catalog or the database of its names, so that the"
+            " tables of `max-lag` are not known.",
+            hint=TABLES_HINT,
+        )
+    return list({_to_text(parts).casefold(): _to_text(parts) for parts in tables}.values())
+
+
+def _expand(
+    parts: tuple[str, ...], views: Mapping[str, str], within: frozenset[str]
+) -> list[tuple[str, ...]]:
+    """Return a table, or the tables that a view of the definitions reads.
+
+    Args:
+        within: Views whose texts are being read. Spark refuses a view that reads itself.
+    """
+    if "/" in parts[-1]:
+        raise InvalidStatement(
+            f"The query reads the files {_to_text(parts)}, whose changes Headrace does not see.",
+            hint=TABLES_HINT,
+        )
+    name = parts[-1].casefold()
+    if name not in views or name in within:
+        return [parts]
+    names = list_read_names(views[name])
+    if not names:
+        raise InvalidStatement(
+            f"The view {_to_text(parts)} reads no table, so that its changes are not seen.",
+            hint=TABLES_HINT,
+        )
+    return [table for each in names for table in _expand(each, views, within | {name})]
+
+
+def _list_first_words(text: str) -> list[str]:
+    return [token.word for token in code_tokens(text)][:_FIRST_WORDS]
+
+
+def _changes_place(text: str) -> bool:
+    first, *others = _list_first_words(text) or [""]
+    return first == "USE" or (
+        first == "SET" and not {"CATALOG", "DEFAULTCATALOG"}.isdisjoint(others)
+    )
+
+
+def _to_text(parts: tuple[str, ...]) -> str:
+    return ".".join(part if _PLAIN.fullmatch(part) else quote_name(part) for part in parts)
