@@ -139,7 +139,10 @@ class Node:
         self._metrics = CollectorRegistry()
         StoreMetrics(self.database, self._metrics)
         self.request_durations = make_request_durations(self._metrics)
-        statement_metrics = StatementMetrics(self._metrics)
+        statement_metrics, expectation_metrics = (
+            StatementMetrics(self._metrics),
+            ExpectationMetrics(self._metrics),
+        )
         self.database.observe_ends = statement_metrics.observe_ends
         self._awaited_ends = AwaitedEnds()
         self.wake_ups = WakeUps(self.database)
@@ -149,6 +152,7 @@ class Node:
             self.context,
             awaited_ends=self._awaited_ends,
             observe_start=statement_metrics.observe_driver_start,
+            observe_batch=expectation_metrics.observe_batch,
         )
         self.statements = Statements(
             self.context,
@@ -181,7 +185,7 @@ class Node:
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
                 change_steps.KIND: change_steps.Pruner(self.context).advance,
                 RUN_KIND: RunSteps(
-                    self.context, self.statements, ExpectationMetrics(self._metrics).observe
+                    self.context, self.statements, expectation_metrics.observe
                 ).advance,
             },
         )

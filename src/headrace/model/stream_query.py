@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.job import JobRows
 from headrace.model.lifecycle import STREAM, IntentState, StreamAction, StreamState
@@ -145,6 +146,8 @@ class QueryProgress(BaseModel):
     state_bytes: Count = 0
     lag: JsonObject = {}
     """Rows or records that are not read yet, by source, for the sources that tell."""
+    expectation_counts: ExpectationCounts | None = None
+    """What was counted for the expectations of the query; None also if it is not known."""
 
 
 class QueryReport(BaseModel):

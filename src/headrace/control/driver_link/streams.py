@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.control.context import NodeContext
+from headrace.control.driver_link.expectations import StreamChecking
 from headrace.control.streams.closure import DefinedNames
 from headrace.control.streams.commands import define
 from headrace.control.streams.submission import list_needed_definitions
@@ -64,10 +65,13 @@ def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Fail
     return define(tx, statement)
 
 
-def apply_query_reports(tx: Tx, lease: DriverLease, reports: Sequence[QueryReport]) -> None:
+def apply_query_reports(
+    tx: Tx, lease: DriverLease, reports: Sequence[QueryReport], checks: StreamChecking
+) -> None:
     """Apply what a driver reports about its queries, and keep the progress of their batches."""
-    for report in stream_transitions.apply_reports(tx, lease, reports):
+    for query, report in stream_transitions.apply_reports(tx, lease, reports):
         stream_progress.save(tx, report.id, report.progress)
+        checks.apply(tx, query, report)
 
 
 class CheckpointMarks:

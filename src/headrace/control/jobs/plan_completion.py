@@ -14,7 +14,7 @@ from headrace.deploy.compatibility import (
 from headrace.deploy.decision import JobFacts, decide
 from headrace.deploy.flink import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
-from headrace.errors import Position
+from headrace.errors import InvalidExpectation, Position
 from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
@@ -105,6 +105,7 @@ def decide_job(
             "version": _choose_number(decided.decision, current, spec),
             "query_places": [],
             "setup_places": [],
+            "expect_place": None,
         }
     )
     if decided.decision is JobDecision.ERROR:
@@ -126,9 +127,11 @@ def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
     count = min(len(planned.setup_places), len(_list_setup(planned)))
     if problem.setup is not None and problem.setup < count:
         return _convert_setup(planned, problem, planned.setup_places[problem.setup])
-    place = _find_place(planned, problem)
+    path, place = planned.path, _find_place(planned, problem)
+    if problem.code == InvalidExpectation.code and planned.expect_place is not None:
+        path, place = planned.expect_place.path, _find_start(planned.expect_place)
     return ManifestError(
-        path=planned.path,
+        path=path,
         line=None if place is None else place.line,
         column=None if place is None else place.column,
         code=problem.code,
@@ -172,6 +175,10 @@ def _find_place(planned: PlannedJob, problem: JobProblem) -> Position | None:
         return None
     position = Position(problem.line, problem.column or 1)
     return find_query_place(planned.query_places, text, position)
+
+
+def _find_start(places: TextPlaces) -> Position:
+    return Position(places.parts[0].line, places.parts[0].column)
 
 
 def _error_code(facts: PlannedFacts) -> str:
