@@ -72,6 +72,8 @@ class SimulatedJobs(AutoReplyLauncher):
         """Whether queries that start commit no batch."""
         self.reports_batches = True
         """Whether the node hears of committed batches. A driver that is lost reports none."""
+        self.checks_rows = True
+        """Whether the drivers know the expectations of streams."""
         self.measure: Callable[[int], list[QueryProgress]] = lambda _batch: []
         """Returns what a query reports with the number of its last batch."""
         self._broken: dict[str, Failure] = {}
@@ -227,6 +229,7 @@ class SimulatedJobs(AutoReplyLauncher):
         return CheckedJob(
             name=job.name,
             problems=self.problems,
+            checks_rows=self.checks_rows,
             summaries=summaries,
             found_checkpoint=found,
             found_savepoint=savepoint,

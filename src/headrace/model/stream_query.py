@@ -14,6 +14,7 @@ from headrace.model.expectation import ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.job import JobRows
 from headrace.model.lifecycle import STREAM, IntentState, StreamAction, StreamState
+from headrace.model.lineage import StreamLineage
 from headrace.model.materialized_view import (
     AUTO_REFRESH_SINK,
     MaterializedViewId,
@@ -177,6 +178,8 @@ class QueryReport(BaseModel):
     """Why the query is `stopped`, if no user has requested that."""
     progress: Annotated[list[QueryProgress], Field(max_length=100)] = []
     """Batches that were not reported yet, oldest first."""
+    lineage: StreamLineage = []
+    """What the query reads and writes, in the first report of it; later empty."""
 
 
 class DesiredQuery(BaseModel):

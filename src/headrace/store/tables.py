@@ -1211,6 +1211,25 @@ stream_expectations = Table(
     Column("counts", Document(StreamCounts), nullable=False),
 )
 
+# What each streaming query reads and writes.
+stream_lineage = Table(
+    "stream_lineage",
+    metadata,
+    Column(
+        "query_id",
+        id_type(),
+        ForeignKey("stream_queries.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("position", Integer, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("direction", enum_type(LineageDirection, check="known_direction"), nullable=False),
+    Column("table_key", Text, nullable=False),
+    Column("table_use", Document(TableUse), nullable=False),
+    Column("at", Instant, nullable=False),
+    Index("stream_lineage_by_table", "table_key", "direction", "query_id"),
+)
+
 # Changes of tables that the jobs with a trigger on them have not used yet.
 table_changes = Table(
     "table_changes",

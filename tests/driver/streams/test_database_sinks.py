@@ -260,6 +260,10 @@ def test_expectations_are_counted_once_and_a_batch_that_fails_leaves_the_table_a
     run = start(SAVE, numbers, target.sink, rows=job_rows(CHECKS))
     finish(run)
     assert summarize(run) == {0: (10, 3, 7, [(3, 0), (2, 1)])}
+    written = run.lineage[-1]
+    assert written.location is not None
+    assert written.location.startswith("jdbc:postgresql://127.0.0.1:")
+    assert (written.name, written.columns) == ("public.numbers", ["n", "even"])
     # The ledger has the batch: its rows are not computed again.
     forget_commits(tmp_path)
     again = start(SAVE, numbers, target.sink, rows=job_rows(CHECKS))

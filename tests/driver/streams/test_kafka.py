@@ -176,6 +176,7 @@ def test_expectations_on_records_are_counted_and_the_row_that_fails_is_not_sent(
     run = start(save, numbers, sink, rows=job_rows(CHECKS))
     finish(run)
     assert summarize(run) == {0: (10, 3, 7, [(3, 0), (2, 1)])}
+    assert run.lineage[-1].key == f"kafka://{broker.address} {topic}"
     assert len(receive(spark, broker, topic)) == 7
     nothing = "SELECT CAST(NULL AS INT) AS n, even FROM numbers"
     again = f"SAVE STREAM numbers TO out IDENTIFIED BY failing {LAST}"

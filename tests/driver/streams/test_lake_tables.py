@@ -82,6 +82,9 @@ def test_expectations_are_counted_and_the_row_that_fails_is_never_published(
     run = start(save, numbers, rows=job_rows(CHECKS))
     finish(run)
     counted = summarize(run)
+    folder, written = run.lineage
+    assert (folder.key, folder.is_written) == (f"file:{tmp_path}/input", False)
+    assert (written.key, written.is_written) == (table, True)
     assert counted == {0: (10, 3, 7, [(3, 0), (2, 1)])}
     # The driver was lost between the commit of the table and that of the checkpoint. Delta does
     # not compute the rows again, and Iceberg computes them and then finds its commit.

@@ -84,6 +84,10 @@ def test_the_batches_of_files_are_counted_and_a_skipped_one_is_not_known(
     run = start(save, numbers, rows=job_rows(CHECKS))
     finish(run)
     assert summarize(run) == {0: (10, 3, 7, [(3, 0), (2, 1)])}
+    assert [each.key for each in run.lineage] == [
+        f"file:{tmp_path}/input",
+        f"file:{tmp_path}/default",
+    ]
     # The driver was lost between the log of the files and that of the commits: Spark skips the
     # batch, whose rows are there.
     forget_commits(tmp_path)

@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 from headrace.driver.streams import supervised_query
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.model.lifecycle import StreamState
+from headrace.model.lineage import LineageDirection, TableUse
 from headrace.model.stream_query import (
     DesiredQueries,
     DesiredQuery,
@@ -371,3 +372,22 @@ def test_code_of_a_user_that_ends_its_thread_fails_the_query(
     failed = wait_for_state(supervisor, StreamState.FAILED)
     assert failed.error is not None
     assert "from the code of a user" in failed.error.message
+
+
+def test_what_a_query_reads_and_writes_is_reported_until_a_node_has_it(
+    supervisor: Supervisor, runs: Runs
+) -> None:
+    use = TableUse(direction=LineageDirection.READ, location="file:/in")
+    runs.lineage = [use]
+    order(supervisor, desired())
+    run = runs.wait_for("q")
+    first = wait_until(
+        lambda: found if (found := report(supervisor)).lineage else None, what="it is reported"
+    )
+    assert report(supervisor).lineage == first.lineage == [use]
+    supervisor.acknowledge([first])
+    assert report(supervisor).lineage == []
+    # The next run reads the same.
+    run.fail()
+    runs.wait_for("q", 2)
+    assert report(supervisor).lineage == []

@@ -14,7 +14,7 @@ from headrace.deploy.compatibility import (
 from headrace.deploy.decision import JobFacts, decide
 from headrace.deploy.flink import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
-from headrace.errors import InvalidExpectation, Position
+from headrace.errors import InvalidExpectation, Position, UpgradeUnfinished
 from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
@@ -76,6 +76,8 @@ def decide_job(
     if checked is None:
         return planned, [_session_error(planned, checks)]
     errors = [_convert(planned, problem) for problem in checked.problems]
+    if not checked.checks_rows and _has_expectations(spec):
+        errors.append(_version_error(planned))
     spec = spec.model_copy(update={"summaries": checked.summaries})
     found = _find_state(checked)
     decided = decide(
@@ -302,6 +304,22 @@ def _choose_number(
     is_same = current.spec.query_fingerprint == spec.query_fingerprint
     is_clean = decision in {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
     return current.version if is_same and not is_clean else current.version + 1
+
+
+def _has_expectations(spec: VersionSpec) -> bool:
+    rows = (query.spec.rows for query in spec.queries)
+    return any(each is not None and each.expectations for each in rows)
+
+
+def _version_error(planned: PlannedJob) -> ManifestError:
+    return ManifestError(
+        path=planned.path,
+        code=UpgradeUnfinished.code,
+        message=f"{planned.name}: the driver of the session {planned.session} has an older version,"
+        " which does not know `expect`.",
+        hint="Close the session (headrace session close), and deploy again.",
+        job=planned.name,
+    )
 
 
 def _session_error(planned: PlannedJob, checks: Checks) -> ManifestError:

@@ -243,6 +243,7 @@ def _check_job(
         notes=found_out.notes,
         summaries=found_out.summaries,
         used_logs=found_out.used_logs,
+        checks_rows=True,
         found_checkpoint=job.checkpoint is not None
         and has_checkpoint(files, job.checkpoint, directories),
         found_savepoint=found_place,

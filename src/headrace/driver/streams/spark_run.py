@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -38,12 +38,13 @@ from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMark
 from headrace.driver.streams.classify import BatchErrors, is_permanent
 from headrace.driver.streams.file_sink import check_file_log, find_last_planned
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
+from headrace.driver.streams.lineage import list_stream_tables
 from headrace.driver.streams.named_streams import NamedStreams
 from headrace.driver.streams.row_checks import StreamRowChecks
 from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
-from headrace.driver.streams.view_refresh import prepare_refresh
+from headrace.driver.streams.view_refresh import open_view_rows, prepare_refresh
 from headrace.driver.writes.locks import WriteDetector
 from headrace.errors import (
     CheckpointTakenOver,
@@ -58,6 +59,7 @@ from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.expectation import Expectation
 from headrace.model.failure import Failure
+from headrace.model.lineage import TableUse
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites
 from headrace.model.session import DriverLease, SessionView
@@ -164,9 +166,11 @@ class SparkRun:
         query: StreamingQuery,
         errors: BatchErrors,
         checks: StreamRowChecks,
+        lineage: Sequence[TableUse],
     ) -> None:
         """Watch a query that has started, the errors of its batches, and its expectations."""
         self.run_id = query.runId
+        self.lineage = lineage
         self._checks = checks
         self._session = session
         self._query = query
@@ -331,15 +335,18 @@ class RunStarter:
             checks = StreamRowChecks(_list_expectations(desired))
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
-                start = prepare_refresh(session, desired, command, errors)
+                rows = open_view_rows(session, desired, command)
+                lineage = list_stream_tables(rows, desired, None)
+                start = prepare_refresh(rows, desired, command, errors)
             else:
                 rows = self._open_rows(session, desired, command)
+                lineage = list_stream_tables(rows, desired, command)
                 rows = checks.add_to(rows, partial(find_last_planned, session, desired.spec))
                 if not rows.isStreaming:
                     rows = check_batch(rows, desired.spec, command)
                     self._claims.claim(session, desired)
                     self._announce(desired, session)
-                    return start_batch(rows, desired, command)
+                    return start_batch(rows, desired, command, lineage)
                 start = prepare_query(rows, desired, command, errors, epoch=self._epoch)
             # Only now: a query that is refused leaves nothing in the checkpoint.
             self._claims.claim(session, desired)
@@ -352,7 +359,7 @@ class RunStarter:
                 raise RunFailed(describe_failure(error, ""), is_permanent=False) from error
             failure = describe_failure(error, _text_of(desired))
             raise RunFailed(failure, is_permanent=is_permanent(error)) from error
-        return SparkRun(session, query, errors, checks)
+        return SparkRun(session, query, errors, checks, lineage)
 
     def _announce(self, desired: DesiredQuery, session: SparkSession) -> None:
         """Note the table of files that a query inserts into, if there is one.

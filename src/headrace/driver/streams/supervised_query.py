@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -17,6 +17,7 @@ from py4j.protocol import Py4JNetworkError
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STREAM, StreamState
+from headrace.model.lineage import TableUse
 from headrace.model.retry_policy import RetryPolicy
 from headrace.model.stream_query import (
     DesiredQuery,
@@ -136,6 +137,8 @@ class Run(Protocol):
     """
 
     run_id: str
+    lineage: Sequence[TableUse]
+    """What the query reads and writes, as far as it is known."""
 
     def wait(self) -> bool:
         """Wait a moment for the end; return whether the sources have ended. Raises RunFailed."""
@@ -195,6 +198,8 @@ class SupervisedQuery:
         self._delay_seconds: float | None = None
         self._retry_time: float | None = None
         self._batches: deque[QueryProgress] = deque(maxlen=_REPORTED_BATCHES)
+        self._lineage: list[TableUse] = []
+        self._reported_lineage: list[TableUse] = []
         self._thread = threading.Thread(
             target=self._supervise, name=f"headrace-stream-{desired.name}"[:100], daemon=True
         )
@@ -270,12 +275,18 @@ class SupervisedQuery:
             if last is None or facts.model_copy(update={"sequence": number}) != last:
                 number = next(self._numbers)
                 self._last_report = facts.model_copy(update={"sequence": number})
-            rest = {"retry_seconds": retry_seconds, "progress": list(self._batches)}
+            is_reported = self._lineage == self._reported_lineage
+            rest = {
+                "retry_seconds": retry_seconds,
+                "progress": list(self._batches),
+                "lineage": [] if is_reported else self._lineage,
+            }
             return facts.model_copy(update={"sequence": number, **rest})
 
     def acknowledge(self, report: QueryReport) -> None:
-        """Forget the batches of a report that a node has accepted."""
+        """Forget the batches and the lineage of a report that a node has accepted."""
         with self._condition:
+            self._reported_lineage = report.lineage or self._reported_lineage
             for batch in report.progress:
                 if self._batches and self._batches[0] == batch:
                     self._batches.popleft()
@@ -319,6 +330,7 @@ class SupervisedQuery:
             return
         with self._condition:
             self._run_id = run.run_id
+            self._lineage = list(run.lineage)
             self._series.record_start(self._clock())
         self._change_state(StreamState.RUNNING)
         try:
