@@ -14,10 +14,13 @@ from headrace.driver.spark_version.catalogs import NamedTable, TablePath
 from headrace.driver.spark_version.lineage import find_location, list_tables_of_frame
 from headrace.driver.streams.sink_writer import Target
 from headrace.driver.streams.sinks import find_target
+from headrace.driver.streams.supervised_query import measure
 from headrace.grammar.stream_statements import SaveStream
-from headrace.model.lineage import MAX_STREAM_TABLES, LineageDirection, TableUse
+from headrace.model.lineage import MAX_COLUMNS, MAX_STREAM_TABLES, LineageDirection, TableUse
 from headrace.model.stream_query import DesiredQuery
 
+_MAX_BYTES = 32 * 1024
+"""Largest lineage of a query with the names of columns: all queries of a driver share a report."""
 _LOG = logging.getLogger("headrace.driver.streams")
 
 
@@ -36,8 +39,23 @@ def list_stream_tables(
         _LOG.warning("query %s: no lineage: %s", desired.name, type(error).__name__)
         return []
     if written is None:
-        return read[:MAX_STREAM_TABLES]
-    return [*read[: MAX_STREAM_TABLES - 1], written.model_copy(update={"columns": rows.columns})]
+        return _limit(read[:MAX_STREAM_TABLES])
+    columns = {"columns": rows.columns[:MAX_COLUMNS]}
+    omitted = {"columns_omitted": max(0, len(rows.columns) - MAX_COLUMNS)}
+    written = written.model_copy(update=columns | omitted)
+    return _limit([*read[: MAX_STREAM_TABLES - 1], written])
+
+
+def _limit(tables: list[TableUse]) -> list[TableUse]:
+    """Return tables without the names of columns if a report would become too large with them."""
+    if measure(tables) <= _MAX_BYTES:
+        return tables
+    return [
+        each.model_copy(
+            update={"columns": [], "columns_omitted": len(each.columns) + each.columns_omitted}
+        )
+        for each in tables
+    ]
 
 
 def _find_written(

@@ -134,7 +134,9 @@ class ExpectationPage(ResponseModel):
 router = APIRouter(route_class=ApiRoute, tags=["runs"])
 
 
-@router.get("/jobs/{name}/expectations", response_model=ExpectationPage, responses=problems(404))
+@router.get(
+    "/jobs/{name}/expectations", response_model=ExpectationPage, responses=problems(404, 409)
+)
 def list_expectations(
     request: Request, caller: Authenticated, name: JobRef, limit: Limit = 10
 ) -> Response:
