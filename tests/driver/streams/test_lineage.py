@@ -51,7 +51,7 @@ def test_the_names_of_many_columns_are_left_out(spark: SparkSession, tmp_path: P
 @pytest.mark.parametrize(
     ("save", "sink", "key"),
     [
-        ("SAVE STREAM s TO TABLE Target", "", "spark_catalog.{database}.target"),
+        ("SAVE STREAM s TO TABLE Target", "", "spark_catalog.{}.target"),
         ("SAVE STREAM s TO noop", "", None),
         (
             "SAVE STREAM s TO k",
@@ -66,15 +66,15 @@ def test_the_names_of_many_columns_are_left_out(spark: SparkSession, tmp_path: P
         (
             "SAVE STREAM s TO d",
             JDBC,
-            "jdbc:postgresql://db/x public.t",
+            "jdbc:postgresql://db/x `public.t`",
         ),
     ],
     ids=["table", "noop", "kafka", "topic-of-rows", "jdbc"],
 )
 def test_a_sink_is_named_without_credentials(
-    spark: SparkSession, database: str, tmp_path: Path, save: str, sink: str, key: str | None
+    spark: SparkSession, tmp_path: Path, save: str, sink: str, key: str | None
 ) -> None:
     definitions = [sink] if sink else []
     found = find_written(spark.range(1), tmp_path, save, *definitions)
-    assert (found and found.key) == (key and key.format(database=database))
+    assert (found and found.key) == (key and key.format(spark.catalog.currentDatabase()))
     assert "password" not in repr(found)
