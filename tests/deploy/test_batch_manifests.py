@@ -84,7 +84,12 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("lookback: 2", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\noverlap: maybe", 5, "invalid_value", "not allowed"),
         ("schedule: manual\nretries: {attempts: 3}", 5, "invalid_value", "attempts"),
-        ("expect: [{name: a, condition: a > 0}]", 4, "conflicting_keys", "only goes with"),
+        (
+            "trigger: continuous 1 second\nexpect: [{name: a, condition: a > 0}]",
+            5,
+            "conflicting_keys",
+            "has no batches",
+        ),
         ("schedule: manual\nexpect: a > 0", 5, "invalid_value", "list"),
         (f"schedule: manual\nexpect: [{', '.join(MANY)}]", 5, "invalid_value", "at most 50"),
     ],

@@ -66,6 +66,7 @@ def changed(manifest: JobManifest, definitions: str = DEFINITIONS, **base: Any) 
         ({"trigger": "5 seconds"}, "configuration"),
         ({"session": "x"}, "configuration"),
         ({"metadata_columns": False}, "configuration"),
+        ({"expect": [{"name": "a", "condition": "a > 0"}]}, "configuration"),
     ],
 )
 def test_each_key_belongs_to_the_query_or_to_the_configuration(

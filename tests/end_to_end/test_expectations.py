@@ -1,4 +1,4 @@
-"""Expectations of batch jobs with a real node and Spark: rows are counted as they are written."""
+"""Expectations of jobs with a real node and Spark: rows are counted as they are written."""
 
 from __future__ import annotations
 
@@ -42,8 +42,21 @@ sql: |
 expect:
   - {name: early, condition: n > 2, on-violation: drop}
 """
-MANIFESTS = ("clean.yaml", "retried.yaml")
+STREAM = """
+name: cleaned
+target-table: cleaned
+metadata-columns: false
+trigger: 1 second
+sql: |
+  SELECT n, amount FROM events
+expect:
+  - {name: positive, condition: amount > 0, on-violation: drop}
+  - {name: numbered, condition: n IS NOT NULL, on-violation: fail}
+"""
+MANIFESTS = ("clean.yaml", "retried.yaml", "cleaned.yaml")
 TABLES = """
+CREATE STREAM events (n BIGINT, amount BIGINT) FROM json OPTIONS ('path' = '{events}');
+CREATE TABLE IF NOT EXISTS cleaned (n BIGINT, amount BIGINT) USING parquet;
 CREATE TABLE IF NOT EXISTS orders (n BIGINT, amount BIGINT) USING parquet;
 CREATE TABLE IF NOT EXISTS clean (n BIGINT, amount BIGINT) USING parquet;
 CREATE TABLE IF NOT EXISTS retried (n BIGINT, amount BIGINT) USING parquet;
@@ -64,7 +77,9 @@ def folder(node: NodeProcess, tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "clean.yaml").write_text(MANIFEST)
     (folder / "retried.yaml").write_text(RETRIED)
-    (folder / "tables.sql").write_text(TABLES)
+    (folder / "cleaned.yaml").write_text(STREAM)
+    (folder / "events").mkdir()
+    (folder / "tables.sql").write_text(TABLES.format(events=folder / "events"))
     _deploy(node, folder)
     return folder
 
@@ -155,3 +170,42 @@ def test_a_run_counts_and_drops_rows_in_the_pass_that_writes_them_and_publishes_
     text = MANIFEST.replace("amount < 9", "amount < 10")
     (folder / "clean.yaml").write_text(text)
     assert "It has changed (expect)" in _deploy(node, folder)
+    _check_a_stream(node, folder)
+
+
+def _check_a_stream(node: NodeProcess, folder: Path) -> None:
+    """Let a stream count and drop rows, and fail for a row without publishing any of its batch."""
+
+    def add(name: str, *rows: tuple[int | None, int | None]) -> None:
+        lines = [json.dumps({"n": n, "amount": amount}) for n, amount in rows]
+        (folder / f".{name}").write_text("\n".join(lines))
+        (folder / f".{name}").rename(folder / "events" / f"{name}.json")
+
+    def read() -> Any:
+        return node.http.get("/api/v1/jobs/cleaned/expectations").json()["stream"]
+
+    add("first", *((n, None if n == 0 else n - 2) for n in range(10)))
+    wait_until(lambda: read()["batches"] == 1, seconds=120, what="a batch is counted")
+    total = read()["total"]
+    counted = {key: total[key] for key in ("rows_in", "rows_dropped", "rows_written")}
+    assert counted == {"rows_in": 10, "rows_dropped": 3, "rows_written": 7}
+    assert [(each["violations"], each["nulls"]) for each in total["expectations"]] == [
+        (3, 1),
+        (0, 0),
+    ]
+    checked = _run(node, folder, "job", "check", "cleaned")
+    assert checked.returncode == 0, checked.stderr
+    assert "10 rows in, 3 dropped, 7 written." in checked.stderr
+    assert _run(node, folder, "job", "check", "cleaned", "--strict").returncode == 1
+    add("second", (10, 1), (None, 1))
+    wait_until(lambda: read()["state"] == "failed", seconds=60, what="the stream has failed")
+    assert node.rows("SELECT count(*) FROM cleaned") == [["7"]]
+    checked = _run(node, folder, "job", "check", "cleaned")
+    assert checked.returncode == 1
+    assert "`numbered` by at least 1 row" in checked.stderr
+    # The data is fixed, and the same batch runs again.
+    add("second", (10, 1), (11, 1))
+    assert _run(node, folder, "job", "start", "cleaned").returncode == 0
+    wait_until(lambda: read()["batches"] == 2, seconds=60, what="the batch is counted")
+    assert read()["total"]["rows_in"] == 12
+    assert node.rows("SELECT count(*) FROM cleaned") == [["9"]]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -95,3 +98,36 @@ def test_a_write_to_a_system_table_is_refused(node: NodeProcess, session: str, t
     assert ended["state"] == "failed"
     reasons = "cannot be changed|does not support|exist for one statement"
     assert re.search(reasons, ended["error"]["message"]), ended["error"]
+
+
+def test_a_streaming_query_is_between_its_files_and_its_table(
+    node: NodeProcess, session: str, tmp_path: Path
+) -> None:
+    (tmp_path / "1.json").write_text('{"n": 1, "secret": "x"}')
+    for text in (
+        f"CREATE STREAM arriving (n INT, secret STRING) FROM json OPTIONS ('path' = '{tmp_path}')",
+        "CREATE TABLE arrived (n INT) USING parquet",
+        "CREATE STREAM joined AS SELECT a.n FROM arriving a JOIN raw ON raw.n = a.n",
+        "SAVE STREAM joined TO TABLE arrived IDENTIFIED BY arrivals TRIGGER 1 SECOND",
+    ):
+        ended = node.run(text, session=session)
+        assert ended["state"] == "success", ended
+
+    def find_sources() -> Any:
+        query = {"table": "arrived", "direction": "upstream", "depth": 1}
+        graph = node.http.get("/api/v1/lineage", params=query)
+        return graph.json()["edges"] if graph.status_code == 200 else None
+
+    edges = wait_until(find_sources, seconds=60, what="the lineage of the query is known")
+    assert {edge["source"] for edge in edges} == {f"file:{tmp_path}", "spark_catalog.default.raw"}
+    assert {edge["last_statement"][:3] for edge in edges} == {"sq_"}
+    text = (
+        "SELECT direction, table_name, columns FROM headrace.lineage"
+        " WHERE statement_id LIKE 'sq_%' ORDER BY table_name"
+    )
+    assert node.rows(text, session=session) == [
+        ["read", f"file:{tmp_path}", ["n"]],
+        ["write", "spark_catalog.default.arrived", ["n"]],
+        ["read", "spark_catalog.default.raw", ["n"]],
+    ]
+    assert node.run("STOP STREAM arrivals", session=session)["state"] == "success"

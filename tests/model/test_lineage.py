@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from headrace.model.lineage import TableUse, hide_credentials
+from headrace.model.stream_query import QueryReport
 
 LOCATIONS = {
     "jdbc:postgresql://h:5432/db?user=u&password=secret": "jdbc:postgresql://h:5432/db",
@@ -44,3 +46,11 @@ def test_names_of_tables_differ_in_their_parts_and_not_in_their_case() -> None:
     assert quoted.display_name == "c.`N.``T`"
     files = TableUse(direction="read", location="/Data/F")
     assert files.key == files.display_name == "/Data/F"
+
+
+def test_a_streaming_query_has_a_limited_number_of_tables() -> None:
+    uses = [TableUse(direction="read", name=f"t{number}") for number in range(51)]
+    report = {"id": f"sq_{1:032}", "generation": 1, "state": "running"}
+    assert len(QueryReport.model_validate({**report, "lineage": uses[:50]}).lineage) == 50
+    with pytest.raises(ValidationError, match="at most 50"):
+        QueryReport.model_validate({**report, "lineage": uses})

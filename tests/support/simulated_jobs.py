@@ -36,7 +36,7 @@ from headrace.model.job_messages import (
 )
 from headrace.model.lifecycle import StatementState, StreamState
 from headrace.model.messages import Assignment
-from headrace.model.stream_query import DesiredQuery, QueryReport, Wanted
+from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport, Wanted
 
 HOLD = "hold the session"
 """Text of a statement that does not end."""
@@ -72,6 +72,10 @@ class SimulatedJobs(AutoReplyLauncher):
         """Whether queries that start commit no batch."""
         self.reports_batches = True
         """Whether the node hears of committed batches. A driver that is lost reports none."""
+        self.checks_rows = True
+        """Whether the drivers know the expectations of streams."""
+        self.measure: Callable[[int], list[QueryProgress]] = lambda _batch: []
+        """Returns what a query reports with the number of its last batch."""
         self._broken: dict[str, Failure] = {}
         self._finished: set[str] = set()
         self._lock = threading.Lock()
@@ -133,7 +137,9 @@ class SimulatedJobs(AutoReplyLauncher):
                     batch = self.checkpoints.get(checkpoint)
                     if not self.reports_batches:
                         batch = report.last_batch
-                    own[query_id] = report.model_copy(update={"last_batch": batch})
+                    progress = [] if batch is None else self.measure(batch)
+                    news = {"last_batch": batch, "progress": progress}
+                    own[query_id] = report.model_copy(update=news)
                     name = self._running[query_id].name
                     failure = self._broken.pop(name, None)
                     if name in self._finished:
@@ -223,6 +229,7 @@ class SimulatedJobs(AutoReplyLauncher):
         return CheckedJob(
             name=job.name,
             problems=self.problems,
+            checks_rows=self.checks_rows,
             summaries=summaries,
             found_checkpoint=found,
             found_savepoint=savepoint,

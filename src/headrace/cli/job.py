@@ -344,28 +344,69 @@ def check_job(
     limit: int,
     output_format: OutputFormat | None,
 ) -> None:
-    """Show what the last run has counted for the expectations.
+    """Show what the last run, or a stream, has counted for its expectations.
 
-    The exit code is 1 if the last run violates an expectation with `fail`, if its counts are not
-    known, or if there is none.
+    The exit code is 1 if the last run, or the stream, violates an expectation with `fail`, if the
+    counts are not known, or if there is no run.
     """
-    items = context.connect().expectations(name, limit=limit)["items"]
+    found = context.connect().expectations(name, limit=limit)
+    stream, items = found["stream"], found["items"]
+    if stream is not None:
+        _check_stream(context, stream, strict=strict, output_format=output_format)
+        return
     listed = [_list_expectation(item, each) for item in items for each in _expectations_of(item)]
     write_items(context.terminal, listed, _EXPECTATION_FIELDS, output_format, _EXPECTATION_COLUMNS)
     if not items:
         context.terminal.warn(f"No run of {name} has expectations.")
         raise Exit(1)
     checks, failure = items[0]["checks"], items[0]["failure"]
+    _report_rows(context, checks)
+    if failure is not None:
+        context.terminal.warn(failure["message"])
+    if any(_is_refused(each, strict=strict) for each in checks["expectations"]):
+        raise Exit(1)
+
+
+_BATCH_FIELDS = ("rows", *_EXPECTATION_FIELDS[1:])
+_BATCH_COLUMNS = (
+    ListColumn(title="ROWS OF", text=lambda item: item["rows"]),
+    *_EXPECTATION_COLUMNS[1:],
+)
+
+
+def _check_stream(
+    context: CommandContext, stream: Json, *, strict: bool, output_format: OutputFormat | None
+) -> None:
+    """Show what the batches of a stream have counted. Raise Exit for a stream that is not good."""
+    total, number = stream["total"], stream["last_batch"]
+    parts = {"all batches": total, f"batch {number}": stream["last"]}
+    listed = [
+        {**each, "rows": rows, "expectation": each["name"], "rows_in": checks["rows_in"]}
+        for rows, checks in parts.items()
+        for each in checks["expectations"]
+        if number is not None or checks is total
+    ]
+    write_items(context.terminal, listed, _BATCH_FIELDS, output_format, _BATCH_COLUMNS)
+    _report_rows(context, total)
+    if stream["unknown_batches"]:
+        context.terminal.warn(
+            f"The counts of {describe_count(stream['unknown_batches'], 'batch', 'batches')} are"
+            " not known."
+        )
+    if stream["failure"] is not None:
+        context.terminal.warn(stream["failure"]["message"])
+    has_failed = (stream["failure"] or {}).get("code") == "expectation_failed"
+    if has_failed or any(_is_refused(each, strict=strict) for each in total["expectations"]):
+        raise Exit(1)
+
+
+def _report_rows(context: CommandContext, checks: Json) -> None:
     if checks["rows_in"] is not None:
         written = checks["rows_written"]
         context.terminal.notice(
             f"{checks['rows_in']} rows in, {checks['rows_dropped']} dropped,"
             f" {'none' if written is None else written} written."
         )
-    if failure is not None:
-        context.terminal.warn(failure["message"])
-    if any(_is_refused(each, strict=strict) for each in _expectations_of(items[0])):
-        raise Exit(1)
 
 
 def _expectations_of(item: Json) -> list[Json]:

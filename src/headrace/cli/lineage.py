@@ -51,8 +51,8 @@ def lineage(
 ) -> None:
     """Show the tables before and after a table.
 
-    TABLE is the name of a table, or the location of files. Each line has the statements that have
-    read one table and written another one.
+    TABLE is the name of a table, or the location of files. Each line has the statements and
+    streaming queries that have read one table and written another one.
     """
     graph = context.connect().lineage(
         table, direction=direction, depth=depth, all_owners=all_owners

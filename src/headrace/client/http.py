@@ -514,7 +514,7 @@ class Client:
         return self.get("runs", run_id)
 
     def expectations(self, job: str, *, limit: int | None = None) -> Json:
-        """Return what the last runs of a job have counted for its expectations: `{items}`."""
+        """Return what was counted for the expectations of a job: `{items, stream}`."""
         path = f"/api/v1/jobs/{quote_name(job)}/expectations"
         return self._call("GET", path, query={"limit": limit})
 

@@ -18,7 +18,7 @@ from headrace.store.lineage import Neighbour
 
 MAX_DEPTH = 10
 STATEMENTS_PER_TABLE = 500
-"""Number of the newest statements of a table that a graph considers."""
+"""Number of the newest statements of a table that a graph considers, and of streaming queries."""
 _NEIGHBOURS_PER_TABLE = 5_000
 _MAX_TABLES = 300
 _MAX_EDGES = 2_000
@@ -35,7 +35,7 @@ class LineageSide(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageEdge:
-    """The statements that have read one table and written another one, of one job or of none."""
+    """What has read one table and written another one, of one job or of none."""
 
     source: str
     target: str
@@ -44,8 +44,9 @@ class LineageEdge:
     """Number of edges between the table of the graph and this edge, from 1."""
     job: str | None
     statements: int
-    """Number of the statements that are considered."""
+    """Number of the statements and streaming queries that are considered."""
     last_statement: str
+    """Id of the newest of them."""
     last_run: str | None
     last_at: datetime
 
@@ -75,7 +76,7 @@ class LineageGraphs:
         depth: int,
         all_owners: bool = False,
     ) -> LineageGraph:
-        """Return the graph around a table, from statements whose SQL the caller may read.
+        """Return the graph around a table, from statements and streams that the caller may read.
 
         Args:
             table: Name of the table, or location of files. The session catalog and its database
@@ -84,7 +85,7 @@ class LineageGraphs:
             all_owners: Whether statements of others count, as far as the caller may read them.
 
         Raises:
-            LineageNotFound: No such statement has read or written the table.
+            LineageNotFound: Neither has read or written the table.
         """
         owners = visible_owners(caller, Action.READ_CONTENT) if all_owners else caller.owners
         with self._database.read() as tx:
@@ -105,7 +106,7 @@ def _find_key(tx: Tx, table: str, owners: Collection[str] | None) -> str:
     near = difflib.get_close_matches(name, by_end, n=_NEAREST)
     names = ", ".join(dict.fromkeys(by_end[each][:_SHOWN] for each in near))
     raise LineageNotFound(
-        f"No statement that you may read has read or written {table[:_SHOWN]!r}.",
+        f"No statement or stream that you may read has read or written {table[:_SHOWN]!r}.",
         hint=f"Did you mean: {names}?" if names else None,
     )
 
@@ -146,21 +147,25 @@ class _Walk:
 
     def _list_edges(self, table: str, distance: int) -> list[LineageEdge]:
         is_upstream = self._side is LineageSide.UPSTREAM
-        neighbours = lineage.list_neighbours(
-            self._tx,
-            table,
-            LineageDirection.WRITE if is_upstream else LineageDirection.READ,
-            owners=self._owners,
-            statements_limit=STATEMENTS_PER_TABLE,
-            limit=_NEIGHBOURS_PER_TABLE,
-        )
-        self.is_cut = self.is_cut or len(neighbours) == _NEIGHBOURS_PER_TABLE
+        direction = LineageDirection.WRITE if is_upstream else LineageDirection.READ
+        neighbours = list[Neighbour]()
+        for list_neighbours in (lineage.list_neighbours, lineage.list_stream_neighbours):
+            found = list_neighbours(
+                self._tx,
+                table,
+                direction,
+                owners=self._owners,
+                newest=STATEMENTS_PER_TABLE,
+                limit=_NEIGHBOURS_PER_TABLE,
+            )
+            self.is_cut = self.is_cut or len(found) == _NEIGHBOURS_PER_TABLE
+            neighbours += found
         groups: dict[tuple[str, str], list[Neighbour]] = {}
         for neighbour in neighbours:
             groups.setdefault((neighbour.table_key, neighbour.job or ""), []).append(neighbour)
         edges = []
         for (other, job), group in sorted(groups.items()):
-            last = max(group, key=lambda neighbour: neighbour.statement_id)
+            last = max(group, key=lambda neighbour: (neighbour.at, neighbour.statement_id))
             source, target = (other, table) if is_upstream else (table, other)
             edges.append(
                 LineageEdge(

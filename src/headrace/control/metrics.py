@@ -14,13 +14,13 @@ from prometheus_client.registry import Collector
 
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.model.delivery import AttemptOutcome, Delivery
-from headrace.model.expectation import StatementChecks
+from headrace.model.expectation import ExpectationCounts, StatementChecks
 from headrace.model.failure import SPARK_CODES
 from headrace.model.lifecycle import StreamState
 from headrace.model.run import JobRun
 from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
-from headrace.model.stream_query import MeasuredQuery, QueryProgress
+from headrace.model.stream_query import MeasuredQuery, QueryProgress, StreamQuery
 from headrace.store.database import Database
 from headrace.store.jobs import schedules
 from headrace.store.live_counts import MEASUREMENTS, count_live
@@ -415,14 +415,14 @@ _OTHER_EXPECTATION = "other"
 
 
 class ExpectationMetrics:
-    """Counters of the rows that runs have checked, for statements that this node has followed."""
+    """Counters of checked rows: of statements that this node follows, and of reported batches."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._labels = set[tuple[str, str, str]]()
         """Expectations with a time series of their own: owner, job and name."""
         self._rows = Counter(
             "headrace_expectation_rows",
-            "Rows that were checked by an expectation of a batch job, by outcome: `passed`,"
+            "Rows that were checked by an expectation of a job, by outcome: `passed`,"
             " `violated`, or `null` if the condition was NULL. After"
             f" {_MAX_EXPECTATIONS} expectations, `job` and `expectation` of the others are"
             f" `{_OTHER_EXPECTATION}`.",
@@ -432,15 +432,21 @@ class ExpectationMetrics:
 
     def observe(self, run: JobRun, checks: StatementChecks | None) -> None:
         """Count the rows of a statement that has ended; None: it has no expectations."""
-        if checks is None or checks.counts is None:
-            return
-        for each in checks.counts.expectations:
-            labels = (run.owner, run.name, each.name)
+        if checks is not None and checks.counts is not None:
+            self._count(run.owner, run.name, checks.counts)
+
+    def observe_batch(self, query: StreamQuery, counts: ExpectationCounts) -> None:
+        """Count the rows of a batch of a streaming job."""
+        self._count(query.owner, query.scope, counts)
+
+    def _count(self, owner: str, job: str, counts: ExpectationCounts) -> None:
+        for each in counts.expectations:
+            labels = (owner, job, each.name)
             if labels not in self._labels and len(self._labels) >= _MAX_EXPECTATIONS:
-                labels = (run.owner, _OTHER_EXPECTATION, _OTHER_EXPECTATION)
+                labels = (owner, _OTHER_EXPECTATION, _OTHER_EXPECTATION)
             self._labels.add(labels)
             by_outcome = {
-                "passed": checks.counts.rows_in - each.violations,
+                "passed": counts.rows_in - each.violations,
                 "violated": each.violations - each.nulls,
                 "null": each.nulls,
             }

@@ -143,7 +143,10 @@ class Node:
         self._metrics = CollectorRegistry()
         StoreMetrics(self.database, self._metrics)
         self.request_durations = make_request_durations(self._metrics)
-        statement_metrics = StatementMetrics(self._metrics)
+        statement_metrics, expectation_metrics = (
+            StatementMetrics(self._metrics),
+            ExpectationMetrics(self._metrics),
+        )
         self.database.observe_ends = statement_metrics.observe_ends
         self._awaited_ends = AwaitedEnds()
         self.wake_ups = WakeUps(self.database)
@@ -153,6 +156,7 @@ class Node:
             self.context,
             awaited_ends=self._awaited_ends,
             observe_start=statement_metrics.observe_driver_start,
+            observe_batch=expectation_metrics.observe_batch,
         )
         self.statements = Statements(
             self.context,
@@ -187,7 +191,7 @@ class Node:
                 RUN_KIND: RunSteps(
                     self.context,
                     self.statements,
-                    ExpectationMetrics(self._metrics).observe,
+                    expectation_metrics.observe,
                     RunMetrics(self._metrics).observe_begin,
                 ).advance,
             },

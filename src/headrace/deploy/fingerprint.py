@@ -58,7 +58,7 @@ def describe_configuration(manifest: JobManifest, needed: NeededDefinitions) -> 
         "description": manifest.description,
         "spark-properties": manifest.spark_properties,
         "trigger": None if trigger is None else trigger.to_sql(),
-        **_describe_batch(manifest),
+        **_describe_runs(manifest),
         "session": manifest.session,
         "metadata-columns": manifest.metadata_columns,
         "script": _describe_script_tuning(manifest),
@@ -69,12 +69,11 @@ def describe_configuration(manifest: JobManifest, needed: NeededDefinitions) -> 
     }
 
 
-def _describe_batch(manifest: JobManifest) -> dict[str, Any]:
-    """Return the keys of a batch job; none for a stream, whose fingerprint stays as it was."""
-    if manifest.schedule is None:
-        return {}
+def _describe_runs(manifest: JobManifest) -> dict[str, Any]:
+    """Return the keys of a batch job, and `expect`. Other fingerprints stay as they were."""
+    keys = ("expect",) if manifest.schedule is None else ("schedule", *BATCH_KEYS, "expect")
     values = manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {key: values[key] for key in ("schedule", *BATCH_KEYS) if key in values}
+    return {key: values[key] for key in keys if key in values}
 
 
 def _hash(value: dict[str, Any]) -> str:

@@ -29,7 +29,12 @@ from headrace.deploy.script_statements import (
 )
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import parse_qualified_name
-from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_trigger
+from headrace.grammar.stream_clauses import (
+    OutputMode,
+    StreamTrigger,
+    TriggerKind,
+    parse_trigger,
+)
 from headrace.model.expectation import MAX_EXPECTATIONS
 from headrace.model.job import JobName, OnQueryChange
 from headrace.model.run import CatchUp, Overlap, ResumeAt, RunRetries, WriteMode
@@ -51,7 +56,7 @@ TARGET_KEYS = ("write", "partition-by")
 """Keys of a batch job that say how it changes the target table."""
 BATCH_KEYS = (
     *TARGET_KEYS,
-    *("overlap", "catch-up", "delay", "lookback", "time-limit", "retries", "resume-at", "expect"),
+    *("overlap", "catch-up", "delay", "lookback", "time-limit", "retries", "resume-at"),
 )
 """Keys that only go with a `schedule`."""
 
@@ -254,8 +259,17 @@ def _to_upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-def _check_names(expectations: list[CheckedExpectation] | None) -> list[CheckedExpectation] | None:
+def _check_expectations(
+    expectations: list[CheckedExpectation] | None, info: ValidationInfo
+) -> list[CheckedExpectation] | None:
     check_names(expectations or [])
+    trigger = info.data.get("trigger")
+    if trigger is not None and parse_trigger(trigger).kind is TriggerKind.CONTINUOUS:
+        raise TextProblem(
+            "conflicting_keys",
+            "A job with a continuous trigger cannot have `expect`: it has no batches.",
+            hint="Choose another `trigger`, for example `1 second`.",
+        )
     return expectations
 
 
@@ -343,10 +357,10 @@ class JobManifest(BaseModel):
     expect: Annotated[
         list[CheckedExpectation] | None,
         Field(max_length=MAX_EXPECTATIONS),
-        AfterValidator(_check_names),
+        AfterValidator(_check_expectations),
     ] = None
-    """Expectations on the rows of a run: a list of mappings with `name`, `condition` and
-    `on-violation`, which is `warn` (default), `drop` or `fail`. Only with `schedule`, and not for
+    """Expectations on the rows of a run, or of the batches of a stream: a list of mappings with
+    `name`, `condition` and `on-violation`, which is `warn` (default), `drop` or `fail`. Not for
     `script`."""
 
     @model_validator(mode="after")

@@ -47,6 +47,7 @@ from headrace.frontends.rest.routes import (
     connections,
     docs,
     events,
+    expectations,
     health,
     history,
     jobs,
@@ -132,7 +133,10 @@ _RESOURCES = {
     ),
     "streams": ("Streaming queries, and their control.", [streams.router]),
     "jobs": ("Deploy manifests of jobs, and control the jobs.", [jobs.router]),
-    "runs": ("The runs of batch jobs, one for each logical time.", [runs.router]),
+    "runs": (
+        "The runs of batch jobs, one for each logical time.",
+        [runs.router, expectations.router],
+    ),
     "lineage": ("The tables that statements read and write.", [lineage.router]),
     "transactions": (
         "Tables that `CREATE TABLE … AS SELECT` publishes as a whole.",

@@ -330,6 +330,8 @@ class PlannedJob(BaseModel):
     """Places of the parts of `sql` or `code`, in order, while drivers check the job."""
     setup_places: list[TextPlaces] = []
     """Places of the statements in `rows.setup` of the queries, while drivers check the job."""
+    expect_place: TextPlaces | None = None
+    """Place of `expect`, while drivers check the job."""
 
 
 class ManifestError(BaseModel):

@@ -106,15 +106,13 @@ class ExpectationResult(StrEnum):
     NO_ROWS = "no_rows"
     """The query had no rows, so that nothing was checked."""
     UNKNOWN = "unknown"
-    """No counts were reported: the statement has not ended, or has failed before."""
+    """No counts were reported: the write has not ended, or has failed before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatementChecks:
-    """The expectations of a statement of a run, and what was counted for them."""
+class CheckedRows:
+    """Expectations, and what was counted for them."""
 
-    statement_id: str
-    run_id: str
     expectations: list[Expectation]
     counts: ExpectationCounts | None
     """None: not known."""
@@ -132,3 +130,11 @@ class StatementChecks:
             return ExpectationResult.NO_ROWS
         is_violated = self.counts.expectations[index].violations > 0
         return ExpectationResult.VIOLATED if is_violated else ExpectationResult.PASSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementChecks(CheckedRows):
+    """The expectations of a statement of a run, and what was counted for them."""
+
+    statement_id: str
+    run_id: str

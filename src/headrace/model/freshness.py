@@ -12,10 +12,8 @@ from datetime import datetime, timedelta
 
 from headrace.model.lifecycle import RunState
 from headrace.model.run import JobRun, RunTrigger, TableChange
+from headrace.model.schedule import LONGEST_BURST, SETTLE
 
-_SETTLE = timedelta(seconds=5)
-_LONGEST_BURST = timedelta(seconds=50)
-"""Time without a change, and the longest time of changes, before a run of unknown duration."""
 _MARGIN = 0.25
 """Part of the expected duration by which a run starts earlier."""
 _SHORTEST_MARGIN = timedelta(seconds=5)
@@ -68,7 +66,7 @@ def choose_start(
     """
     oldest = unread[0].changed_at
     if expected is None:
-        return min(unread[-1].changed_at + _SETTLE, oldest + _LONGEST_BURST)
+        return min(unread[-1].changed_at + SETTLE, oldest + LONGEST_BURST * SETTLE)
     return oldest + max_lag - expected - max(expected * _MARGIN, _SHORTEST_MARGIN)
 
 

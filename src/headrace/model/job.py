@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from headrace.model.expectation import MAX_EXPECTATIONS, Expectation
 from headrace.model.text import Count, MessageText, Name
 
 JOB_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$"
@@ -81,6 +82,8 @@ class JobRows(BaseModel):
     """Python that binds `execution_output` to a DataFrame, with `spark` in scope."""
     metadata: JobMetadata | None = None
     """None: no columns are added."""
+    expectations: Annotated[list[Expectation], Field(max_length=MAX_EXPECTATIONS)] = []
+    """Conditions on each row, of a query that is a stream."""
 
 
 class PlanSummary(BaseModel):

@@ -231,6 +231,9 @@ class CheckedJob(BaseModel):
     """Plans by name of the query."""
     used_logs: Annotated[list[Name], Field(max_length=_MAX_JOBS)] = []
     """Queries whose sink of files has a log of earlier batches."""
+    checks_rows: bool = False
+    """Whether the driver checks the expectations of streams. One of an older version would write
+    all rows."""
     found_checkpoint: bool = False
     """Whether Spark could continue from the checkpoints of the last run."""
     found_savepoint: Name | None = None

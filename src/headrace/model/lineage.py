@@ -12,6 +12,8 @@ from headrace.model.text import SmallCount, check_key, check_text
 
 MAX_TABLES = 200
 """Largest number of tables in the lineage of one statement."""
+MAX_STREAM_TABLES = 50
+"""Largest number of tables in the lineage of one streaming query."""
 MAX_COLUMNS = 500
 """Largest number of columns of one table in a lineage."""
 _MAX_PART = 255
@@ -115,3 +117,5 @@ class TableUse(BaseModel):
 
 Lineage = Annotated[list[TableUse], Field(max_length=MAX_TABLES, fail_fast=True)]
 """The tables of one statement, as a driver reports them."""
+StreamLineage = Annotated[list[TableUse], Field(max_length=MAX_STREAM_TABLES, fail_fast=True)]
+"""The tables of one streaming query, as a driver reports them."""

@@ -15,6 +15,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from headrace.model.job import JobName
 from headrace.text.durations import Duration
 
+SETTLE = timedelta(seconds=5)
+"""Time without a change after which a run starts, unless the schedule says otherwise."""
+LONGEST_BURST = 10
+"""Settle times after which a run starts although changes continue."""
 _SHORTEST = timedelta(seconds=1)
 _SHORTEST_LAG = timedelta(minutes=1)
 _LONGEST_LIST = 100

@@ -10,9 +10,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.job import JobRows
 from headrace.model.lifecycle import STREAM, IntentState, StreamAction, StreamState
+from headrace.model.lineage import StreamLineage
 from headrace.model.materialized_view import (
     AUTO_REFRESH_SINK,
     MaterializedViewId,
@@ -145,6 +147,8 @@ class QueryProgress(BaseModel):
     state_bytes: Count = 0
     lag: JsonObject = {}
     """Rows or records that are not read yet, by source, for the sources that tell."""
+    expectation_counts: ExpectationCounts | None = None
+    """What was counted for the expectations of the query; None also if it is not known."""
 
 
 class QueryReport(BaseModel):
@@ -174,6 +178,8 @@ class QueryReport(BaseModel):
     """Why the query is `stopped`, if no user has requested that."""
     progress: Annotated[list[QueryProgress], Field(max_length=100)] = []
     """Batches that were not reported yet, oldest first."""
+    lineage: StreamLineage = []
+    """What the query reads and writes, in the first report of it; later empty."""
 
 
 class DesiredQuery(BaseModel):

@@ -1,4 +1,4 @@
-"""Lineage: the tables that statements have read and written, and the statements between them."""
+"""Lineage: what statements and streaming queries read and write, and what is between tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, bindparam, insert, select
+from sqlalchemy import and_, bindparam, delete, func, insert, null, select
 
 from headrace.model.lineage import LineageDirection, TableUse
+from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import lineage as table
-from headrace.store.tables import run_statements, runs, statements
+from headrace.store.tables import run_statements, runs, statements, stream_queries
+from headrace.store.tables import stream_lineage as stream_table
 
 _INSERT = insert(table).values(
     owner=select(statements.c.owner)
@@ -41,6 +43,24 @@ def save(tx: Tx, statement_id: str, tables: Sequence[TableUse]) -> None:
         tx.execute(_INSERT, rows)
 
 
+def save_of_stream(tx: Tx, query: StreamQuery, tables: Sequence[TableUse]) -> None:
+    """Store the lineage of a streaming query, in place of an earlier one."""
+    tx.execute(delete(stream_table).where(stream_table.c.query_id == query.id))
+    rows = [
+        {
+            "query_id": query.id,
+            "position": position,
+            "owner": query.owner,
+            "direction": use.direction,
+            "table_key": use.key,
+            "table_use": use,
+        }
+        for position, use in enumerate(tables)
+    ]
+    if rows:
+        tx.execute(insert(stream_table).values(at=clock()), rows)
+
+
 def list_of_statement(tx: Tx, statement_id: str) -> list[TableUse]:
     """Return the tables that a statement has read and written, in the order of its plan."""
     query = select(table.c.table_use).where(table.c.statement_id == statement_id)
@@ -50,13 +70,14 @@ def list_of_statement(tx: Tx, statement_id: str) -> list[TableUse]:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A table beside another one, and a statement that has read one and written the other."""
+    """A table beside another one, and what has read one and written the other."""
 
     table_key: str
     statement_id: str
+    """Id of a statement, or of a streaming query."""
     at: datetime
     job: str | None
-    """Name of the batch job whose run the statement belongs to."""
+    """Name of the job whose run the statement belongs to, or whose query it is."""
     run_id: str | None
 
 
@@ -66,7 +87,7 @@ def list_neighbours(
     direction: LineageDirection,
     *,
     owners: Collection[str] | None,
-    statements_limit: int,
+    newest: int,
     limit: int,
 ) -> list[Neighbour]:
     """Return the tables that statements have written from a table, or read for it.
@@ -75,17 +96,17 @@ def list_neighbours(
         direction: What the statements have done with the table. For `write`, the tables are
             returned that they have read, and for `read` those that they have written.
         owners: Owners of the statements; None: all.
-        statements_limit: Number of the newest statements that are considered.
+        newest: Number of the newest statements that are considered.
         limit: Largest number of neighbours.
     """
     conditions = [table.c.table_key == table_key, table.c.direction == direction]
     if owners is not None:
         conditions.append(table.c.owner.in_(owners))
-    newest = (
+    considered = (
         select(table.c.statement_id)
         .where(*conditions)
         .order_by(table.c.statement_id.desc())
-        .limit(statements_limit)
+        .limit(newest)
         .subquery()
     )
     other = table.alias()
@@ -98,10 +119,10 @@ def list_neighbours(
             runs.c.id.label("run_id"),
         )
         .join_from(
-            newest,
+            considered,
             other,
             and_(
-                other.c.statement_id == newest.c.statement_id,
+                other.c.statement_id == considered.c.statement_id,
                 other.c.direction != direction,
             ),
         )
@@ -112,23 +133,75 @@ def list_neighbours(
     return [Neighbour(**row) for row in tx.execute(query).mappings()]
 
 
-def has_table(tx: Tx, table_key: str, *, owners: Collection[str] | None) -> bool:
-    """Return whether a statement of these owners has read or written a table."""
-    query = select(table.c.position).where(table.c.table_key == table_key)
+def list_stream_neighbours(
+    tx: Tx,
+    table_key: str,
+    direction: LineageDirection,
+    *,
+    owners: Collection[str] | None,
+    newest: int,
+    limit: int,
+) -> list[Neighbour]:
+    """Return the tables that streaming queries write from a table, or read for it.
+
+    The arguments are those of `list_neighbours`.
+    """
+    conditions = [
+        stream_table.c.table_key == table_key,
+        stream_table.c.direction == direction,
+    ]
     if owners is not None:
-        query = query.where(table.c.owner.in_(owners))
-    return tx.execute(query.limit(1)).one_or_none() is not None
+        conditions.append(stream_table.c.owner.in_(owners))
+    considered = (
+        select(stream_table.c.query_id)
+        .where(*conditions)
+        .order_by(stream_table.c.query_id.desc())
+        .limit(newest)
+        .subquery()
+    )
+    other = stream_table.alias()
+    query = (
+        select(
+            other.c.table_key,
+            other.c.query_id.label("statement_id"),
+            other.c.at,
+            func.nullif(stream_queries.c.scope, ADHOC_SCOPE).label("job"),
+            null().label("run_id"),
+        )
+        .join_from(
+            considered,
+            other,
+            and_(other.c.query_id == considered.c.query_id, other.c.direction != direction),
+        )
+        .join(stream_queries, stream_queries.c.id == other.c.query_id)
+        .limit(limit)
+    )
+    return [Neighbour(**row) for row in tx.execute(query).mappings()]
+
+
+def has_table(tx: Tx, table_key: str, *, owners: Collection[str] | None) -> bool:
+    """Return whether a statement or a stream of these owners has read or written a table."""
+    for each in (table, stream_table):
+        query = select(each.c.position).where(each.c.table_key == table_key)
+        if owners is not None:
+            query = query.where(each.c.owner.in_(owners))
+        if tx.execute(query.limit(1)).one_or_none() is not None:
+            return True
+    return False
 
 
 def list_recent_tables(tx: Tx, *, owners: Collection[str] | None) -> set[str]:
-    """Return the tables that statements of these owners have used lately."""
-    newest = (
-        select(table.c.owner, table.c.table_key)
-        .order_by(table.c.statement_id.desc())
-        .limit(_NEWEST_ROWS)
-        .subquery()
-    )
-    query = select(newest.c.table_key)
-    if owners is not None:
-        query = query.where(newest.c.owner.in_(owners))
-    return set(tx.execute(query).scalars())
+    """Return the tables that statements and streams of these owners have used lately."""
+    found = set[str]()
+    for each, key in ((table, table.c.statement_id), (stream_table, stream_table.c.query_id)):
+        newest = (
+            select(each.c.owner, each.c.table_key)
+            .order_by(key.desc())
+            .limit(_NEWEST_ROWS)
+            .subquery()
+        )
+        query = select(newest.c.table_key)
+        if owners is not None:
+            query = query.where(newest.c.owner.in_(owners))
+        found.update(tx.execute(query).scalars())
+    return found

@@ -6,14 +6,23 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, RowMapping, Select, Table, func, select
+from sqlalchemy import Column, ColumnElement, RowMapping, Select, Table, func, null, select
 
 from headrace.model.failure import Failure
 from headrace.model.lineage import TableUse
+from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.model.system_tables import MAX_SHOWN_TEXT, SYSTEM_COLUMNS, SystemTable
 from headrace.model.text import cut_text
 from headrace.store.database import Tx
-from headrace.store.tables import events, lineage, run_statements, runs, statements, stream_queries
+from headrace.store.tables import (
+    events,
+    lineage,
+    run_statements,
+    runs,
+    statements,
+    stream_lineage,
+    stream_queries,
+)
 
 Row = dict[str, Any]
 
@@ -27,6 +36,10 @@ def list_rows(tx: Tx, table: SystemTable, owner: str, limit: int) -> list[Row]:
     rows = [to_row(row) for row in tx.execute(read(owner, limit)).mappings()]
     if table is SystemTable.EVENTS:
         rows = [row for row in rows if row.pop("owner") == owner][:limit]
+    if table is SystemTable.LINEAGE:
+        of_streams = tx.execute(_read_stream_lineage(owner, limit)).mappings()
+        rows += [to_row(row) for row in of_streams]
+        rows = sorted(rows, key=lambda row: row["at"], reverse=True)[:limit]
     return rows
 
 
@@ -64,6 +77,23 @@ def _read_lineage(owner: str, limit: int) -> Select[Any]:
         .outerjoin(runs, runs.c.id == run_statements.c.run_id)
         .where(statements.c.owner == owner)
         .order_by(statements.c.id.desc())
+        .limit(limit)
+    )
+
+
+def _read_stream_lineage(owner: str, limit: int) -> Select[Any]:
+    return (
+        select(
+            stream_lineage.c.query_id.label("statement_id"),
+            stream_lineage.c.direction,
+            stream_lineage.c.table_use,
+            stream_lineage.c.at,
+            func.nullif(stream_queries.c.scope, ADHOC_SCOPE).label("job"),
+            null().label("run_id"),
+        )
+        .join_from(stream_queries, stream_lineage, stream_lineage.c.query_id == stream_queries.c.id)
+        .where(stream_queries.c.owner == owner)
+        .order_by(stream_queries.c.id.desc())
         .limit(limit)
     )
 

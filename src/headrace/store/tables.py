@@ -87,6 +87,7 @@ from headrace.model.result import Disposition, ResultRequest
 from headrace.model.run import FiringRules, RunInput, RunTrigger, TriggerSourceKind
 from headrace.model.session import FencedDriver, SessionKind, Snapshot
 from headrace.model.statement import CancelReason, Parameter, Progress
+from headrace.model.stream_expectation import StreamCounts
 from headrace.model.stream_history import BatchPart
 from headrace.model.stream_query import EndReason, QuerySpec, Wanted
 from headrace.model.transaction import Staged
@@ -1200,6 +1201,38 @@ run_expectations = Table(
     Column("counts", Document(ExpectationCounts)),
     Index("run_expectations_by_run", "run_id"),
     Index("run_expectations_by_job", "job_id", "statement_id"),
+)
+
+# The counts of the batches of a streaming query, in one row of a fixed size.
+stream_expectations = Table(
+    "stream_expectations",
+    metadata,
+    Column(
+        "query_id",
+        id_type(),
+        ForeignKey("stream_queries.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("counts", Document(StreamCounts), nullable=False),
+)
+
+# What each streaming query reads and writes.
+stream_lineage = Table(
+    "stream_lineage",
+    metadata,
+    Column(
+        "query_id",
+        id_type(),
+        ForeignKey("stream_queries.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("position", Integer, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("direction", enum_type(LineageDirection, check="known_direction"), nullable=False),
+    Column("table_key", Text, nullable=False),
+    Column("table_use", Document(TableUse), nullable=False),
+    Column("at", Instant, nullable=False),
+    Index("stream_lineage_by_table", "table_key", "direction", "query_id"),
 )
 
 # Changes of tables that the jobs with a trigger on them have not used yet.

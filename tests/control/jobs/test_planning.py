@@ -120,3 +120,30 @@ def test_a_refused_statement_of_a_script_is_reported_at_its_place_in_the_manifes
     [error] = job.plan()["errors"]
     assert (error["path"], error["message"]) == ("job.yaml", "job: No.")
     assert (error["line"], error["column"]) == (4, 7)
+
+
+def test_a_refused_expectation_is_reported_at_its_key_in_the_manifest(
+    deployed_job: DeployedJob,
+) -> None:
+    job = deployed_job
+    job.text = (
+        "name: job\ntarget-table: files\nsql: SELECT value FROM numbers\n"
+        "expect:\n  - {name: a, condition: missing > 0}\n"
+    )
+    job.drivers.problems = [JobProblem(code="invalid_expectation", message="No.")]
+
+    [error] = job.plan()["errors"]
+    assert (error["path"], error["line"], error["column"]) == ("job.yaml", 5, 3)
+
+
+def test_expectations_are_refused_while_the_driver_is_of_an_older_version(
+    deployed_job: DeployedJob,
+) -> None:
+    job = deployed_job
+    job.deploy()
+    job.drivers.checks_rows = False
+    job.manifest["expect"] = [{"name": "a", "condition": "value > 0"}]
+
+    [error] = job.plan()["errors"]
+    assert error["code"] == "upgrade_unfinished"
+    assert "does not know `expect`" in error["message"]

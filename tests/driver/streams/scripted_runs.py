@@ -9,6 +9,7 @@ from tests.support.waiting import wait_until
 
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.model.failure import Failure
+from headrace.model.lineage import TableUse
 from headrace.model.stream_query import DesiredQuery, QueryProgress
 
 
@@ -17,6 +18,7 @@ class ScriptedRun:
 
     def __init__(self, number: int) -> None:
         self.run_id = f"run-{number}"
+        self.lineage: list[TableUse] = []
         self.batches: list[QueryProgress] = []
         self.epoch: int | None = None
         self.is_stopped = threading.Event()
@@ -62,6 +64,8 @@ class Runs:
         self.started: dict[str, list[ScriptedRun]] = {}
         self.refusal: RunFailed | None = None
         self.on_start: Callable[[], None] = lambda: None
+        self.lineage: list[TableUse] = []
+        """What each run reads and writes."""
 
     def start(self, desired: DesiredQuery) -> ScriptedRun:
         self.on_start()
@@ -69,6 +73,7 @@ class Runs:
             raise self.refusal
         runs = self.started.setdefault(desired.name, [])
         runs.append(ScriptedRun(len(runs) + 1))
+        runs[-1].lineage = self.lineage
         return runs[-1]
 
     def wait_for(self, name: str, number: int = 1) -> ScriptedRun:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.support.postgres import Postgres
+from tests.support.stream_expectations import CHECKS, FAILING, job_rows, summarize
 from tests.support.streams import QUERY_ID, StartRun, finish, forget_commits
 
 from headrace.driver.streams.jdbc_sink import JdbcSink, JdbcSinkWriter
 from headrace.driver.streams.sink_writer import Target as SinkTarget
+from headrace.driver.streams.supervised_query import RunFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -250,3 +252,24 @@ def test_a_batch_that_is_planned_anew_does_not_count_as_written(
         finish(start(SAVE, numbers, target.sink))
 
     assert target.count() == (10, 10)
+
+
+def test_expectations_are_counted_once_and_a_batch_that_fails_leaves_the_table_as_it_is(
+    start: StartRun, numbers: str, target: Target, tmp_path: Path
+) -> None:
+    run = start(SAVE, numbers, target.sink, rows=job_rows(CHECKS))
+    finish(run)
+    assert summarize(run) == {0: (10, 3, 7, [(3, 0), (2, 1)])}
+    written = run.lineage[-1]
+    assert written.location is not None
+    assert written.location.startswith("jdbc:postgresql://127.0.0.1:")
+    assert (written.name, written.columns) == ("public.numbers", ["n", "even"])
+    # The ledger has the batch: its rows are not computed again.
+    forget_commits(tmp_path)
+    again = start(SAVE, numbers, target.sink, rows=job_rows(CHECKS))
+    finish(again)
+    assert summarize(again) == {0: None}
+    (tmp_path / "input" / "null.json").write_text('{"n": null, "even": true}')
+    with pytest.raises(RunFailed, match="`numbered` by at least 1 row"):
+        finish(start(SAVE, numbers, target.sink, rows=job_rows(FAILING)))
+    assert target.count() == (7, 7)

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.kafka import KafkaBroker
+from tests.support.stream_expectations import CHECKS, FAILING, job_rows, summarize
 from tests.support.streams import StartRun, finish, read_rows
 from tests.support.waiting import wait_until
+
+from headrace.driver.streams.supervised_query import RunFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,3 +163,23 @@ def test_a_broker_that_does_not_answer_is_worth_a_retry(start: StartRun, numbers
     with pytest.raises(RunFailed) as caught:
         finish(run)
     assert not caught.value.is_permanent
+
+
+def test_expectations_on_records_are_counted_and_the_row_that_fails_is_not_sent(
+    start: StartRun, spark: SparkSession, broker: KafkaBroker, topic: str, numbers: str
+) -> None:
+    sink = (
+        f"CREATE SINK out TO kafka OPTIONS ('kafka.bootstrap.servers' = '{broker.address}',"
+        f" 'topic' = '{topic}')"
+    )
+    save = f"SAVE STREAM numbers TO out IDENTIFIED BY checked {LAST}"
+    run = start(save, numbers, sink, rows=job_rows(CHECKS))
+    finish(run)
+    assert summarize(run) == {0: (10, 3, 7, [(3, 0), (2, 1)])}
+    assert run.lineage[-1].key == f"kafka://{broker.address} {topic}"
+    assert len(receive(spark, broker, topic)) == 7
+    nothing = "SELECT CAST(NULL AS INT) AS n, even FROM numbers"
+    again = f"SAVE STREAM numbers TO out IDENTIFIED BY failing {LAST}"
+    with pytest.raises(RunFailed, match="`numbered` by at least 1 row"):
+        finish(start(again, numbers, sink, rows=job_rows(FAILING, nothing)))
+    assert len(receive(spark, broker, topic)) == 7

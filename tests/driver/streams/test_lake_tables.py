@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.stream_expectations import CHECKS, FAILING, job_rows, summarize
 from tests.support.streams import StartRun, finish, forget_commits, read_rows
 
 from headrace.driver.spark_version.bridge import Py4JBridge
@@ -65,6 +66,37 @@ def read_memory(start: StartRun, spark: SparkSession, save: str, *definitions: s
     numbers = read_numbers(spark, "seen")
     spark.catalog.dropTempView("seen")
     return numbers
+
+
+@pytest.mark.parametrize(("table", "format_"), TABLES)
+def test_expectations_are_counted_and_the_row_that_fails_is_never_published(
+    start: StartRun,
+    stream_session: SparkSession,
+    numbers: str,
+    tmp_path: Path,
+    table: str,
+    format_: str,
+) -> None:
+    stream_session.sql(f"CREATE TABLE {table} (even BOOLEAN, n INT) USING {format_}")
+    save = f"SAVE STREAM numbers TO TABLE {table} {NOW}"
+    run = start(save, numbers, rows=job_rows(CHECKS))
+    finish(run)
+    counted = summarize(run)
+    folder, written = run.lineage
+    assert (folder.key, folder.is_written) == (f"file:{tmp_path}/input", False)
+    assert (written.key, written.is_written) == (table, True)
+    assert counted == {0: (10, 3, 7, [(3, 0), (2, 1)])}
+    # The driver was lost between the commit of the table and that of the checkpoint. Delta does
+    # not compute the rows again, and Iceberg computes them and then finds its commit.
+    forget_commits(tmp_path)
+    again = start(save, numbers, rows=job_rows(CHECKS))
+    finish(again)
+    assert summarize(again) == ({0: None} if format_ == "delta" else counted)
+    (tmp_path / "input" / "null.json").write_text('{"n": null, "even": true}')
+    with pytest.raises(RunFailed, match="`numbered` by at least 1 row") as caught:
+        finish(start(save, numbers, rows=job_rows(FAILING)))
+    assert caught.value.is_permanent
+    assert read_numbers(stream_session, table) == list(range(3, 10))
 
 
 @pytest.mark.parametrize(("table", "format_"), TABLES)

@@ -12,8 +12,11 @@ from tests.driver.streams.scripted_runs import Runs, failure
 from tests.support.waiting import wait_until
 
 from headrace.driver.streams import supervised_query
+from headrace.driver.streams import supervisor as supervisor_module
+from headrace.driver.streams.supervised_query import measure
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.model.lifecycle import StreamState
+from headrace.model.lineage import LineageDirection, TableUse
 from headrace.model.stream_query import (
     DesiredQueries,
     DesiredQuery,
@@ -371,3 +374,45 @@ def test_code_of_a_user_that_ends_its_thread_fails_the_query(
     failed = wait_for_state(supervisor, StreamState.FAILED)
     assert failed.error is not None
     assert "from the code of a user" in failed.error.message
+
+
+def test_what_a_query_reads_and_writes_is_reported_until_a_node_has_it(
+    supervisor: Supervisor, runs: Runs
+) -> None:
+    use = TableUse(direction=LineageDirection.READ, location="file:/in")
+    runs.lineage = [use]
+    order(supervisor, desired())
+    run = runs.wait_for("q")
+    first = wait_until(
+        lambda: found if (found := report(supervisor)).lineage else None, what="it is reported"
+    )
+    assert report(supervisor).lineage == first.lineage == [use]
+    supervisor.acknowledge([first])
+    assert report(supervisor).lineage == []
+    # The next run reads the same.
+    run.fail()
+    runs.wait_for("q", 2)
+    assert report(supervisor).lineage == []
+
+
+def test_what_a_node_does_not_take_at_once_waits_for_the_next_report(
+    supervisor: Supervisor, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use = TableUse(direction=LineageDirection.READ, location="file:/in")
+    runs.lineage = [use]
+    order(supervisor, desired())
+    run = runs.wait_for("q")
+    monkeypatch.setattr(supervisor_module, "REPORT_BYTES", 3 * measure([batch(0)]) - 1)
+    run.batches = [batch(number) for number in range(5)]
+    wait_until(lambda: report(supervisor).last_batch == 4, what="the batches are committed")
+    numbers, batches, tables = list[int | None](), list[int](), list[TableUse]()
+    for _ in range(3):
+        found = report(supervisor)
+        supervisor.acknowledge([found])
+        numbers.append(found.sequence)
+        batches += [each.batch for each in found.progress]
+        tables += found.lineage
+    assert (batches, tables) == ([0, 1, 2, 3, 4], [use])
+    # The store applies each of them.
+    assert len(set(numbers)) == 3
+    assert report(supervisor).sequence == numbers[-1]

@@ -127,6 +127,9 @@ def test_rows_of_a_stream_are_appended_once(view: AutomaticView) -> None:
     view.create("SELECT n, n * 2 AS twice FROM numbers")
     empty = view.read("count(*)")
     run = view.start()
+    read, written = run.lineage
+    assert (read.key, read.columns) == (f"file:{view.input}", ["n"])
+    assert written.key == view.name.replace("`", "").casefold()
     view.wait_for("count(*), count(DISTINCT n)", (10, 10))
     run.stop()
     view.add_file()

@@ -15,6 +15,7 @@ from tests.support.deployed_job import DeployedJob
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import make_settings, serve_node
 from tests.support.simulated_jobs import SimulatedJobs
+from tests.support.stream_expectations import make_batch
 from tests.support.waiting import wait_until
 
 from headrace.frontends.web.job_pages import diff_lines
@@ -47,6 +48,18 @@ def open_job(browser: Browser, state: str) -> Page:
         )
 
     return wait_until(find, what=f"the job is {state}")
+
+
+def test_a_stream_shows_what_its_batches_have_counted(job: DeployedJob, browser: Browser) -> None:
+    job.drivers.measure = lambda batch: [make_batch(batch, 10, 3), make_batch(batch + 2, None)]
+    job.deploy(expect=[{"name": "positive", "condition": "value > 0"}])
+    job.advance(1)
+    page = wait_until(
+        lambda: found if "violated" in (found := browser.open("jobs/job")).text else None,
+        what="the counts are shown",
+    )
+    assert "all batches positive: value > 0" in " ".join(page.text.split())
+    assert "of the batches are not known" in page.text
 
 
 def test_a_list_without_jobs_says_how_to_deploy_one(browser: Browser) -> None:

@@ -126,7 +126,10 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         lambda tx, lease: lineage.list_of_statement(tx, "st_x"),
         lambda tx, lease: lineage.has_table(tx, "t", owners=["ada"]),
         lambda tx, lease: lineage.list_neighbours(
-            tx, "t", LineageDirection.READ, owners=["ada"], statements_limit=9, limit=9
+            tx, "t", LineageDirection.READ, owners=["ada"], newest=9, limit=9
+        ),
+        lambda tx, lease: lineage.list_stream_neighbours(
+            tx, "t", LineageDirection.READ, owners=["ada"], newest=9, limit=9
         ),
         lambda tx, lease: statements.get(tx, "st_x"),
         lambda tx, lease: statements.page(tx, limit=10),
@@ -153,6 +156,7 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         "lineage",
         "table of a lineage",
         "neighbours",
+        "neighbours by streams",
         "get",
         "page",
         "page of an owner",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.control.context import NodeContext
+from headrace.control.driver_link.expectations import ObserveBatch, StreamChecking
 from headrace.control.driver_link.streams import apply_query_reports
 from headrace.errors import LeaseLost
 from headrace.model.messages import Renew, Renewed
@@ -18,8 +19,9 @@ from headrace.store.statements import results
 class Renewals:
     """Renews the leases of drivers."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, *, observe_batch: ObserveBatch | None = None) -> None:
         self._database = context.database
+        self._checks = StreamChecking(context.alerts, observe_batch)
         self._seconds = context.lease_seconds
 
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
@@ -31,7 +33,7 @@ class Renewals:
             state = lease_renewals.renew(tx, lease, self._seconds, streams=message.streams)
             if state is None:
                 raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
-            apply_query_reports(tx, lease, message.queries)
+            apply_query_reports(tx, lease, message.queries, self._checks)
             return Renewed(
                 applied=True,
                 release=results.find_released(tx, lease, message.held),

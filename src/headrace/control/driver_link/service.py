@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace.control.context import NodeContext
+from headrace.control.driver_link.expectations import ObserveBatch
 from headrace.control.driver_link.renewals import Renewals
 from headrace.control.driver_link.statements import (
     accept_outcome,
@@ -124,12 +125,14 @@ class DriverLinkService:
         *,
         awaited_ends: AwaitedEnds | None = None,
         observe_start: ObserveStart | None = None,
+        observe_batch: ObserveBatch | None = None,
     ) -> None:
         """Create the service.
 
         Args:
             awaited_ends: Requests that wait for the end of a statement at this process.
             observe_start: Called when a driver is up.
+            observe_batch: Called when a batch of a streaming query was checked.
         """
         self._awaited_ends = awaited_ends or AwaitedEnds()
         self._observe_start = observe_start or (lambda *_: None)
@@ -141,7 +144,7 @@ class DriverLinkService:
         self._settings = context.settings
         self._running_limit = running_limit(context.settings)
         self.waiting_polls = WaitingPolls(self._running_limit)
-        self.renewals = Renewals(context)
+        self.renewals = Renewals(context, observe_batch=observe_batch)
         self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
         self.views = ViewWrites(context)

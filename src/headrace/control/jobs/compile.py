@@ -207,6 +207,10 @@ def _check_expectations(manifest: JobManifest, target: BatchTarget) -> None:
             "A job with `write: merge` cannot have `expect`: a MERGE may read its rows twice.",
             hint="Write the rows with `overwrite-partitions` or `append`.",
         )
+    _check_conditions_have_no_secret(manifest)
+
+
+def _check_conditions_have_no_secret(manifest: JobManifest) -> None:
     for each in manifest.expect or []:
         check_has_no_reference(each.condition, f"The condition of the expectation {each.name}")
 
@@ -234,6 +238,7 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
     Raises:
         InvalidStatement: A query cannot write to its target.
         InvalidSetting: An option of the retry policy has a wrong value.
+        SecretMisplaced: A condition has a reference to a secret.
     """
     conf = _list_query_conf(manifest)
     if manifest.script is not None:
@@ -250,7 +255,14 @@ def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[Jo
             created_at=_BEFORE_ANY_VERSION,
         )
     relations = order_relations([*needed.streams, *needed.setup])
-    rows = JobRows(setup=relations.setup, sql=manifest.sql, code=manifest.code, metadata=metadata)
+    _check_conditions_have_no_secret(manifest)
+    rows = JobRows(
+        setup=relations.setup,
+        sql=manifest.sql,
+        code=manifest.code,
+        metadata=metadata,
+        expectations=manifest.expect or [],
+    )
     return [_compile(command, relations.streams, needed.sink, rows, conf, directory="")]
 
 

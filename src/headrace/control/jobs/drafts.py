@@ -71,6 +71,7 @@ class JobDraft:
     on_query_change: OnQueryChange
     query_places: Sequence[QueryPlace]
     setup_places: Sequence[TextPlaces] = ()
+    expect_place: TextPlaces | None = None
     notes: list[str] = field(default_factory=list)
 
     def error(self, code: str, message: str, hint: str = "") -> ManifestError:
@@ -193,6 +194,7 @@ def _compile(
         on_query_change=manifest.on_query_change,
         query_places=loaded.query_places,
         setup_places=[*needed.setup_places, *_find_script_places(loaded)],
+        expect_place=_find_expect_place(loaded),
         notes=notes.get(loaded.place.path, []),
     )
 
@@ -227,6 +229,14 @@ def _find_script_places(loaded: LoadedManifest) -> list[TextPlaces]:
             own = list_part_places(parts, start, start + len(statement.text))
             places.append(TextPlaces(path=loaded.place.path, parts=own))
     return places
+
+
+def _find_expect_place(loaded: LoadedManifest) -> TextPlaces | None:
+    place = loaded.value_places.get("expect")
+    if place is None:
+        return None
+    part = QueryPlace(offset=0, line=place.line, column=place.column)
+    return TextPlaces(path=place.path, parts=[part])
 
 
 def _find_session_conflicts(drafts: Sequence[JobDraft]) -> list[ManifestError]:

@@ -31,7 +31,7 @@ from headrace.errors import ResultsUnavailable, StoreUnavailable
 from headrace.files.listing import ListedFile, TooManyFiles, list_files, to_file_uri
 from headrace.model.lifecycle import RunState
 from headrace.model.run import FileWatch, JobRun, JobSchedule, RunInput, RunTrigger, UsedFile
-from headrace.model.schedule import Schedule
+from headrace.model.schedule import SETTLE, Schedule
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import file_watches, runs, schedules
@@ -44,7 +44,6 @@ _STOP_SECONDS = 2.0
 _CLAIMS_AT_ONCE = 5
 """Watches that a node claims in one sweep, so that several nodes share them."""
 _POLL = timedelta(seconds=10)
-_SETTLE = timedelta(seconds=5)
 _LONGEST_DELAY = 300.0
 """Longest time between two lists of a location that cannot be listed, in seconds."""
 MOST_LISTED = 100_000
@@ -271,7 +270,7 @@ def _list_files(held: _Held, location: str) -> list[ListedFile]:
 
 def _make_tracker(tx: Tx, job_id: str, rule: Schedule) -> FileTracker:
     assert rule.on_files is not None
-    settle = _SETTLE if rule.settle is None else rule.settle
+    settle = SETTLE if rule.settle is None else rule.settle
     return FileTracker(
         FileRules(rule.pattern, rule.marker, settle.total_seconds()),
         to_file_uri(rule.on_files, ""),

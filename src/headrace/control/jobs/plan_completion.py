@@ -14,7 +14,7 @@ from headrace.deploy.compatibility import (
 from headrace.deploy.decision import JobFacts, decide
 from headrace.deploy.flink import explain_flink_ddl
 from headrace.deploy.query_places import find_query_place
-from headrace.errors import Position
+from headrace.errors import InvalidExpectation, Position, UpgradeUnfinished
 from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
@@ -76,6 +76,8 @@ def decide_job(
     if checked is None:
         return planned, [_session_error(planned, checks)]
     errors = [_convert(planned, problem) for problem in checked.problems]
+    if not checked.checks_rows and _has_expectations(spec):
+        errors.append(_version_error(planned))
     spec = spec.model_copy(update={"summaries": checked.summaries})
     found = _find_state(checked)
     decided = decide(
@@ -105,6 +107,7 @@ def decide_job(
             "version": _choose_number(decided.decision, current, spec),
             "query_places": [],
             "setup_places": [],
+            "expect_place": None,
         }
     )
     if decided.decision is JobDecision.ERROR:
@@ -126,9 +129,11 @@ def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
     count = min(len(planned.setup_places), len(_list_setup(planned)))
     if problem.setup is not None and problem.setup < count:
         return _convert_setup(planned, problem, planned.setup_places[problem.setup])
-    place = _find_place(planned, problem)
+    path, place = planned.path, _find_place(planned, problem)
+    if problem.code == InvalidExpectation.code and planned.expect_place is not None:
+        path, place = planned.expect_place.path, _find_start(planned.expect_place)
     return ManifestError(
-        path=planned.path,
+        path=path,
         line=None if place is None else place.line,
         column=None if place is None else place.column,
         code=problem.code,
@@ -172,6 +177,10 @@ def _find_place(planned: PlannedJob, problem: JobProblem) -> Position | None:
         return None
     position = Position(problem.line, problem.column or 1)
     return find_query_place(planned.query_places, text, position)
+
+
+def _find_start(places: TextPlaces) -> Position:
+    return Position(places.parts[0].line, places.parts[0].column)
 
 
 def _error_code(facts: PlannedFacts) -> str:
@@ -295,6 +304,22 @@ def _choose_number(
     is_same = current.spec.query_fingerprint == spec.query_fingerprint
     is_clean = decision in {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
     return current.version if is_same and not is_clean else current.version + 1
+
+
+def _has_expectations(spec: VersionSpec) -> bool:
+    rows = (query.spec.rows for query in spec.queries)
+    return any(each is not None and each.expectations for each in rows)
+
+
+def _version_error(planned: PlannedJob) -> ManifestError:
+    return ManifestError(
+        path=planned.path,
+        code=UpgradeUnfinished.code,
+        message=f"{planned.name}: the driver of the session {planned.session} has an older version,"
+        " which does not know `expect`.",
+        hint="Close the session (headrace session close), and deploy again.",
+        job=planned.name,
+    )
 
 
 def _session_error(planned: PlannedJob, checks: Checks) -> ManifestError:

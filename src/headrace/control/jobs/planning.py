@@ -440,6 +440,7 @@ def _plan_job(draft: JobDraft, deployed: _Deployed, now: datetime) -> PlannedJob
         facts=facts,
         query_places=list(draft.query_places),
         setup_places=list(draft.setup_places),
+        expect_place=draft.expect_place,
     )
 
 

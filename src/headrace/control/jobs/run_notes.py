@@ -9,7 +9,7 @@ from headrace.control.jobs.firing import start_waiting
 from headrace.deploy.schedule import to_table_key
 from headrace.model.lifecycle import RunState
 from headrace.model.run import JobRun, JobSchedule, RunInput, TableChange, UpstreamRun
-from headrace.model.schedule import Schedule
+from headrace.model.schedule import LONGEST_BURST, SETTLE, Schedule
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, triggers
 
@@ -17,10 +17,6 @@ _MOST_ENDS = 1000
 """Ends of runs, the oldest first, among which those of one run are searched."""
 _MOST_CHANGES = 1000
 """Changes of tables, the oldest first, that one run takes into account at a time."""
-_SETTLE = timedelta(seconds=5)
-"""Time without a change after which a run starts, unless the schedule says otherwise."""
-_LONGEST_BURST = 10
-"""Settle times after which a run starts although changes continue."""
 
 
 class RunNotes:
@@ -82,9 +78,9 @@ class RunNotes:
         return [each for each in unused if each.source_key in keys]
 
     def _have_settled(self, changes: Sequence[TableChange], watch: Schedule) -> bool:
-        settle = _SETTLE if watch.settle is None else watch.settle
+        settle = SETTLE if watch.settle is None else watch.settle
         settled_at = min(
-            changes[-1].changed_at + settle, changes[0].changed_at + _LONGEST_BURST * settle
+            changes[-1].changed_at + settle, changes[0].changed_at + LONGEST_BURST * settle
         )
         left = settled_at - self._now
         if left <= timedelta():

@@ -13,6 +13,8 @@ from headrace.model.delivery import CONFIGURED_PREFIX, NewDelivery, Webhook
 from headrace.model.expectation import ExpectationResult, StatementChecks
 from headrace.model.failure import Failure
 from headrace.model.run import JobRun
+from headrace.model.stream_expectation import BatchViolation, list_expectations
+from headrace.model.stream_query import StreamQuery
 from headrace.store import deliveries, webhooks
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
@@ -109,6 +111,42 @@ class Alerts:
                 owner=run.owner,
                 job=run.name,
             )
+
+    def record_violated_batch(self, tx: Tx, query: StreamQuery, violation: BatchViolation) -> None:
+        """Insert the messages about the expectations that a batch of a stream has violated."""
+        modes = {each.name: each.on_violation for each in list_expectations(query)}
+        facts = {
+            "batch": violation.batch,
+            "expectations": [
+                {
+                    "name": each.name,
+                    "on_violation": modes[each.name],
+                    "violations": each.violations,
+                    "nulls": each.nulls,
+                }
+                for each in violation.counts.expectations
+                if each.name in violation.names
+            ],
+        }
+        self._record_of_stream(tx, query, facts, subject=f"{query.id}/{violation.batch}")
+
+    def record_failed_batch(self, tx: Tx, query: StreamQuery, failure: Failure) -> None:
+        """Insert the messages about a stream that an expectation with `fail` has ended."""
+        facts = {"failure": describe_failure(failure)}
+        self._record_of_stream(tx, query, facts, subject=f"{query.id}/failed")
+
+    def _record_of_stream(
+        self, tx: Tx, query: StreamQuery, facts: Mapping[str, Any], *, subject: str
+    ) -> None:
+        data = {"job": query.scope, "owner": query.owner, "query": query.id, **facts}
+        self.record(
+            tx,
+            AlertEvent.EXPECTATION_VIOLATED,
+            data,
+            subject=subject,
+            owner=query.owner,
+            job=query.scope,
+        )
 
 
 def list_configured(settings: Settings) -> Sequence[Webhook]:

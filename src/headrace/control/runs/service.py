@@ -44,10 +44,12 @@ from headrace.model.run import (
     measure_lateness,
 )
 from headrace.model.statement import Statement
+from headrace.model.stream_expectation import StreamChecks, list_expectations
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import expectations, file_watches, jobs, runs, schedules
 from headrace.store.statements import statements
+from headrace.store.streams import stream_expectations, stream_queries
 from headrace.text.readable import format_utc
 
 _MOST_INTERVALS = 1_000
@@ -171,6 +173,20 @@ class JobRuns:
             for each in found
             if each.run_id in by_id
         ]
+
+    def check_stream(self, caller: Caller, name: str) -> StreamChecks | None:
+        """Return what the query of a streaming job has counted; None: it has no expectations.
+
+        Raise JobNotFound.
+        """
+        with self._database.read() as tx:
+            job = find_job(tx, caller, name)
+            query = stream_queries.find(tx, job.owner, job.name, job.name)
+            expected = [] if query is None else list_expectations(query)
+            if query is None or not expected:
+                return None
+            counts = stream_expectations.find(tx, query)
+        return StreamChecks(query=query, expectations=expected, counts=counts)
 
     def get_version(self, caller: Caller, run_id: str) -> JobVersion | None:
         """Return the version that a run runs; None: the store has it no more.

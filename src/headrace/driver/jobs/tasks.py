@@ -32,6 +32,7 @@ from headrace.driver.spark_version.streams import check_output_mode, describe_st
 from headrace.driver.streams.batch_run import check_batch
 from headrace.driver.streams.file_sink import has_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
+from headrace.driver.streams.row_checks import StreamRowChecks
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import HeadraceError
 from headrace.grammar.clauses import qualified_name_to_sql
@@ -242,6 +243,7 @@ def _check_job(
         notes=found_out.notes,
         summaries=found_out.summaries,
         used_logs=found_out.used_logs,
+        checks_rows=True,
         found_checkpoint=job.checkpoint is not None
         and has_checkpoint(files, job.checkpoint, directories),
         found_savepoint=found_place,
@@ -301,9 +303,10 @@ def _check_rows(
     assert isinstance(command, SaveStream)
     frame = open_job_rows(session, spec, rows, command)
     problem = check_table(session, frame, command, skipped)
+    written = StreamRowChecks(rows.expectations).add_to(frame)
     if frame.isStreaming:
         mode = command.output_mode or find_sink(spec.sink).modes[0]
-        check_output_mode(frame, mode.capitalize())
+        check_output_mode(written, mode.capitalize())
         found_out.summaries[query.name] = summarize(frame)
     else:
         check_batch(frame, spec, command)

@@ -366,22 +366,29 @@ public class StatementLineage {
         }
     }
 
-    /** Add a path. One without a scheme is a path of the default file system. */
     private void addLocation(Object location, String direction, List columns) {
-        if (location == null) {
-            return;
+        if (location != null) {
+            Path path = location instanceof URI
+                ? new Path((URI) location) : new Path(location.toString());
+            add(null, new String[0], null, qualify(path), direction, columns);
         }
-        Path path = location instanceof URI
-            ? new Path((URI) location) : new Path(location.toString());
+    }
+
+    /** Return the location of a path. One without a scheme belongs to the default file system. */
+    public String locationOf(String path) {
+        return qualify(new Path(path));
+    }
+
+    private static String qualify(Path path) {
         URI root = FileSystem.getDefaultUri(SparkContext.getOrCreate().hadoopConfiguration());
-        String place = path.makeQualified(root, new Path("/")).toString();
-        add(null, new String[0], null, place, direction, columns);
+        return path.makeQualified(root, new Path("/")).toString();
     }
 
     /** Add the table or the files that the options of a source or a sink name. */
     private void describeOptions(Object options, String direction, List columns) {
         String url = option(options, "url");
         String topic = option(options, "subscribe");
+        topic = topic == null ? option(options, "subscribePattern") : topic;
         topic = topic == null ? option(options, "topic") : topic;
         if (url != null) {
             String name = option(options, "dbtable");

@@ -214,6 +214,12 @@ class NamedTable:
         return str(self._catalog.name())
 
     @property
+    def path(self) -> TablePath:
+        """Full name of the table."""
+        namespace = tuple(str(level) for level in self._identifier.namespace())
+        return TablePath(self.catalog, namespace, str(self._identifier.name()))
+
+    @property
     def is_of_iceberg(self) -> bool:
         """Whether the catalog is one of Iceberg."""
         return class_name(self._catalog).startswith(_ICEBERG_CLASSES)

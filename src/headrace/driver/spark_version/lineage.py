@@ -58,6 +58,11 @@ def list_tables_of_plan(
     return [table.model_copy(update=name) if table.is_written else table for table in tables]
 
 
+def find_location(session: SparkSession, path: str) -> str:
+    """Return a path as a lineage names it. May raise Py4JError."""
+    return str(_reader(session).locationOf(path))
+
+
 def _reader(session: SparkSession) -> Any:
     return compile_java(session._jvm, "StatementLineage")  # noqa: SLF001 - as Py4JBridge does
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Sequence
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from headrace.driver.streams.sinks import open_sink, prepare_rows
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.grammar.stream_statements import SaveStream
+from headrace.model.lineage import TableUse
 from headrace.model.stream_query import DesiredQuery, QueryProgress, QuerySpec
 
 
@@ -71,8 +73,15 @@ _BATCH = 0
 class BatchRun:
     """One run of a batch query, in a thread of its own."""
 
-    def __init__(self, rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> None:
+    def __init__(
+        self,
+        rows: DataFrame,
+        desired: DesiredQuery,
+        command: SaveStream,
+        lineage: Sequence[TableUse],
+    ) -> None:
         self.run_id = str(uuid.uuid4())
+        self.lineage = lineage
         self._rows = rows
         self._desired = desired
         self._command = command
@@ -141,6 +150,8 @@ class BatchRun:
             files.replace(marker, "")
 
 
-def start_batch(rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> BatchRun:
+def start_batch(
+    rows: DataFrame, desired: DesiredQuery, command: SaveStream, lineage: Sequence[TableUse]
+) -> BatchRun:
     """Start to write rows that `check_batch` returned, unless an earlier run has written them."""
-    return BatchRun(rows, desired, command)
+    return BatchRun(rows, desired, command, lineage)

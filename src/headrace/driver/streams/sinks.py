@@ -91,13 +91,13 @@ def open_sink(spec: QuerySpec, command: SaveStream) -> SinkWriter:
 
     Raises the errors of the package that adds the sink, if its writer cannot be loaded.
     """
-    target = _find_target(spec, command)
+    target = find_target(spec, command)
     name = find_sink(target.provider).writer
     writer: type[SinkWriter] = SinkWriter if name is None else resolve_name(name)
     return writer(target)
 
 
-def _find_target(spec: QuerySpec, command: SaveStream) -> Target:
+def find_target(spec: QuerySpec, command: SaveStream) -> Target:
     """Return where a query writes."""
     commands = (parse(text).command for text in spec.definitions)
     sink = next((each for each in commands if isinstance(each, CreateSink)), None)

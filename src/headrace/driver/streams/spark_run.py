@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -36,21 +36,30 @@ from headrace.driver.spark_version.streams import (
 from headrace.driver.streams.batch_run import check_batch, start_batch, use_stream_pool
 from headrace.driver.streams.checkpoint_marker import CheckpointClaims, FindMarked, check_checkpoint
 from headrace.driver.streams.classify import BatchErrors, is_permanent
-from headrace.driver.streams.file_sink import check_file_log
+from headrace.driver.streams.file_sink import check_file_log, find_last_planned
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
+from headrace.driver.streams.lineage import list_stream_tables
 from headrace.driver.streams.named_streams import NamedStreams
+from headrace.driver.streams.row_checks import StreamRowChecks
 from headrace.driver.streams.sinks import prepare_query
 from headrace.driver.streams.sources import explain_missing_source, open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
-from headrace.driver.streams.view_refresh import prepare_refresh
+from headrace.driver.streams.view_refresh import open_view_rows, prepare_refresh
 from headrace.driver.writes.locks import WriteDetector
-from headrace.errors import CheckpointTakenOver, HeadraceError, StreamStopped
+from headrace.errors import (
+    CheckpointTakenOver,
+    ExpectationFailed,
+    HeadraceError,
+    StreamStopped,
+)
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
+from headrace.model.expectation import Expectation
 from headrace.model.failure import Failure
+from headrace.model.lineage import TableUse
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import AnnounceWrites
 from headrace.model.session import DriverLease, SessionView
@@ -59,7 +68,7 @@ from headrace.model.stream_query import DesiredQuery, QueryProgress
 from headrace.model.text import cut_text
 
 
-def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
+def _to_progress(report: Mapping[str, Any], checks: StreamRowChecks) -> QueryProgress:
     operators = report.get("stateOperators", [])
     return QueryProgress(
         batch=report["batchId"],
@@ -73,6 +82,7 @@ def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
         state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
         lag=_lag(report.get("sources", [])),
+        expectation_counts=checks.read_counts(report),
     )
 
 
@@ -150,9 +160,18 @@ _STOPPED = Failure(
 class SparkRun:
     """One run of a query."""
 
-    def __init__(self, session: SparkSession, query: StreamingQuery, errors: BatchErrors) -> None:
-        """Watch a query that has started, and the errors of its batches."""
+    def __init__(
+        self,
+        session: SparkSession,
+        query: StreamingQuery,
+        errors: BatchErrors,
+        checks: StreamRowChecks,
+        lineage: Sequence[TableUse],
+    ) -> None:
+        """Watch a query that has started, the errors of its batches, and its expectations."""
         self.run_id = query.runId
+        self.lineage = lineage
+        self._checks = checks
         self._session = session
         self._query = query
         self._errors = errors
@@ -213,7 +232,8 @@ class SparkRun:
             last = find_last_report(self._query)
             if last == self._last_report:
                 return []
-            batches = list(map(_to_progress, list_reports(self._query, after)))
+            reports = list_reports(self._query, after)
+            batches = [_to_progress(report, self._checks) for report in reports]
         except (PySparkException, Py4JError, ValueError) as error:
             _LOG.warning("query %s: no progress: %s", self._query.name, error)
             return []
@@ -248,6 +268,9 @@ class SparkRun:
 
     def _describe_end(self, error: Exception) -> RunFailed:
         """Return the failure of the batch function, or the one that Spark keeps with the query."""
+        violation = self._checks.explain(self._errors.last or error)
+        if isinstance(violation, ExpectationFailed):
+            return RunFailed(Failure.of(violation), is_permanent=True)
         if (batch_error := self._errors.last) is not None:
             permanent = is_permanent(batch_error) and not is_lost_jvm(batch_error)
             return RunFailed(describe_failure(batch_error, ""), is_permanent=permanent)
@@ -309,16 +332,21 @@ class RunStarter:
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
             check_checkpoint(session, desired)
+            checks = StreamRowChecks(_list_expectations(desired))
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
-                start = prepare_refresh(session, desired, command, errors)
+                rows = open_view_rows(session, desired, command)
+                lineage = list_stream_tables(rows, desired, None)
+                start = prepare_refresh(rows, desired, command, errors)
             else:
                 rows = self._open_rows(session, desired, command)
+                lineage = list_stream_tables(rows, desired, command)
+                rows = checks.add_to(rows, partial(find_last_planned, session, desired.spec))
                 if not rows.isStreaming:
                     rows = check_batch(rows, desired.spec, command)
                     self._claims.claim(session, desired)
                     self._announce(desired, session)
-                    return start_batch(rows, desired, command)
+                    return start_batch(rows, desired, command, lineage)
                 start = prepare_query(rows, desired, command, errors, epoch=self._epoch)
             # Only now: a query that is refused leaves nothing in the checkpoint.
             self._claims.claim(session, desired)
@@ -331,7 +359,7 @@ class RunStarter:
                 raise RunFailed(describe_failure(error, ""), is_permanent=False) from error
             failure = describe_failure(error, _text_of(desired))
             raise RunFailed(failure, is_permanent=is_permanent(error)) from error
-        return SparkRun(session, query, errors)
+        return SparkRun(session, query, errors, checks, lineage)
 
     def _announce(self, desired: DesiredQuery, session: SparkSession) -> None:
         """Note the table of files that a query inserts into, if there is one.
@@ -372,6 +400,10 @@ def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream
         return open_source(session, command, [name for name in streams if name not in views])
     run_setup(session, spec.rows.setup, spec.definitions, persists=True)
     return open_job_rows(session, spec, spec.rows, command)
+
+
+def _list_expectations(desired: DesiredQuery) -> list[Expectation]:
+    return [] if desired.spec.rows is None else desired.spec.rows.expectations
 
 
 def _text_of(desired: DesiredQuery) -> str:

@@ -8,15 +8,17 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from py4j.protocol import Py4JNetworkError
+from pydantic import BaseModel
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STREAM, StreamState
+from headrace.model.lineage import TableUse
 from headrace.model.retry_policy import RetryPolicy
 from headrace.model.stream_query import (
     DesiredQuery,
@@ -116,8 +118,15 @@ class FailureSeries:
 _LOG = logging.getLogger("headrace.driver.streams")
 _REPORTED_BATCHES = 100
 """Largest number of batches whose progress waits for a report."""
+REPORT_BYTES = 512 * 1024
+"""Largest size of the batches and the lineage in one renewal. A node refuses one of 1 MiB."""
 _LOST_JVM_SECONDS = 5.0
 """Time after which a driver whose JVM is gone has ended."""
+
+
+def measure(values: Iterable[BaseModel]) -> int:
+    """Return the size of values in a report, in bytes of JSON."""
+    return sum(len(each.model_dump_json().encode()) for each in values)
 
 
 class RunFailed(Exception):
@@ -136,6 +145,8 @@ class Run(Protocol):
     """
 
     run_id: str
+    lineage: Sequence[TableUse]
+    """What the query reads and writes, as far as it is known."""
 
     def wait(self) -> bool:
         """Wait a moment for the end; return whether the sources have ended. Raises RunFailed."""
@@ -195,6 +206,8 @@ class SupervisedQuery:
         self._delay_seconds: float | None = None
         self._retry_time: float | None = None
         self._batches: deque[QueryProgress] = deque(maxlen=_REPORTED_BATCHES)
+        self._lineage: list[TableUse] = []
+        self._reported_lineage: list[TableUse] = []
         self._thread = threading.Thread(
             target=self._supervise, name=f"headrace-stream-{desired.name}"[:100], daemon=True
         )
@@ -245,10 +258,14 @@ class SupervisedQuery:
             self._condition.wait_for(lambda: self._state is not StreamState.STARTING, timeout)
             return None if self._state is StreamState.STARTING else self._state
 
-    def report(self) -> QueryReport:
+    def report(self, size_limit: int = REPORT_BYTES) -> QueryReport:
         """Return what is to be reported now.
 
         A report has a new number only if it says something new: the store ignores repetitions.
+
+        Args:
+            size_limit: Largest size of the batches and the lineage in it, in bytes of JSON. The
+                others wait for later reports.
         """
         with self._condition:
             retry_seconds = None
@@ -265,17 +282,32 @@ class SupervisedQuery:
                 error=self._error,
                 reason=self._reason,
             )
+            batches, lineage = self._choose_news(size_limit)
             last = self._last_report
             number = None if last is None else last.sequence
-            if last is None or facts.model_copy(update={"sequence": number}) != last:
+            has_news = bool(batches or lineage)
+            if last is None or has_news or facts.model_copy(update={"sequence": number}) != last:
                 number = next(self._numbers)
                 self._last_report = facts.model_copy(update={"sequence": number})
-            rest = {"retry_seconds": retry_seconds, "progress": list(self._batches)}
+            rest = {"retry_seconds": retry_seconds, "progress": batches, "lineage": lineage}
             return facts.model_copy(update={"sequence": number, **rest})
 
+    def _choose_news(self, size_limit: int) -> tuple[list[QueryProgress], list[TableUse]]:
+        """Return the oldest batches, and the lineage, that were not reported and are not larger."""
+        rest, batches, lineage = size_limit, list[QueryProgress](), list[TableUse]()
+        for batch in self._batches:
+            rest -= measure([batch])
+            if rest < 0:
+                return batches, []
+            batches.append(batch)
+        if self._lineage != self._reported_lineage and measure(self._lineage) <= rest:
+            lineage = self._lineage
+        return batches, lineage
+
     def acknowledge(self, report: QueryReport) -> None:
-        """Forget the batches of a report that a node has accepted."""
+        """Forget the batches and the lineage of a report that a node has accepted."""
         with self._condition:
+            self._reported_lineage = report.lineage or self._reported_lineage
             for batch in report.progress:
                 if self._batches and self._batches[0] == batch:
                     self._batches.popleft()
@@ -319,6 +351,7 @@ class SupervisedQuery:
             return
         with self._condition:
             self._run_id = run.run_id
+            self._lineage = list(run.lineage)
             self._series.record_start(self._clock())
         self._change_state(StreamState.RUNNING)
         try:

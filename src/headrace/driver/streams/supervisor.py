@@ -8,7 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.driver.streams.supervised_query import Run, SupervisedQuery
+from headrace.driver.streams.supervised_query import (
+    REPORT_BYTES,
+    Run,
+    SupervisedQuery,
+    measure,
+)
 from headrace.errors import HeadraceError
 from headrace.grammar.parse import find_sink_options
 from headrace.model.retry_policy import RetryPolicy, read_retry_policy
@@ -75,10 +80,15 @@ class Supervisor:
             query.stop()
 
     def report(self) -> list[QueryReport]:
-        """Return what is to be reported about each query."""
+        """Return what is to be reported about each query, as far as a node takes it at once."""
         with self._lock:
             queries = list(self._queries.values())
-        return [query.report() for query in queries]
+        reports, rest = list[QueryReport](), REPORT_BYTES
+        for query in queries:
+            report = query.report(rest)
+            rest -= measure([*report.progress, *report.lineage])
+            reports.append(report)
+        return reports
 
     def acknowledge(self, reports: Sequence[QueryReport]) -> None:
         """Forget what a node has accepted."""

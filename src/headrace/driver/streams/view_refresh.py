@@ -40,31 +40,42 @@ from headrace.model.stream_query import DesiredQuery, RefreshedView
 _BATCH_VIEW = "headrace_batch"
 
 
-def prepare_refresh(
-    session: SparkSession,
-    desired: DesiredQuery,
-    command: CreateMaterializedView,
-    errors: BatchErrors,
-) -> Callable[[], StreamingQuery]:
-    """Check the query of a view, and return what starts a run of it.
-
-    The session has the views of the streams of the query. What starts the run raises
-    PySparkException if Spark refuses the query.
-
-    Args:
-        errors: Keeps the error of a batch.
+def open_view_rows(
+    session: SparkSession, desired: DesiredQuery, command: CreateMaterializedView
+) -> DataFrame:
+    """Return the rows of the query of a view, whose streams the session has as views.
 
     Raises:
-        InvalidStream: The rows of the view are gone, or its name belongs to another table.
+        InvalidStream: The name of the view belongs to another table.
         PySparkException: Spark refuses the rows.
     """
     view = desired.spec.view
     assert view is not None
-    text = desired.spec.text
     if view.rows.storage is RowStorage.REPLACEMENT:
         _check_owner(session, view)
     set_scope(session, view.rows.scope)
-    frame = open_query(session, text, command)
+    return open_query(session, desired.spec.text, command)
+
+
+def prepare_refresh(
+    frame: DataFrame,
+    desired: DesiredQuery,
+    command: CreateMaterializedView,
+    errors: BatchErrors,
+) -> Callable[[], StreamingQuery]:
+    """Return what starts a run of the query of a view.
+
+    It raises PySparkException if Spark refuses the query.
+
+    Args:
+        frame: The rows that `open_view_rows` returns.
+        errors: Keeps the error of a batch.
+
+    Raises:
+        InvalidStream: The rows of the view are gone.
+    """
+    session, view, text = frame.sparkSession, desired.spec.view, desired.spec.text
+    assert view is not None
     if not frame.isStreaming:
         ticks = session.readStream.format("rate").option("rowsPerSecond", 1).load()
 

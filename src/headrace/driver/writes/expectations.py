@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import ParseException, PySparkException
@@ -34,46 +34,74 @@ _RAISED = re.compile(r"headrace expectation (\d+)")
 _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 
 
-class RowChecks:
-    """The expectations on the rows of one write."""
+class CheckedColumns:
+    """The conditions of expectations as columns of the rows, and what is counted of them."""
 
-    def __init__(self, session: SparkSession, expectations: Sequence[Expectation]) -> None:
-        self._session = session
+    def __init__(self, expectations: Sequence[Expectation]) -> None:
         self._expectations = expectations
         self._columns = [f"{_COLUMN}{index}" for index in range(len(expectations))]
-        self._observation = Observation(_make_name())
-        self.counts: ExpectationCounts | None = None
-        """What `check` has counted; None before, and if the counts are not known."""
 
     @property
-    def may_fail(self) -> bool:
-        """Whether a row can fail the write."""
-        return any(each.on_violation is OnViolation.FAIL for each in self._expectations)
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return self._columns
 
-    def add_to(self, parsed_plan: Any, bind: Binding, *, raises: bool = False) -> Any:
-        """Return a parsed INSERT whose query also counts and drops rows.
+    def add_to(self, rows: DataFrame, *, raises: bool) -> DataFrame:
+        """Return the rows with the columns.
 
         Args:
-            raises: Whether the first row that violates an expectation with `fail` raises an error,
-                because the catalog publishes the rows before they can be counted.
+            raises: Whether a row that violates an expectation with `fail` raises an error.
 
         Raises:
             InvalidExpectation: A condition is not a boolean expression over the columns.
-            PySparkException: Spark rejects the query.
         """
-        query = find_query(parsed_plan)
-        if query is None:
-            raise InvalidExpectation("Only an INSERT can have expectations.")
-        rows = frame_of_plan(self._session, bind(query))
         conditions = [self._check(rows, each) for each in self._expectations]
         columns = zip(conditions, self._columns, strict=True)
         checked = rows.select("*", *(condition.alias(name) for condition, name in columns))
-        if raises:
-            checked = checked.withColumns(self._make_guards())
-        kept = self._is_kept()
-        self._observation = Observation(_make_name())
-        observed = checked.observe(self._observation, *self._make_counts(kept))
-        return replace_query(parsed_plan, observed.where(kept).drop(*self._columns))
+        return checked.withColumns(self._make_guards()) if raises else checked
+
+    def is_kept(self) -> Column:
+        """Return the condition of the rows that are not dropped."""
+        kept = functions.lit(True)
+        for name, each in zip(self._columns, self._expectations, strict=True):
+            if each.on_violation is OnViolation.DROP:
+                kept = kept & functions.coalesce(functions.col(name), functions.lit(False))
+        return kept
+
+    def make_counts(self) -> list[Column]:
+        """Return what is to be counted of the rows, for `read_counts`."""
+        kept = self.is_kept()
+        counts = [functions.count(functions.lit(1)).alias(_ROWS), _count_where(kept).alias(_KEPT)]
+        for index, name in enumerate(self._columns):
+            holds = functions.coalesce(functions.col(name), functions.lit(False))
+            counts += [
+                _count_where(~holds).alias(f"{_VIOLATIONS}{index}"),
+                _count_where(functions.col(name).isNull()).alias(f"{_NULLS}{index}"),
+            ]
+        return counts
+
+    def read_counts(self, values: Mapping[str, int]) -> ExpectationCounts:
+        """Return the counts of rows of which all that are not dropped are written."""
+        return ExpectationCounts(
+            rows_in=values[_ROWS],
+            rows_dropped=values[_ROWS] - values[_KEPT],
+            rows_written=values[_KEPT],
+            expectations=[
+                Violations(
+                    name=each.name,
+                    violations=values[f"{_VIOLATIONS}{index}"],
+                    nulls=values[f"{_NULLS}{index}"],
+                )
+                for index, each in enumerate(self._expectations)
+            ],
+        )
+
+    def find_raised(self, error: Exception) -> str | None:
+        """Return the name of the expectation with `fail` whose row has raised an error, or None."""
+        raised = _RAISED.search(str(error))
+        if raised is None or int(raised[1]) >= len(self._expectations):
+            return None
+        return self._expectations[int(raised[1])].name
 
     def _check(self, rows: DataFrame, expectation: Expectation) -> Column:
         """Return the condition of an expectation. Raise InvalidExpectation."""
@@ -110,22 +138,43 @@ class RowChecks:
             if each.on_violation is OnViolation.FAIL
         }
 
-    def _is_kept(self) -> Column:
-        kept = functions.lit(True)
-        for name, each in zip(self._columns, self._expectations, strict=True):
-            if each.on_violation is OnViolation.DROP:
-                kept = kept & functions.coalesce(functions.col(name), functions.lit(False))
-        return kept
 
-    def _make_counts(self, kept: Column) -> list[Column]:
-        counts = [functions.count(functions.lit(1)).alias(_ROWS), _count_where(kept).alias(_KEPT)]
-        for index, name in enumerate(self._columns):
-            holds = functions.coalesce(functions.col(name), functions.lit(False))
-            counts += [
-                _count_where(~holds).alias(f"{_VIOLATIONS}{index}"),
-                _count_where(functions.col(name).isNull()).alias(f"{_NULLS}{index}"),
-            ]
-        return counts
+class RowChecks:
+    """The expectations on the rows of one write."""
+
+    def __init__(self, session: SparkSession, expectations: Sequence[Expectation]) -> None:
+        self._session = session
+        self._expectations = expectations
+        self._columns = CheckedColumns(expectations)
+        self._observation = Observation(_make_name())
+        self.counts: ExpectationCounts | None = None
+        """What `check` has counted; None before, and if the counts are not known."""
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a row can fail the write."""
+        return any(each.on_violation is OnViolation.FAIL for each in self._expectations)
+
+    def add_to(self, parsed_plan: Any, bind: Binding, *, raises: bool = False) -> Any:
+        """Return a parsed INSERT whose query also counts and drops rows.
+
+        Args:
+            raises: Whether the first row that violates an expectation with `fail` raises an error,
+                because the catalog publishes the rows before they can be counted.
+
+        Raises:
+            InvalidExpectation: A condition is not a boolean expression over the columns.
+            PySparkException: Spark rejects the query.
+        """
+        query = find_query(parsed_plan)
+        if query is None:
+            raise InvalidExpectation("Only an INSERT can have expectations.")
+        rows = frame_of_plan(self._session, bind(query))
+        checked = self._columns.add_to(rows, raises=raises)
+        self._observation = Observation(_make_name())
+        observed = checked.observe(self._observation, *self._columns.make_counts())
+        kept = observed.where(self._columns.is_kept()).drop(*self._columns.names)
+        return replace_query(parsed_plan, kept)
 
     def check(self, frame: DataFrame, rows_written: int | None, *, is_published: bool) -> None:
         """Read the counts of a write that has run, and check them.
@@ -154,19 +203,7 @@ class RowChecks:
             raise ExpectationCountsWrong(
                 f"The expectations are not proven: {reason}. Nothing was published."
             )
-        self.counts = ExpectationCounts(
-            rows_in=values[_ROWS],
-            rows_dropped=values[_ROWS] - values[_KEPT],
-            rows_written=values[_KEPT],
-            expectations=[
-                Violations(
-                    name=each.name,
-                    violations=values[f"{_VIOLATIONS}{index}"],
-                    nulls=values[f"{_NULLS}{index}"],
-                )
-                for index, each in enumerate(self._expectations)
-            ],
-        )
+        self.counts = self._columns.read_counts(values)
         self._raise_failures(self.counts)
 
     def _raise_failures(self, counts: ExpectationCounts) -> None:
@@ -183,10 +220,9 @@ class RowChecks:
 
     def explain(self, error: Exception) -> Exception:
         """Return the error of a row that violates an expectation for what it is; others as is."""
-        raised = _RAISED.search(str(error))
-        if raised is None or int(raised[1]) >= len(self._expectations):
+        name = self._columns.find_raised(error)
+        if name is None:
             return error
-        name = self._expectations[int(raised[1])].name
         return ExpectationFailed(
             f"Expectations were violated: `{name}` by at least 1 row. Nothing was published."
         )

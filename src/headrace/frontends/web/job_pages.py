@@ -122,6 +122,7 @@ def show_job(
         job=status.job,
         versions=versions,
         checked=node_of(request).job_runs.check(caller, status.job.id, limit=_CHECKED),
+        checked_stream=node_of(request).job_runs.check_stream(caller, status.job.id),
         plan=jobs.find_todays_plan(caller, status.job.id),
         actions=_list_actions(status, standing) if may_change else (),
         action_texts=_STREAM_TEXTS if standing is None else _BATCH_TEXTS,

@@ -57,7 +57,8 @@ def save(tx: Tx, query_id: str, batches: Sequence[QueryProgress]) -> None:
             "query_id": query_id,
             "slot": slot,
             "batch": batch.batch,
-            "progress": batch.model_dump(mode="json"),
+            # `stream_expectations` has the counts.
+            "progress": batch.model_dump(mode="json", exclude={"expectation_counts"}),
         }
         for slot, batch in by_slot.items()
     ]

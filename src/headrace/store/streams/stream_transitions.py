@@ -179,7 +179,7 @@ def retry(tx: Tx, query: StreamQuery, *, actor: str) -> None:
 
 def apply_reports(
     tx: Tx, lease: DriverLease, reports: Collection[QueryReport]
-) -> list[QueryReport]:
+) -> list[tuple[StreamQuery, QueryReport]]:
     """Apply what the driver of a session reports about its queries.
 
     The transaction has locked the session with the epoch of the driver. A report is ignored if its
@@ -187,7 +187,8 @@ def apply_reports(
     the present desired state. So is a second report about a query in one message.
 
     Returns:
-        The new reports about queries of the session, whatever state they report.
+        The new reports about queries of the session, whatever state they report, each with its
+        query as it was before.
     """
     if not reports:
         return []
@@ -198,7 +199,7 @@ def apply_reports(
         query = queries.pop(report.id, None)
         if query is None or not is_new(query, report, lease.epoch):
             continue
-        new.append(report)
+        new.append((query, report))
         if report.sequence is not None:
             number = {"report_epoch": lease.epoch, "report_sequence": report.sequence}
             _save(tx, query, number)

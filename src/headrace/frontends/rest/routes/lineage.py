@@ -1,4 +1,4 @@
-"""`/lineage`: the tables before and after a table, and the statements between them."""
+"""`/lineage`: the tables before and after a table, and what is between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EDGE: Json = {
 
 
 class LineageEdgeBody(ResponseModel):
-    """The statements that have read one table and written another one."""
+    """The statements and streaming queries that have read one table and written another one."""
 
     source: str
     """Table that they have read: its name in lower case, or the location of files."""
@@ -41,15 +41,15 @@ class LineageEdgeBody(ResponseModel):
     depth: int
     """Number of steps from the table of the graph, from 1."""
     job: str | None
-    """Name of the batch job that has run them; null: no job."""
+    """Name of the job that has run them; null: no job."""
     statements: int
-    """How many of the newest 500 statements of the table."""
+    """How many of the newest 500 statements, and 500 streaming queries, of the table."""
     last_statement: str
-    """Id of the newest of them."""
+    """Id of the newest of them: a statement, or a streaming query."""
     last_run: str | None
     """Id of the run of the newest of them."""
     last_at: Instant
-    """When the newest of them ended."""
+    """When the newest of them ended; of a streaming query, when it started."""
 
 
 @has_examples({"table": _EDGE["target"], "edges": [_EDGE], "truncated": False})

@@ -8,12 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AwareDatetime, Field
 
-from headrace.control.runs.service import (
-    Backfill,
-    CheckedStatement,
-    PlannedInterval,
-    RunStatus,
-)
+from headrace.control.runs.service import Backfill, PlannedInterval, RunStatus
 from headrace.frontends.http.api_route import (
     AllOwners,
     ApiRoute,
@@ -25,6 +20,7 @@ from headrace.frontends.http.api_route import (
 from headrace.frontends.http.auth import Authenticated, node_of
 from headrace.frontends.rest.examples import AT, LATER
 from headrace.frontends.rest.problems import problems
+from headrace.frontends.rest.routes.expectations import RowChecksBody, checks_body
 from headrace.frontends.rest.routes.jobs import JobRef
 from headrace.frontends.rest.schemas import (
     ErrorBody,
@@ -37,7 +33,6 @@ from headrace.frontends.rest.schemas import (
 )
 from headrace.frontends.rest.serializers import error_body
 from headrace.grammar.clauses import qualified_name_to_sql
-from headrace.model.expectation import ExpectationResult, OnViolation, StatementChecks
 from headrace.model.job import JobName
 from headrace.model.lifecycle import RunState
 from headrace.model.reasons import ReasonCode
@@ -91,36 +86,6 @@ class RunInputBody(ResponseModel):
     """Location of the files; null for a run and a table."""
     file_count: int | None
     """Number of the files."""
-
-
-class ExpectationBody(ResponseModel):
-    """An expectation, and what was counted for it."""
-
-    name: str
-    """Name of the expectation."""
-    condition: str
-    """The condition on each row."""
-    on_violation: OnViolation | str
-    """What happens to a row that violates it."""
-    result: ExpectationResult | str
-    """What the counts say. `unknown`: nothing is counted, or not yet."""
-    violations: int | None
-    """Rows for which the condition is FALSE or NULL; null: not known."""
-    nulls: int | None
-    """Rows for which it is NULL."""
-
-
-class RowChecksBody(ResponseModel):
-    """The rows of a statement with expectations. Every expectation is counted on every row."""
-
-    rows_in: int | None
-    """Rows of the query; null: not known."""
-    rows_dropped: int | None
-    """Rows that were left out."""
-    rows_written: int | None
-    """Rows that were written; null also for a statement that has failed and published nothing."""
-    expectations: list[ExpectationBody]
-    """The expectations, in the order of the manifest."""
 
 
 class RunStatementBody(ResponseModel):
@@ -205,61 +170,6 @@ class RunPage(ResponseModel):
     """The runs, newest first."""
     next: str | None
     """Value of `before` for the next page; null on the last page."""
-
-
-_CHECKS: Json = {
-    "rows_in": 10,
-    "rows_dropped": 3,
-    "rows_written": 7,
-    "expectations": [
-        {
-            "name": "positive",
-            "condition": "amount > 0",
-            "on_violation": "drop",
-            "result": "violated",
-            "violations": 3,
-            "nulls": 1,
-        }
-    ],
-}
-
-
-class CheckedStatementBody(ResponseModel):
-    """A statement with expectations, and its run."""
-
-    run: str
-    """Id of the run."""
-    statement: str
-    """Id of the statement."""
-    logical_time: Instant
-    """The time for which the run is."""
-    state: RunState | str
-    """State of the run."""
-    failure: ErrorBody | None
-    """Why the run, or its last attempt, has failed."""
-    checks: RowChecksBody
-    """What was counted."""
-
-
-@has_examples(
-    {
-        "items": [
-            {
-                "run": _RUN["id"],
-                "statement": "st_0193f4a8c2d17b3e9f60a1b2c3d4e5f6",
-                "logical_time": AT,
-                "state": "succeeded",
-                "failure": None,
-                "checks": _CHECKS,
-            }
-        ]
-    }
-)
-class ExpectationPage(ResponseModel):
-    """The last statements of a job that have expectations."""
-
-    items: list[CheckedStatementBody]
-    """The statements, newest first."""
 
 
 @has_examples({"at": AT})
@@ -418,15 +328,6 @@ def run_job(request: Request, caller: Authenticated, name: JobRef, body: RunRequ
     return json_response(run_body(node_of(request).job_runs.run(caller, name, at)), 201)
 
 
-@router.get("/jobs/{name}/expectations", response_model=ExpectationPage, responses=problems(404))
-def list_expectations(
-    request: Request, caller: Authenticated, name: JobRef, limit: Limit = 10
-) -> Response:
-    """List what the last runs of a batch job have counted for its expectations, newest first."""
-    found = node_of(request).job_runs.check(caller, name, limit=limit)
-    return json_response(ExpectationPage(items=[_checked_body(each) for each in found]))
-
-
 @router.post(
     "/jobs/{name}/backfills",
     status_code=201,
@@ -504,41 +405,6 @@ def run_body(status: RunStatus) -> RunBody:
             )
             for each in status.statements
         ],
-    )
-
-
-def checks_body(checks: StatementChecks) -> RowChecksBody:
-    """Return the body for the expectations of a statement."""
-    counts = checks.counts
-    violations = [None] * len(checks.expectations) if counts is None else counts.expectations
-    return RowChecksBody(
-        rows_in=None if counts is None else counts.rows_in,
-        rows_dropped=None if counts is None else counts.rows_dropped,
-        rows_written=None if counts is None else counts.rows_written,
-        expectations=[
-            ExpectationBody(
-                name=each.name,
-                condition=each.condition,
-                on_violation=each.on_violation,
-                result=checks.find_result(index),
-                violations=None if counted is None else counted.violations,
-                nulls=None if counted is None else counted.nulls,
-            )
-            for index, (each, counted) in enumerate(
-                zip(checks.expectations, violations, strict=True)
-            )
-        ],
-    )
-
-
-def _checked_body(found: CheckedStatement) -> CheckedStatementBody:
-    return CheckedStatementBody(
-        run=found.run.id,
-        statement=found.checks.statement_id,
-        logical_time=found.run.times.logical_time,
-        state=found.run.state,
-        failure=error_body(found.run.failure),
-        checks=checks_body(found.checks),
     )
 
 

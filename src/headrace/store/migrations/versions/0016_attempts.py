@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0016"
-down_revision = "0014"
+down_revision = "0015"
 oldest_code = "0003"
 
 _INSTANT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")

@@ -1,0 +1,85 @@
+"""Expectations on the rows of a streaming query: counted, and dropped, in the pass that writes.
+
+Spark's CollectMetrics node counts the rows of each batch on their way to the sink, for every kind
+of sink. Spark reports the counts with the progress of the batch, after its commit. A row that
+violates an expectation with `fail` raises an error before it reaches the sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headrace.driver.writes.expectations import CheckedColumns
+from headrace.errors import ExpectationFailed, InvalidExpectation
+from headrace.model.expectation import Expectation, ExpectationCounts
+
+_METRICS = "__headrace_expectations"
+
+
+class StreamRowChecks:
+    """The expectations on the rows of one run of a query; there may be none."""
+
+    def __init__(self, expectations: Sequence[Expectation]) -> None:
+        self._columns = CheckedColumns(expectations)
+        self._exist = bool(expectations)
+        self._last_planned = -1
+
+    def add_to(
+        self, rows: DataFrame, find_last_planned: Callable[[], int | None] = lambda: None
+    ) -> DataFrame:
+        """Return the rows that are not dropped. They are counted when they are written.
+
+        Args:
+            find_last_planned: Returns the last batch for which the checkpoint has offsets, or
+                None if there is none.
+
+        Raises:
+            InvalidExpectation: The rows are not a stream, or a condition is not a boolean
+                expression over the columns.
+        """
+        if not self._exist:
+            return rows
+        if not rows.isStreaming:
+            raise InvalidExpectation(
+                "The rows of the job are no stream, and only streams and jobs with `schedule` can"
+                " have `expect`. Add `schedule`, for example `schedule: manual`."
+            )
+        planned = find_last_planned()
+        self._last_planned = -1 if planned is None else planned
+        checked = self._columns.add_to(rows, raises=True)
+        observed = checked.observe(_METRICS, *self._columns.make_counts())
+        return observed.where(self._columns.is_kept()).drop(*self._columns.names)
+
+    def read_counts(self, report: Mapping[str, Any]) -> ExpectationCounts | None:
+        """Return what Spark's report of a batch has counted; None: it is not known."""
+        values = report.get("observedMetrics", {}).get(_METRICS)
+        if values is None or self._was_skipped(report):
+            return None
+        counts = self._columns.read_counts(values)
+        written = report.get("sink", {}).get("numOutputRows", -1)
+        return counts if written in (-1, counts.rows_written) else None
+
+    def explain(self, error: Exception) -> Exception:
+        """Return the error of a row that violates an expectation for what it is; others as is."""
+        name = self._columns.find_raised(error) if self._exist else None
+        if name is None:
+            return error
+        return ExpectationFailed(
+            f"Expectations were violated: `{name}` by at least 1 row. The query has stopped before"
+            " that row was written."
+        )
+
+    def _was_skipped(self, report: Mapping[str, Any]) -> bool:
+        """Return whether the sink may have had a batch already, so that its rows were not computed.
+
+        Sinks that remember batches skip one that an earlier run has written, but not committed in
+        the checkpoint. Spark then counts no rows of the sources, although their offsets move.
+        """
+        return (
+            report["batchId"] <= self._last_planned
+            and report.get("numInputRows", 0) == 0
+            and any(each["startOffset"] != each["endOffset"] for each in report.get("sources", []))
+        )

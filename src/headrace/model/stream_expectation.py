@@ -1,0 +1,176 @@
+"""What the batches of a streaming query have counted for its expectations, in a fixed size.
+
+A batch is counted once, by its number: a driver reports a batch again if the answer of a node was
+lost, and a batch that runs again after a lost driver has the same number. A batch without counts is
+counted as unknown. So are the batches before it that no report has named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from headrace.model.expectation import CheckedRows, Expectation, ExpectationCounts, Violations
+from headrace.model.stream_query import QueryProgress, StreamQuery
+from headrace.model.text import MAX_BIGINT, Count
+
+_NONE = -1
+CALM_SECONDS = 600.0
+"""Time without a violation after which the next one is news."""
+
+
+class StreamCounts(BaseModel):
+    """The counts of the batches of a streaming query, up to its last batch."""
+
+    model_config = ConfigDict(frozen=True)
+
+    last_batch: int = _NONE
+    """Number of the last batch."""
+    batches: Count = 0
+    """Number of the batches whose counts are known."""
+    unknown_batches: Count = 0
+    """Number of the batches whose counts are not known."""
+    total: ExpectationCounts
+    """Sums of the counts of all batches that are known."""
+    last: ExpectationCounts | None = None
+    """Counts of the last batch; None: they are not known."""
+    violated_at: dict[str, float] = {}
+    """Time of the last violation of each expectation, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamChecks:
+    """The expectations of a streaming query, and what its batches have counted."""
+
+    query: StreamQuery
+    expectations: list[Expectation]
+    counts: StreamCounts | None
+    """None: no batch is known yet."""
+
+    @property
+    def total(self) -> CheckedRows:
+        """What all batches have counted."""
+        total = None if self.counts is None or not self.counts.batches else self.counts.total
+        return CheckedRows(expectations=self.expectations, counts=total)
+
+    @property
+    def last(self) -> CheckedRows:
+        """What the last batch has counted."""
+        last = None if self.counts is None else self.counts.last
+        return CheckedRows(expectations=self.expectations, counts=last)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchViolation:
+    """Expectations that a batch has violated, after a time without violations."""
+
+    batch: int
+    counts: ExpectationCounts
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedBatches:
+    """Counts with the batches of a report, and what is new in them."""
+
+    counts: StreamCounts
+    added: list[ExpectationCounts]
+    """Counts of each new batch that are known."""
+    violations: list[BatchViolation]
+
+
+def list_expectations(query: StreamQuery) -> list[Expectation]:
+    """Return the expectations of a streaming query."""
+    return [] if query.spec.rows is None else query.spec.rows.expectations
+
+
+def add_batches(
+    counts: StreamCounts | None,
+    expectations: Sequence[Expectation],
+    batches: Iterable[QueryProgress],
+    *,
+    now: float,
+) -> AddedBatches | None:
+    """Return counts with the batches after the last one; None if there is no such batch.
+
+    A driver reports the batches: counts of other expectations, and such that no table can have,
+    are not known.
+
+    Args:
+        counts: Counts before; None: no batch was counted.
+        now: Time of the report, in seconds.
+    """
+    names = [each.name for each in expectations]
+    counts = counts or StreamCounts(total=_make_zero(names))
+    added, violations = list[ExpectationCounts](), list[BatchViolation]()
+    new = [each for each in batches if each.batch > counts.last_batch]
+    for batch in sorted(new, key=lambda each: each.batch):
+        if batch.batch == counts.last_batch:
+            continue
+        known = _find_known(counts, batch, names)
+        counts = _add(counts, batch.batch, known)
+        if known is None:
+            continue
+        added.append(known)
+        violated = [each.name for each in known.expectations if each.violations]
+        times = counts.violated_at
+        news = [name for name in violated if now - times.get(name, -math.inf) > CALM_SECONDS]
+        if news:
+            violations.append(BatchViolation(batch.batch, known, news))
+        if violated:
+            update = {"violated_at": {**times, **dict.fromkeys(violated, now)}}
+            counts = counts.model_copy(update=update)
+    return AddedBatches(counts, added, violations) if new else None
+
+
+def _make_zero(names: Iterable[str]) -> ExpectationCounts:
+    return ExpectationCounts(
+        rows_in=0,
+        rows_dropped=0,
+        rows_written=0,
+        expectations=[Violations(name=name, violations=0, nulls=0) for name in names],
+    )
+
+
+def _find_known(
+    counts: StreamCounts, batch: QueryProgress, names: list[str]
+) -> ExpectationCounts | None:
+    """Return the counts of a batch if they can be added to the sums, or None."""
+    found = batch.expectation_counts
+    if found is None or found.rows_written is None:
+        return None
+    if [each.name for each in found.expectations] != names:
+        return None
+    return found if counts.total.rows_in + found.rows_in <= MAX_BIGINT else None
+
+
+def _add(counts: StreamCounts, number: int, known: ExpectationCounts | None) -> StreamCounts:
+    missing = 0 if counts.last_batch == _NONE else number - counts.last_batch - 1
+    unknown = counts.unknown_batches + missing + (known is None)
+    return StreamCounts(
+        last_batch=number,
+        batches=counts.batches + (known is not None),
+        unknown_batches=min(unknown, MAX_BIGINT),
+        total=counts.total if known is None else _sum(counts.total, known),
+        last=known,
+        violated_at=counts.violated_at,
+    )
+
+
+def _sum(first: ExpectationCounts, second: ExpectationCounts) -> ExpectationCounts:
+    return ExpectationCounts(
+        rows_in=first.rows_in + second.rows_in,
+        rows_dropped=first.rows_dropped + second.rows_dropped,
+        rows_written=(first.rows_written or 0) + (second.rows_written or 0),
+        expectations=[
+            Violations(
+                name=one.name,
+                violations=one.violations + other.violations,
+                nulls=one.nulls + other.nulls,
+            )
+            for one, other in zip(first.expectations, second.expectations, strict=True)
+        ],
+    )
