@@ -97,13 +97,13 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.STOPPING: ("stream, job", "Its driver stops it."),
     ReasonCode.PAUSED: ("stream, job", "A user has paused it."),
     ReasonCode.STOPPED: ("stream, job", "It was stopped."),
-    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
     ReasonCode.CHANGE: ("job", "A deployment, or an action of a user, changes the job."),
     ReasonCode.RUN_BEFORE: ("run", "It waits for another run of its job."),
     ReasonCode.DELAY: ("run", "It begins when the `delay` of its job has passed."),
     ReasonCode.DUE: ("run", "It is next: a node begins it."),
     ReasonCode.STATEMENT: ("run", "Its statement has not ended. The text says why."),
     ReasonCode.SKIPPED: ("run", "It was skipped. The text says why."),
+    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
 
