@@ -100,7 +100,6 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.STOPPING: ("stream, job", "Its driver stops it."),
     ReasonCode.PAUSED: ("stream, job", "A user has paused it."),
     ReasonCode.STOPPED: ("stream, job", "It was stopped."),
-    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
     ReasonCode.CHANGE: ("job", "A deployment, or an action of a user, changes the job."),
     ReasonCode.CONDITIONS: (
         "run",
@@ -115,6 +114,7 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
         "job",
         "Its rows are older than `max-lag`, or its runs take too long or read other tables.",
     ),
+    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -16,6 +17,7 @@ from sqlalchemy import update
 from tests.support.batch_jobs import insert_batch_job
 from tests.support.in_process_node import make_settings
 from tests.support.store import register_node
+from tests.support.waiting import wait_until
 
 from headrace.control.jobs import file_watches as module
 from headrace.control.jobs.batch_plans import start_schedule, stop_schedule
@@ -293,6 +295,52 @@ def test_a_location_that_vanishes_is_reported_once_and_its_files_stay_used(
     assert watched.poll(40) == [["a"]]
     assert watched.problem() is None
     assert len(caplog.records) == 1
+
+
+def test_a_file_system_that_does_not_answer_is_not_asked_again_meanwhile(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), []
+
+    def hang(location: str, **_limits: object) -> list[Any]:
+        asked.append(location)
+        assert answers.wait(60)
+        return []
+
+    monkeypatch.setattr(module, "list_files", hang)
+    monkeypatch.setattr(module, "_LIST_SECONDS", 0.05)
+    node = watched.add_node("no_1")
+    watched.deploy()
+    watched.poll(1, node)
+    assert "did not answer within" in (watched.problem() or "")
+    watched.poll(9, node)
+    assert "does not answer" in (watched.problem() or "")
+    assert len(asked) == 1
+    answers.set()
+    watched.seconds += 300
+
+    def has_recovered() -> bool:
+        watched.seconds += 300
+        watched.poll(1, node)
+        return watched.problem() is None
+
+    wait_until(has_recovered)
+
+
+def test_many_files_of_a_directory_that_is_renamed_are_not_read_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        watched.write(f"one/{number}")
+    watched.deploy()
+    watched.poll(2)
+    watched.begin()
+    monkeypatch.setattr(module, "MOST_FILES", 2)
+    (watched.directory / "one").rename(watched.directory / "two")
+    assert len(watched.poll(6)) == 1
+    watched.write("two/0", "other")
+    assert watched.poll(2)[1:] == [["two/0"]]
+    assert watched.count_used() == 5
 
 
 def test_files_that_have_vanished_for_a_day_are_forgotten(watched: Watched) -> None:

@@ -281,21 +281,23 @@ def _make_tracker(tx: Tx, job_id: str, rule: Schedule) -> FileTracker:
 
 def _find_changes(tracker: FileTracker, new: Sequence[NewFile], now: float) -> _Changes:
     """Return what a list has led to, as far as one transaction stores it."""
-    renamed = dict(islice(tracker.find_renamed(new).items(), MOST_FILES))
+    renamed = tracker.find_renamed(new)
     old = set(renamed.values())
     forgotten = (key for key in tracker.list_forgotten(now) if key not in old)
+    moved = ((file, renamed[file.key]) for file in new if file.key in renamed)
     return _Changes(
-        new=_choose([file for file in new if file.key not in renamed]),
-        renamed=[(file, renamed[file.key]) for file in new if file.key in renamed],
+        new=_choose(tracker.place, [file for file in new if file.key not in renamed]),
+        renamed=list(islice(moved, MOST_FILES)),
         forgotten=list(islice(forgotten, MOST_FILES)),
     )
 
 
-def _choose(new: Sequence[NewFile]) -> list[NewFile]:
+def _choose(place: str, new: Sequence[NewFile]) -> list[NewFile]:
     """Return the first files, as many as one run reads."""
-    sizes = accumulate(len(quote(file.path)) for file in new)
+    first = new[:MOST_FILES]
+    sizes = accumulate(len(quote(f"{place}/{file.path}")) for file in first)
     fitting = bisect_right(list(sizes), _MOST_PATH_BYTES)
-    return list(new[: min(max(fitting, 1), MOST_FILES)])
+    return list(first[: max(fitting, 1)])
 
 
 def _start(tx: Tx, schedule: JobSchedule, files: Sequence[NewFile]) -> str:
