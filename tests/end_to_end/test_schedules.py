@@ -66,6 +66,17 @@ name: refresh
 schedule: {max-lag: 1min, of: [source]}
 script: REFRESH MATERIALIZED VIEW counted
 """
+REPORT = """
+name: report
+schedule: {all: [{cron: "0 6 * * *"}, {after: [daily]}]}
+target-table: days_with_rows
+write: overwrite-partitions
+partition-by: [day]
+metadata-columns: false
+sql: |
+  SELECT count(*) AS n, date(:interval_end) AS day FROM rows_by_day
+  WHERE day + INTERVAL 1 DAY > :interval_start AND day + INTERVAL 1 DAY <= :interval_end
+"""
 INTERVALS = {"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T04:00:00Z"}
 
 
@@ -229,11 +240,13 @@ def test_code_in_a_session_of_its_own_creates_its_table_and_replaces_its_partiti
     assert node.describe_session(statement["session_id"])["name"] == "job-files"
 
 
-def test_the_plan_of_a_backfill_lists_the_partitions_that_its_runs_would_change(
+def test_the_plan_of_a_backfill_lists_the_partitions_that_its_runs_and_those_after_them_change(
     node: NodeProcess, tmp_path: Path
 ) -> None:
     (tmp_path / "daily.yaml").write_text(DAILY)
-    _run(node, tmp_path, "deploy", "daily.yaml", "--yes")
+    (tmp_path / "report.yaml").write_text(REPORT)
+    deployed = _run(node, tmp_path, "deploy", "daily.yaml", "report.yaml", "--yes")
+    assert "a run starts: At 06:00 every day, UTC, and after daily" in deployed.stdout
     times = ["--from", "2026-03-28T00:00Z", "--to", "2026-03-30T00:00Z"]
     backfill = ["job", "backfill", "daily", *times]
     planned = _run(node, tmp_path, *backfill, "--dry-run", "--partitions", "--format", "json")
@@ -246,3 +259,11 @@ def test_the_plan_of_a_backfill_lists_the_partitions_that_its_runs_would_change(
     assert [run["state"] for run in _await_end(node, 2, "daily")] == ["succeeded"] * 2
     rows = node.rows("SELECT CAST(day AS STRING), count(*) FROM rows_by_day GROUP BY 1 ORDER BY 1")
     assert rows == [["2026-03-28", "3"], ["2026-03-29", "3"]]
+    # The times of the clock to which these runs belong.
+    ended = _await_end(node, 2, "report")
+    assert [(run["state"], run["logical_time"][:16]) for run in ended] == [
+        ("succeeded", "2026-03-30T06:00"),
+        ("succeeded", "2026-03-29T06:00"),
+    ]
+    rows = node.rows("SELECT CAST(day AS STRING), n FROM days_with_rows ORDER BY day")
+    assert rows == [["2026-03-29", "3"], ["2026-03-30", "3"]]

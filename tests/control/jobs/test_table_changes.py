@@ -178,6 +178,46 @@ def test_many_writers_at_once_start_one_run_and_log_no_error(
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
+def test_changes_beside_nodes_that_start_runs_are_used_once_and_none_is_lost(
+    store: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = WatchingJob(store)
+    creations = [Creation(store) for _writer in range(16)]
+    for creation in creations:
+        creation.bring_to(
+            TransactionState.COMMITTING, STAGED.model_copy(update={"shares_target": True})
+        )
+
+    def begin_runs() -> None:
+        """Start runs and let them end, as nodes do while others write."""
+        with store.write("test") as tx:
+            for run in runs.list_live(tx, job.id):
+                if run.has_turn and run.state is RunState.DUE:
+                    runs.begin_attempt(tx, run, position=0, connection_id="cn_x", actor="test")
+                elif run.state is RunState.RUNNING:
+                    runs.end(tx, run, RunState.SUCCEEDED, actor="test")
+                    start_next(tx, job.id, actor="test")
+
+    with ThreadPoolExecutor(16) as writers, ThreadPoolExecutor(3) as nodes:
+        committed = [
+            writers.submit(creation.advance, TransactionState.COMMITTED) for creation in creations
+        ]
+        while not all(each.done() for each in committed):
+            for listed in [nodes.submit(job.list) for _node in range(3)]:
+                listed.result()
+            begin_runs()
+    assert all(each.result() for each in committed)
+    used = [run_inputs for [run_inputs] in job.changes()]
+    # Each run continues where the one before has ended, and the last one knows the last change.
+    assert [after for _table, after, _last in used] == [
+        None,
+        *(last for _table, _after, last in used[:-1]),
+    ]
+    with store.read() as tx:
+        assert triggers.list_changes(tx, job.id, 100) == []
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
 def test_a_stopped_job_runs_once_for_what_has_changed_meanwhile(store: Database) -> None:
     job = WatchingJob(store)
     with store.write("test") as tx:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from tests.support.batch_jobs import FIRST, BatchJob
+from tests.support.batch_jobs import FIRST, BatchJob, insert_batch_job
+from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
-from headrace.model.run import RunRetries
+from headrace.model.run import FiringRules, RunRetries
+from headrace.model.schedule import Schedule
+from headrace.store.clock import read_clock
 
 
 @pytest.fixture
@@ -61,3 +65,29 @@ def test_a_run_says_how_late_its_attempt_began(start_job: Callable[..., BatchJob
     ended = job.call(f"runs/{waiting}/cancel", 202)
     assert (ended["state"], ended["late_seconds"]) == ("cancelled", None)
     assert job.get(first)["late_seconds"] == begun["late_seconds"]
+
+
+def test_a_time_that_waits_for_conditions_says_for_which(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    node = start_job().node
+    parts = [{"every": "1h"}, {"after": ["load"]}, {"on-change": ["d.t"]}]
+    rules = FiringRules(schedule=Schedule.model_validate({"all": parts}))
+    with node.database.read() as tx:
+        now = read_clock(tx.connection)
+    cursor = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    insert_batch_job(node.database, rules, cursor=cursor, name="report", owner=LOCAL_CALLER.owner)
+
+    def list_runs() -> Any:
+        return node.http.get("/api/v1/runs", params={"job": "report"}).json()["items"]
+
+    wait_until(list_runs)
+    [run] = list_runs()
+    text = "It waits for a run of load and a change of d.t."
+    assert (run["state"], run["reason_code"], run["reason"]) == ("due", "conditions", text)
+    assert node.http.get(f"/api/v1/runs/{run['id']}").json()["reason"] == text
+    assert text in node.http.get(f"/ui/runs/{run['id']}").text
+    cancelled = node.http.post(f"/api/v1/runs/{run['id']}/cancel").json()
+    assert cancelled["state"] == "cancelled"
+    again = node.http.post("/api/v1/jobs/report/runs", json={"at": run["logical_time"]}).json()
+    assert (again["repetition"], again["interval_start"]) == (1, run["interval_start"])
