@@ -228,7 +228,7 @@ def create_webhook(request: Request, caller: Authenticated, body: WebhookRequest
         jobs=body.jobs,
         owner=body.owner,
     )
-    return json_response(_webhook_body(created), 201)
+    return json_response(_describe_webhook(created), 201)
 
 
 @router.get("", response_model=WebhookPage)
@@ -256,7 +256,7 @@ def show_webhook(request: Request, caller: Authenticated, webhook: WebhookRef) -
 @router.delete("/{webhook}", response_model=WebhookBody, responses=problems(404, 409))
 def delete_webhook(request: Request, caller: Authenticated, webhook: WebhookRef) -> Response:
     """Delete a webhook, with the messages that wait for it."""
-    return json_response(_webhook_body(node_of(request).webhooks.delete(caller, webhook)))
+    return json_response(_describe_webhook(node_of(request).webhooks.delete(caller, webhook)))
 
 
 @router.post("/{webhook}/test", response_model=WebhookTestBody, responses=problems(404, 409))
@@ -284,22 +284,8 @@ def list_deliveries(
 
 def webhook_body(status: WebhookStatus) -> WebhookStatusBody:
     """Return the body of a webhook, and of what became of the last messages to it."""
-    return WebhookStatusBody(
-        **dict(_webhook_body(status.webhook)),
-        state=status.recent.state,
-        waiting=status.recent.waiting,
-        failed=status.recent.failed,
-        last_sent_at=status.recent.last_sent_at,
-        last_failure_at=status.recent.last_failure_at,
-        last_error=status.recent.last_error,
-    )
+    return fill(WebhookStatusBody, status.recent, **dict(_describe_webhook(status.webhook)))
 
 
-def _webhook_body(webhook: Webhook) -> WebhookBody:
-    return fill(
-        WebhookBody,
-        webhook,
-        host=webhook.host,
-        events=list(webhook.events),
-        jobs=list(webhook.jobs),
-    )
+def _describe_webhook(webhook: Webhook) -> WebhookBody:
+    return fill(WebhookBody, webhook, events=list(webhook.events), jobs=list(webhook.jobs))
