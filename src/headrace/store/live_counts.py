@@ -229,7 +229,8 @@ MEASUREMENTS = (
     Measurement(
         "headrace_oldest_due_run_seconds",
         "Lateness of the run of a batch job that has been due for the longest time and has not"
-        " begun; 0 if none is due. Runs of backfills do not count.",
+        " begun; 0 if none is due. Runs of backfills, and times that wait for conditions, do not"
+        " count.",
         _oldest_due_run_seconds,
     ),
     Measurement(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
@@ -26,12 +27,34 @@ ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "docs" / "images"
 VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 YESTERDAY = "SELECT 'yesterday' AS asked, 1900 + id AS year FROM range(3)"
+DAILY = """
+name: daily-flights
+schedule: {cron: 0 2 * * *, timezone: Europe/Zurich}
+target-table: flights_by_day
+write: overwrite-partitions
+partition-by: [day]
+metadata-columns: false
+retries: {max-attempts: 0}
+expect:
+  - {name: on-time, condition: delay < 90, on-violation: warn}
+  - {name: has-plane, condition: plane IS NOT NULL, on-violation: drop}
+sql: |
+  SELECT id AS flight, nullif(id % 50, 7) AS plane, id % 95 AS delay,
+         if(day(:interval_start) = 30, raise_error('The file of this day is empty.'),
+            date(:interval_start)) AS day
+  FROM range(1000)
+"""
 SLOW = "SELECT count(*) FROM range(100000000000) WHERE hash(id) = 1"
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    process = NodeProcess(tmp_path_factory.mktemp("node") / "home")
+    process = NodeProcess(
+        tmp_path_factory.mktemp("node") / "home",
+        environment={"SECRET_hook": "whsec_" + base64.b64encode(bytes(32)).decode()},
+        SECRETS__PROVIDER="environment",
+        SECRETS__ALLOWED='{"hook": ["*"]}',
+    )
     yield process
     process.close()
 
@@ -90,7 +113,7 @@ def test_a_new_user_writes_a_table_stops_a_query_and_finds_a_former_result(
 def test_every_page_of_a_real_run_has_its_picture(
     chromium: Chromium, node: NodeProcess, tmp_path: Path
 ) -> None:
-    images = IMAGES if os.environ.get("RECORD_IMAGES") else tmp_path
+    images = find_images(tmp_path)
     examples = tmp_path / "examples"
     shutil.copytree(ROOT / "examples" / "ticks", examples)
     subprocess.run(
@@ -140,6 +163,62 @@ def test_every_page_of_a_real_run_has_its_picture(
         "job": "jobs/tick-counts",
         "nodes": "nodes",
     }
+    take_pictures(chromium, node, links, images)
+    for statement in (running, waiting):
+        node.http.post(f"/api/v1/statements/{statement}/cancel", json={})
+        node.statement(statement, wait_timeout="60s")
+
+
+def test_every_page_of_batch_jobs_and_webhooks_has_its_picture(
+    chromium: Chromium, node: NodeProcess, tmp_path: Path
+) -> None:
+    webhook = {
+        "name": "on-call",
+        "url": "https://hooks.headrace.invalid/alerts",
+        "secret": "${secret:hook}",
+        "events": ["run.failed", "expectation.violated"],
+    }
+    assert node.http.post("/api/v1/webhooks", json=webhook).status_code == 201
+    (tmp_path / "daily-flights.yaml").write_text(DAILY)
+    subprocess.run(
+        [sys.executable, "-m", "headrace.cli", "deploy", str(tmp_path), "--yes"],
+        env=node.client_environment,
+        stdin=subprocess.DEVNULL,
+        check=True,
+        timeout=240,
+    )
+    days = {"from": "2026-03-27T00:00:00Z", "to": "2026-04-01T00:00:00Z"}
+    started = node.http.post("/api/v1/jobs/daily-flights/backfills", json=days).json()
+
+    def list_ended() -> dict[str, str]:
+        runs = node.http.get("/api/v1/runs").json()["items"]
+        return {run["state"]: run["id"] for run in runs if run["ended_at"] is not None}
+
+    wait_until(lambda: {"succeeded", "failed"} <= {*list_ended()}, seconds=120, what="runs end")
+    deliveries = "/api/v1/webhooks/on-call/deliveries"
+    wait_until(lambda: node.http.get(deliveries).json()["items"], what="a run has failed")
+    ended = list_ended()
+    links = {
+        "batch-job": "jobs/daily-flights",
+        "runs": "runs",
+        "run-succeeded": f"runs/{ended['succeeded']}",
+        "run-failed": f"runs/{ended['failed']}",
+        "backfill": f"backfills/{started['id']}",
+        "webhooks": "webhooks",
+        "webhook": "webhooks/on-call",
+    }
+    take_pictures(chromium, node, links, find_images(tmp_path))
+
+
+def find_images(folder: Path) -> Path:
+    """Return the folder of the pictures of the docs if they are recorded, or another one."""
+    return IMAGES if os.environ.get("RECORD_IMAGES") else folder
+
+
+def take_pictures(
+    chromium: Chromium, node: NodeProcess, links: dict[str, str], images: Path
+) -> None:
+    """Take pictures of the sign-in and of linked pages, in each size and colour scheme."""
     for width, scheme in VIEWS:
         with chromium.new_context(
             viewport={"width": width, "height": 900},
@@ -156,9 +235,6 @@ def test_every_page_of_a_real_run_has_its_picture(
                 if name == "stream":
                     expect(page.locator(".uplot canvas").first).to_be_visible()
                 take_picture(page, images / f"{name}-{width}-{scheme}.jpg")
-    for statement in (running, waiting):
-        node.http.post(f"/api/v1/statements/{statement}/cancel", json={})
-        node.statement(statement, wait_timeout="60s")
 
 
 def take_picture(page: Page, file: Path) -> None:
