@@ -121,6 +121,7 @@ def _run(state: RunState, minute: int, *, duration: int = 2, **changes: Any) -> 
         attempt=1,
         position=0,
         awaits_attempt=False,
+        awaits_conditions=False,
         has_turn=True,
         parallelism=1,
         due_at=begin,

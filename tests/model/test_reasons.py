@@ -36,6 +36,7 @@ RUN_BASE = JobRun(
     attempt=0,
     position=0,
     awaits_attempt=True,
+    awaits_conditions=False,
     has_turn=True,
     parallelism=1,
     due_at=NOW,

@@ -344,7 +344,7 @@ def check_job(
     limit: int,
     output_format: OutputFormat | None,
 ) -> None:
-    """Show what the last run, or a stream, has counted for its expectations.
+    """Show the counts of the expectations of a job.
 
     The exit code is 1 if the last run, or the stream, violates an expectation with `fail`, if the
     counts are not known, or if there is no run.

@@ -110,11 +110,11 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.DUE: ("run", "It is next: a node begins it."),
     ReasonCode.STATEMENT: ("run", "Its statement has not ended. The text says why."),
     ReasonCode.SKIPPED: ("run", "It was skipped. The text says why."),
+    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
     ReasonCode.LAG: (
         "job",
         "Its rows are older than `max-lag`, or its runs take too long or read other tables.",
     ),
-    ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
 

@@ -152,7 +152,7 @@ def test_a_burst_starts_one_run_when_it_has_settled_or_lasts_long(
     with store.write("test") as tx:
         assert triggers.list_ready(tx, 10) == []
         triggers.wait_with_changes(tx, job.id, triggers.list_changes(tx, job.id, 10), 0)
-    monkeypatch.setattr("headrace.control.jobs.run_notes._LONGEST_BURST", 0)
+    monkeypatch.setattr("headrace.control.jobs.run_notes.LONGEST_BURST", 0)
     assert job.changes() == [[("d.t", None, last)]]
 
 
