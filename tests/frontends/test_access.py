@@ -358,7 +358,7 @@ def _make_run(store: Database, owner: str) -> str:
     job_id = insert_batch_job(store, rules, cursor=now, name=new_id("jb"), owner=owner)
     times = RunTimes(logical_time=now, interval_start=now, interval_end=now)
     with store.write("test") as tx:
-        return runs.insert_run(
+        run = runs.insert_run(
             tx,
             job_id,
             owner=owner,
@@ -370,6 +370,7 @@ def _make_run(store: Database, owner: str) -> str:
             actor=owner,
             backfill_id=new_id("bf"),
         )
+    return run.id
 
 
 def _make_webhook(store: Database, owner: str) -> str:

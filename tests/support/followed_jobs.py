@@ -48,7 +48,7 @@ class FollowedJobs:
         )
         with self.store.write("test") as tx:
             last = runs.find_last(tx, self.ids[name], end)
-            return runs.insert_run(
+            run = runs.insert_run(
                 tx,
                 self.ids[name],
                 owner="ada",
@@ -60,6 +60,7 @@ class FollowedJobs:
                 actor="test",
                 repetition=0 if last is None else last.repetition + 1,
             )
+        return run.id
 
     def end(self, run_id: str, target: RunState = SUCCEEDED) -> None:
         with self.store.write("test") as tx:

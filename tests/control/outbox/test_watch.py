@@ -66,7 +66,7 @@ def insert_run(store: Database, minutes: float, **fields: Any) -> str:
     time = now - timedelta(minutes=minutes)
     defaults = {"trigger": RunTrigger.SCHEDULE, "version_id": new_id("jv")}
     with store.write("test") as tx:
-        return runs.insert_run(
+        run = runs.insert_run(
             tx,
             job,
             owner=OWNER,
@@ -76,6 +76,7 @@ def insert_run(store: Database, minutes: float, **fields: Any) -> str:
             actor="test",
             **(defaults | fields),
         )
+    return run.id
 
 
 def test_a_late_run_is_reported_once_and_others_are_not(

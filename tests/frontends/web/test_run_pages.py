@@ -155,7 +155,7 @@ def insert_run(node: InProcessNode, job_id: str, state: RunState, start: int, en
             interval_start=day + timedelta(hours=start),
             interval_end=day + timedelta(hours=end),
         )
-        run_id = runs.insert_run(
+        run = runs.insert_run(
             tx,
             job_id,
             owner=LOCAL_CALLER.owner,
@@ -166,16 +166,14 @@ def insert_run(node: InProcessNode, job_id: str, state: RunState, start: int, en
             due_at=now,
             actor="test",
         )
-        run = runs.lock(tx, run_id)
-        assert run is not None
         if state is RunState.SKIPPED:
             runs.end(tx, run, state, actor="test", reason="The run before it runs still.")
-            return run_id
+            return run.id
         runs.begin_attempt(tx, run, position=0, connection_id="cn_x", actor="test")
-        begun = runs.lock(tx, run_id)
+        begun = runs.lock(tx, run.id)
         assert begun is not None
         runs.end(tx, begun, state, actor="test")
-    return run_id
+    return run.id
 
 
 def test_the_page_of_a_job_shows_its_schedule_and_what_is_missing_in_its_last_runs(

@@ -697,13 +697,15 @@ def test_the_outbox_and_its_metrics_read_no_sent_messages(store: Database) -> No
         lambda tx: triggers.list_tables(tx, "jb_x"),
         lambda tx: runs.list_upstream(tx, "jb_x", 10),
         lambda tx: runs.list_live_of_jobs(tx, "ada", ["load"]),
+        lambda tx: runs.map_live(tx, ["jb_x", "jb_y"]),
+        lambda tx: runs.map_times(tx, ["jb_x", "jb_y"]),
         lambda tx: runs.list_noted(tx, ["jb_x", "jb_y"]),
         lambda tx: triggers.list_changed(tx, ["jb_x", "jb_y"]),
         lambda tx: schedules.list_by_name(tx, "ada", ["load"]),
         lambda tx: runs.find_previous(tx, "jb_x", before=datetime.now(UTC), limit=31),
     ],
     ids=[
-        *("ready", "followers", "tables", "upstream runs", "live runs of jobs"),
+        *("ready", "followers", "tables", "upstream runs", "live runs of jobs", "live", "times"),
         *("noted runs", "changed tables", "schedules by name", "previous times"),
     ],
 )

@@ -40,7 +40,7 @@ def test_counts_belong_to_a_statement_and_end_with_its_run(store: Database) -> N
         for number, statement_id in enumerate(statements):
             time = now + timedelta(hours=number)
             times = RunTimes(logical_time=time, interval_start=time, interval_end=time)
-            run_id = runs.insert_run(
+            run = runs.insert_run(
                 tx,
                 job_id,
                 owner="ada",
@@ -51,8 +51,6 @@ def test_counts_belong_to_a_statement_and_end_with_its_run(store: Database) -> N
                 due_at=now,
                 actor="ada",
             )
-            run = runs.get(tx, run_id)
-            assert run is not None
             expectations.insert_expectations(tx, run, statement_id, [POSITIVE])
         expectations.save_counts(tx, statements[1], COUNTS)
     with store.read() as tx:

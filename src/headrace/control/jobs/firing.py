@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -75,22 +75,41 @@ def _fire_some(tx: Tx) -> bool:
     """Fire some schedules that are due. Return whether there may be more."""
     due = schedules.lock_due(tx, _AT_ONCE)
     now, rest = read_clock(tx.connection), _RUNS_AT_ONCE
+    job_ids = [each.job_id for each in due]
+    live, times = runs.map_live(tx, job_ids), runs.map_times(tx, job_ids)
     for each in due:
-        rest -= fire(tx, each, now, limit=rest)
+        rest -= _fire(tx, each, now, live[each.job_id], times[each.job_id], limit=rest)
         if rest <= 0:
             return True
     return len(due) == _AT_ONCE
 
 
-def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_ONCE) -> int:
+def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
     """Insert the runs of a locked schedule that are due, and move its cursor. Return their number.
 
     A schedule that waits, or cannot be computed, is tried again a moment later.
+    """
+    job_id = schedule.job_id
+    live, times = runs.map_live(tx, [job_id]), runs.map_times(tx, [job_id])
+    return _fire(tx, schedule, now, live[job_id], times[job_id], limit=_RUNS_AT_ONCE)
+
+
+def _fire(
+    tx: Tx,
+    schedule: JobSchedule,
+    now: datetime,
+    live: list[JobRun],
+    present: Collection[datetime],
+    *,
+    limit: int,
+) -> int:
+    """Fire a schedule as `fire` does.
 
     Args:
+        live: The live runs of the job, the earliest logical time first.
+        present: The logical times after the cursor for which the job has a run.
         limit: Largest number of runs to insert. The schedule stays due if it has more.
     """
-    live = runs.list_live(tx, schedule.job_id)
     places = MOST_WAITING - len(live)
     if places <= 0:
         # The cursor waits as well: no firing is lost.
@@ -104,7 +123,6 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_
         _LOG.error("the schedule of %s cannot be computed: %s", schedule.name, error)
         _park(tx, schedule, now)
         return 0
-    present = runs.list_times(tx, schedule.job_id, after=schedule.cursor)
     repeated = 0
     for each in due:
         # A user may have run the time before it was due: the cursor passes it.
@@ -113,7 +131,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime, *, limit: int = _RUNS_AT_
     last = due[-1].times.logical_time if due else schedule.cursor
     schedules.advance(tx, schedule.job_id, cursor=schedule.cursor, to=last, next_at=next_at)
     if due:
-        start_next(tx, schedule.job_id, actor=ACTOR)
+        _give_turns(tx, live, actor=ACTOR)
         if schedule.rules.clock_waits:
             # What is noted already may meet the other conditions of these times.
             triggers.wake(tx, schedule.job_id)
@@ -276,7 +294,7 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
     reason = due.skip_reason
     if reason is None and not waits and not due.is_missed:
         reason = _find_overlap(schedule, live)
-    run_id = runs.insert_run(
+    run = runs.insert_run(
         tx,
         schedule.job_id,
         owner=schedule.owner,
@@ -290,8 +308,6 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
         inputs=due.inputs,
         awaits_conditions=waits,
     )
-    run = runs.get(tx, run_id)
-    assert run is not None
     if reason is not None:
         runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
         return [run]
@@ -335,7 +351,7 @@ def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -
     repeated = [each for each in previous if each.state in {RunState.SUCCEEDED, RunState.FAILED}]
     repetitions = list[JobRun]()
     for each in repeated:
-        run_id = runs.insert_run(
+        repetition = runs.insert_run(
             tx,
             run.job_id,
             owner=schedule.owner,
@@ -348,8 +364,6 @@ def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -
             repetition=each.repetition + 1,
             inputs=[RunInput(job=run.name, run=run.id)],
         )
-        repetition = runs.get(tx, run_id)
-        assert repetition is not None
         repetitions.append(repetition)
     live += repetitions
     return repetitions
@@ -396,11 +410,15 @@ def start_next(tx: Tx, job_id: str, *, actor: str) -> None:
 
     The transaction has locked the schedule of the job, or the job itself.
     """
-    live = runs.list_live(tx, job_id)
+    _give_turns(tx, runs.list_live(tx, job_id), actor=actor)
+
+
+def _give_turns(tx: Tx, live: Sequence[JobRun], *, actor: str) -> None:
+    """Give the next of the live runs of a job their turn."""
     begun = [run for run in live if run.has_turn]
     waiting = [run for run in live if not run.has_turn and not run.awaits_conditions]
     # A new time is first.
-    waiting.sort(key=lambda run: run.trigger is RunTrigger.LOOKBACK)
+    waiting.sort(key=lambda run: (run.trigger is RunTrigger.LOOKBACK, run.times.logical_time))
     for run in waiting:
         if len(begun) >= run.parallelism:
             return

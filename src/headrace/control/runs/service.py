@@ -255,9 +255,9 @@ class JobRuns:
         with self._database.write("run.request") as tx:
             schedule = _lock_schedule(tx, caller, name)
             times = _choose_times(tx, schedule, at, read_clock(tx.connection))
-            run_id = _insert(tx, schedule, times, RunTrigger.USER, actor=caller.actor)
+            run = _insert(tx, schedule, times, RunTrigger.USER, actor=caller.actor)
             start_next(tx, schedule.job_id, actor=caller.actor)
-        return self.get(caller, run_id)
+        return self.get(caller, run.id)
 
     def backfill(
         self,
@@ -343,7 +343,7 @@ class JobRuns:
                 inputs=run.inputs,
             )
             start_next(tx, schedule.job_id, actor=caller.actor)
-        return self.get(caller, new_run)
+        return self.get(caller, new_run.id)
 
     def cancel(self, caller: Caller, run_id: str) -> RunStatus:
         """Ask for the end of a run, and return it. Raise RunNotFound and RunStateConflict."""
@@ -515,8 +515,11 @@ def _insert(
     version_id: str | None = None,
     position: int = 0,
     inputs: Sequence[RunInput] = (),
-) -> str:
-    """Insert the next run of a logical time. Raise RunStateConflict if the last has not ended."""
+) -> JobRun:
+    """Insert the next run of a logical time, and return it.
+
+    Raise RunStateConflict if the last one has not ended.
+    """
     last = runs.find_last(tx, schedule.job_id, times.logical_time)
     if last is not None and last.state not in RUN.terminal:
         raise RunStateConflict(
@@ -525,7 +528,7 @@ def _insert(
         )
     # Every run of a time reads the same files.
     files = [] if last is None else _list_files(last)
-    run_id = runs.insert_run(
+    run = runs.insert_run(
         tx,
         schedule.job_id,
         owner=schedule.owner,
@@ -540,8 +543,8 @@ def _insert(
         inputs=inputs or files,
     )
     if last is not None and files:
-        file_watches.copy_run_files(tx, last.id, run_id)
-    return run_id
+        file_watches.copy_run_files(tx, last.id, run.id)
+    return run
 
 
 def _list_files(run: JobRun) -> list[RunInput]:

@@ -23,12 +23,13 @@ from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.jobs import triggers
-from headrace.store.tables import jobs, run_statements, upstream_runs
+from headrace.store.tables import job_schedules, jobs, run_statements, upstream_runs
 from headrace.store.tables import runs as table
 from headrace.store.transitions import Transitions
 
 _TRANSITIONS = Transitions(RUN, table)
 _LIVE = table.c.ended_at.is_(None)
+_INSERT = insert(table).values(created_at=clock()).returning(table)
 _SELECT = select(table)
 _TIMES = tuple(RunTimes.__dataclass_fields__)
 
@@ -50,8 +51,8 @@ def insert_run(
     backfill_id: str | None = None,
     inputs: Sequence[RunInput] = (),
     awaits_conditions: bool = False,
-) -> str:
-    """Insert a run that is due. Return its id.
+) -> JobRun:
+    """Insert a run that is due, and return it.
 
     The transaction has locked the schedule of the job, or the job itself.
 
@@ -85,10 +86,10 @@ def insert_run(
         "inputs": list(inputs) or None,
         **{field: getattr(times, field) for field in _TIMES},
     }
-    tx.execute(insert(table).values(created_at=clock()), row)
+    run = _to_run(tx.execute(_INSERT, row).mappings().one())
     detail = {"job": name, "logical_time": times.logical_time.isoformat(), "trigger": trigger}
     events.append_creation(tx, RUN, run_id, actor=actor, detail=detail)
-    return run_id
+    return run
 
 
 def get(tx: Tx, run_id: str) -> JobRun | None:
@@ -166,6 +167,17 @@ def list_live(tx: Tx, job_id: str) -> list[JobRun]:
     return [_to_run(row) for row in rows]
 
 
+def map_live(tx: Tx, job_ids: Collection[str]) -> dict[str, list[JobRun]]:
+    """Return the live runs of each of these jobs, as `list_live` does of one."""
+    query = _SELECT.where(table.c.job_id.in_(sorted(job_ids)), _LIVE)
+    live: dict[str, list[JobRun]] = {job_id: [] for job_id in job_ids}
+    for row in tx.execute(query).mappings():
+        live[row["job_id"]].append(_to_run(row))
+    for listed in live.values():
+        listed.sort(key=lambda run: (run.times.logical_time, run.id))
+    return live
+
+
 def list_live_of_jobs(tx: Tx, owner: str, names: Collection[str]) -> list[JobRun]:
     """Return the live runs of the jobs of an owner with these names."""
     keys = [name.casefold() for name in names]
@@ -228,11 +240,20 @@ def find_begun(tx: Tx, job_ids: Collection[str]) -> dict[str, str]:
     return {row.job_id: row.id for row in tx.execute(query)}
 
 
-def list_times(tx: Tx, job_id: str, *, after: datetime) -> set[datetime]:
-    """Return the logical times after an instant for which a job has a run."""
-    query = select(table.c.logical_time)
-    rows = tx.execute(query.where(table.c.job_id == job_id, table.c.logical_time > after))
-    return set(rows.scalars())
+def map_times(tx: Tx, job_ids: Collection[str]) -> dict[str, set[datetime]]:
+    """Return the logical times after the cursor of its schedule for which each job has a run."""
+    query = (
+        select(table.c.job_id, table.c.logical_time)
+        .join(job_schedules, job_schedules.c.job_id == table.c.job_id)
+        .where(
+            job_schedules.c.job_id.in_(sorted(job_ids)),
+            table.c.logical_time > job_schedules.c.cursor,
+        )
+    )
+    times: dict[str, set[datetime]] = {job_id: set() for job_id in job_ids}
+    for row in tx.execute(query):
+        times[row.job_id].add(row.logical_time)
+    return times
 
 
 def list_late(tx: Tx, *, seconds: float, age_limit: float, limit: int) -> list[JobRun]:

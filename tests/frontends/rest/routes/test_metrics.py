@@ -278,7 +278,7 @@ def test_late_waiting_and_failed_runs_are_measured(start_node: StartNode) -> Non
     with node.database.write("test") as tx:
         for minutes, state in ((90, RunState.FAILED), (60, RunState.DUE), (30, RunState.DUE)):
             due_at = now - timedelta(minutes=minutes)
-            run_id = runs.insert_run(
+            run = runs.insert_run(
                 tx,
                 job_id,
                 owner="ada",
@@ -290,10 +290,8 @@ def test_late_waiting_and_failed_runs_are_measured(start_node: StartNode) -> Non
                 actor="test",
             )
             if state is RunState.FAILED:
-                run = runs.lock(tx, run_id)
-                assert run is not None
                 runs.begin_attempt(tx, run, position=0, connection_id="cn_x", actor="test")
-                begun = runs.lock(tx, run_id)
+                begun = runs.lock(tx, run.id)
                 assert begun is not None
                 runs.end(tx, begun, RunState.FAILED, actor="test")
     values = read_samples(node)
