@@ -68,7 +68,7 @@ def test_a_manual_schedule_survives_the_store() -> None:
         ("schedule: {every: 1h, of: [t]}", 4, "invalid_value", "`of` only goes with `max-lag`"),
         ("schedule: {max-lag: 1h, of: []}", 4, "invalid_value", "at least 1"),
         ("schedule: {max-lag: 1h, of: [t]}\ndelay: 1s", 5, "conflicting_keys", "`delay` does not"),
-        ("schedule: {max-lag: 1h}", 3, "invalid_schedule", "query names no table"),
+        ("schedule: {max-lag: 1h}", 3, "invalid_schedule", "query reads no table"),
         ("overlap: skip", 4, "conflicting_keys", "only goes with `schedule`"),
         ("schedule: manual\ntrigger: 5 seconds", 5, "conflicting_keys", "cannot have `trigger`"),
         ("schedule: manual\nwrite: replace", 5, "invalid_value", "`append`"),
@@ -243,7 +243,7 @@ def test_a_lag_of_a_script_or_code_needs_the_names_of_tables(query: str) -> None
     text = f"name: daily\nschedule: {{max-lag: 1h}}\n{query}\n"
     [problem] = load_manifests([SourceText("daily.yaml", text)]).problems
     assert problem.column == len(key) + 3
-    assert f"The tables that the {key} reads are not known" in problem.message
+    assert f"`max-lag` needs the tables that the {key} reads" in problem.message
     assert "of: [db.table]" in (problem.hint or "")
     named = text.replace("1h}", "1h, of: [u]}")
     assert load_manifests([SourceText("daily.yaml", named)]).problems == ()

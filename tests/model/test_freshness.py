@@ -26,8 +26,9 @@ from headrace.model.run import JobRun, RunTimes, RunTrigger, TableChange
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 LAG = timedelta(minutes=15)
 UNATTAINABLE = (
-    "It is unattainable while tables change all the time: `max-lag` is 15 min, and a run takes"
-    " 8 min. Changes during a run are read by the next one, so that they can get 16 min old."
+    "The limit is unattainable while tables change all the time: `max-lag` is 15 min, and a run"
+    " takes 8 min. The next run reads what changes during a run, so that changes can get 16 min"
+    " old."
 )
 SUCCEEDED, FAILED = RunState.SUCCEEDED, RunState.FAILED
 CHANGES = st.lists(

@@ -346,8 +346,8 @@ def check_job(
 ) -> None:
     """Show the counts of the expectations of a job.
 
-    The exit code is 1 if the last run, or the stream, violates an expectation with `fail`, if the
-    counts are not known, or if there is no run.
+    The exit code is 1 if the last run, or the stream, violates an expectation with `fail`, if its
+    counts are not known, or if nothing is counted yet.
     """
     found = context.connect().expectations(name, limit=limit)
     stream, items = found["stream"], found["items"]
@@ -377,7 +377,10 @@ _BATCH_COLUMNS = (
 def _check_stream(
     context: CommandContext, stream: Json, *, strict: bool, output_format: OutputFormat | None
 ) -> None:
-    """Show what the batches of a stream have counted. Raise Exit for a stream that is not good."""
+    """Show what the batches of a stream have counted.
+
+    Raise Exit in the cases that `check_job` names.
+    """
     total, number = stream["total"], stream["last_batch"]
     parts = {"all batches": total, f"batch {number}": stream["last"]}
     listed = [

@@ -27,7 +27,9 @@ _COLUMNS = (
     ListColumn(title="EVENTS", text=lambda item: ", ".join(item["events"]), flexible=True),
     ListColumn(title="JOBS", text=lambda item: ", ".join(item["jobs"]) or "all", flexible=True),
     ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
-    ListColumn(title="LAST", text=lambda item: format_age_of(item["last_sent_at"]), right=True),
+    ListColumn(
+        title="LAST SENT", text=lambda item: format_age_of(item["last_sent_at"]), right=True
+    ),
     ListColumn(title="WAITING", text=lambda item: str(item["waiting"]), right=True),
     ListColumn(title="FAILED", text=lambda item: str(item["failed"]), right=True),
 )

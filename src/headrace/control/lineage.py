@@ -85,7 +85,7 @@ class LineageGraphs:
             all_owners: Whether statements of others count, as far as the caller may read them.
 
         Raises:
-            LineageNotFound: Neither has read or written the table.
+            LineageNotFound: No statement and no stream has read or written the table.
         """
         owners = visible_owners(caller, Action.READ_CONTENT) if all_owners else caller.owners
         with self._database.read() as tx:

@@ -269,7 +269,7 @@ def _make_lag_metrics(lags: Iterable[schedules.JobLag]) -> Iterator[Metric]:
     )
     limit = GaugeMetricFamily(
         "headrace_job_max_lag_seconds",
-        "The `max-lag` of these jobs.",
+        "The `max-lag` of the jobs in `headrace_job_lag_seconds`.",
         labels=["owner", "job"],
     )
     for each in lags:

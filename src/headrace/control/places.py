@@ -73,7 +73,7 @@ def check_watched_location(places: SessionPlaces, location: str) -> None:
     """Raise InvalidLocation unless nodes can list the files of a location, and Spark reads them."""
     to_hadoop_form(location)
     if len(location) > _LONGEST_WATCHED:
-        raise InvalidLocation(f"`on-files` has more than {_LONGEST_WATCHED:,} letters.")
+        raise InvalidLocation(f"`on-files` has more than {_LONGEST_WATCHED:,} characters.")
     if not _PATTERN_LETTERS.isdisjoint(location):
         raise InvalidLocation(
             f"`on-files` is the location of a directory, and {location!r} is a pattern.",

@@ -16,7 +16,7 @@ from headrace.model.schedule import Schedule
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_PARTS = 3
 _FIRST_WORDS = 6
-"""Words of a statement among which those are that say what it creates or sets."""
+"""Number of words at the beginning of a statement that say what it creates or sets."""
 
 
 def complete_lag(manifest: JobManifest, definitions: Iterable[str]) -> Schedule:

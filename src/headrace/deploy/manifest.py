@@ -122,7 +122,7 @@ def _convert_error(parse: Any, *arguments: str) -> Any:
 def _check_sql(text: str, info: ValidationInfo) -> str:
     check_query(text)
     if _needs_tables(info) and not list_read_names(text):
-        raise UnknownTables("The query names no table, and `max-lag` needs some.")
+        raise UnknownTables("The query reads no table, and `max-lag` needs at least one.")
     return text
 
 
@@ -135,7 +135,7 @@ def _needs_tables(info: ValidationInfo) -> bool:
 def _check_code(text: str, info: ValidationInfo) -> str:
     if _needs_tables(info):
         raise UnknownTables(
-            "The tables that the code reads are not known, and `max-lag` needs some."
+            "`max-lag` needs the tables that the code reads, and a plan does not run code."
         )
     if not text.strip():
         raise TextProblem(
@@ -149,7 +149,7 @@ def _check_code(text: str, info: ValidationInfo) -> str:
 def _check_script(text: str, info: ValidationInfo) -> str:
     if _needs_tables(info):
         raise UnknownTables(
-            "The tables that the script reads are not known, and `max-lag` needs some."
+            "`max-lag` needs the tables that the script reads, and a plan does not read scripts."
         )
     is_batch = info.data.get("schedule") is not None
     for problem in check_batch_script(text) if is_batch else check_script(text):
@@ -334,7 +334,8 @@ class JobManifest(BaseModel):
     `merge on (column, …)`; default: append. Only with `schedule`, and not for `script`."""
     overlap: Annotated[Overlap | None, AfterValidator(_check_overlap)] = None
     """What happens to a run that is due while an earlier one runs: `skip`, `queue` or
-    `cancel-previous`; default: skip. Only with `schedule`."""
+    `cancel-previous`; default: queue if other jobs, tables or files start the job, otherwise skip.
+    Only with `schedule`."""
     catch_up: CatchUp | None = None
     """Which missed runs are made up for: `all`, `last` or `none`; default: all if the SQL names
     `:interval_start` or `:interval_end`, otherwise last. Only with `schedule`."""

@@ -141,7 +141,7 @@ def _check_levels(schedule: Schedule) -> None:
         # The keys have the name and the position of each list.
         if part.parts and len(keys) // 2 >= _MOST_LEVELS:
             raise ScheduleProblem(
-                f"`all` and `any` are within each other at most {_MOST_LEVELS} levels deep.",
+                f"`all` and `any` can be nested at most {_MOST_LEVELS} levels deep.",
                 keys=keys,
             )
 

@@ -18,7 +18,7 @@ CONFIGURED_PREFIX = "settings/"
 MAX_JOBS = 100
 """Largest number of patterns of a webhook."""
 RECENT_MESSAGES = 50
-"""Messages to an endpoint by which it is judged: the last ones."""
+"""Number of the last messages that decide the state of an endpoint."""
 
 
 class AttemptOutcome(StrEnum):
@@ -135,9 +135,9 @@ class RecentDeliveries:
     failed: int
     """Messages that are not sent any more."""
     last_sent_at: datetime | None
-    """When a message has arrived; None: none has."""
+    """When the last message has arrived; None: none has."""
     last_failure_at: datetime | None
-    """When the last attempt failed of those messages that have not arrived; None: none has."""
+    """End of the last failed attempt to send a message that has not arrived; None: none."""
     last_error: str | None
     """Why that attempt has failed."""
 

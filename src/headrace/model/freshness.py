@@ -31,7 +31,7 @@ class Freshness:
     max_lag: timedelta
     lag: timedelta
     expected: timedelta | None
-    """Expected duration of a run; None: no run of the version has succeeded at once."""
+    """Expected duration of a run; None: no first attempt of the version has succeeded."""
     unwatched: list[str] = field(default_factory=list)
     """Tables and files that the last successful run has read, and whose changes do not count."""
 

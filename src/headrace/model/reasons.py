@@ -113,7 +113,7 @@ MEANINGS: dict[ReasonCode, tuple[str, str]] = {
     ReasonCode.FILES: ("job", "A node cannot list the files that start its runs."),
     ReasonCode.LAG: (
         "job",
-        "Its rows are older than `max-lag`, or its runs take too long or read other tables.",
+        "Its lag exceeds `max-lag`, or its runs take too long or read tables that do not count.",
     ),
 }
 """What has a reason of each kind, and what the reason is, for the reference."""
@@ -303,9 +303,9 @@ def explain_lag(freshness: Freshness) -> Reason | None:
         assert freshness.expected is not None
         assert freshness.reachable_lag is not None
         sentences.append(
-            f"It is unattainable while tables change all the time: {limit}, and a run takes"
-            f" {_describe(freshness.expected)}. Changes during a run are read by the next one, so"
-            f" that they can get {_describe(freshness.reachable_lag)} old."
+            f"The limit is unattainable while tables change all the time: {limit}, and a run takes"
+            f" {_describe(freshness.expected)}. The next run reads what changes during a run, so"
+            f" that changes can get {_describe(freshness.reachable_lag)} old."
         )
     if freshness.unwatched:
         first, *others = freshness.unwatched

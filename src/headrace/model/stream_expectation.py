@@ -19,7 +19,7 @@ from headrace.model.text import MAX_BIGINT, Count
 
 _NONE = -1
 CALM_SECONDS = 600.0
-"""Time without a violation after which the next one is news."""
+"""Seconds without a violation of an expectation after which the next one is reported."""
 
 
 class StreamCounts(BaseModel):
@@ -96,8 +96,8 @@ def add_batches(
 ) -> AddedBatches | None:
     """Return counts with the batches after the last one; None if there is no such batch.
 
-    A driver reports the batches: counts of other expectations, and such that no table can have,
-    are not known.
+    The reports come from a driver and may be wrong. Counts of other expectations, and sums above
+    the largest BIGINT, are therefore not known.
 
     Args:
         counts: Counts before; None: no batch was counted.

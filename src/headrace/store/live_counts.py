@@ -251,7 +251,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "headrace_oldest_message_seconds",
-        "Age of the oldest of these messages; 0 if none waits.",
+        "Age of the oldest message that waits to be sent or to be sent again; 0 if none waits.",
         _oldest_message_seconds,
     ),
     Measurement(

@@ -268,7 +268,7 @@ def test_a_location_with_too_many_files_waits_and_says_so(
         watched.write(name)
     watched.deploy()
     assert watched.poll(3) == []
-    assert "has more than 3 files. Move files" in (watched.problem() or "")
+    assert "has more than 3 files and directories. Move files" in (watched.problem() or "")
     (watched.directory / "_c").unlink()
     watched.seconds += 300
     assert watched.poll(2) == [["a", "b", "d"]]

@@ -232,7 +232,7 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
         ({"on-files": "s3a://key:secret@lake/in"}, "contains a password"),
         ({"on-files": "hdfs://nn/in"}, "local directories and S3 only"),
         ({"on-files": "s3a:in"}, "not absolute, although it has a scheme"),
-        ({"on-files": "/" + "x" * 1024}, "more than 1,024 letters"),
+        ({"on-files": "/" + "x" * 1024}, "more than 1,024 characters"),
         ({"on-files": "/etc"}, "may not follow the files of /etc"),
         ({"on-files": "/in", "poll": "10ms"}, "`poll` is at least 1s"),
         ({"on-files": "/in", "pattern": "a/*"}, "without a slash"),

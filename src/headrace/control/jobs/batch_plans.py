@@ -69,7 +69,7 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
 
 def _note_lookback(count: int) -> str:
     times = describe_count(count, "time")
-    return f"each new run is followed by runs of the last {times} before it, and of what follows"
+    return f"after each new run, the last {times} before it run again, with the jobs that follow"
 
 
 def _note_clock(clock: Schedule, now: datetime) -> list[str]:

@@ -215,8 +215,8 @@ class FileWatches:
             problem = f"The location {location} does not exist."
         except TooManyFiles:
             problem = (
-                f"The location {location} has more than {MOST_LISTED:,} files. Move files that"
-                " runs have read to another place, or follow a smaller directory."
+                f"The location {location} has more than {MOST_LISTED:,} files and directories."
+                " Move files that runs have read to another place, or follow a smaller directory."
             )
         except ResultsUnavailable as error:
             problem = error.message

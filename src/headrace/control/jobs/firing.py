@@ -146,7 +146,10 @@ def _skip_oldest(tx: Tx, live: Sequence[JobRun]) -> None:
     """
     if all(run.awaits_conditions for run in live):
         for run in live[:_SKIPPED_AT_ONCE]:
-            reason = f"{MOST_WAITING} times have waited for their conditions."
+            reason = (
+                f"At most {MOST_WAITING} times can wait for their conditions; the oldest ones are"
+                " skipped."
+            )
             runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
 
 

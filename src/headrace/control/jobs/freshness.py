@@ -1,8 +1,8 @@
 """Runs of jobs with `max-lag`: when each starts, and how far its job is behind.
 
-A change of a table stays noted until a run that was created after it has succeeded. So the notes
-tell the lag, whatever fails, and no change is read too late because a run before it has failed. One
-run of a job is live at a time.
+A change of a table stays noted until a run that was created after it has succeeded. The notes
+therefore tell the lag, whatever fails, and no change is forgotten because a run has failed. At most
+one run of a job is live at a time.
 """
 
 from __future__ import annotations

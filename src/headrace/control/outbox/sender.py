@@ -161,7 +161,7 @@ class OutboxUse:
         return self._is_used
 
     def close(self) -> None:
-        """Do not wait for webhooks any more."""
+        """Stop listening for new webhooks."""
         self._subscription.close()
 
     def _forget(self) -> None:

@@ -63,7 +63,7 @@ class StreamRowChecks:
         return counts if written in (-1, counts.rows_written) else None
 
     def explain(self, error: Exception) -> Exception:
-        """Return the error of a row that violates an expectation for what it is; others as is."""
+        """Return ExpectationFailed for the error of a row with a violation; others unchanged."""
         name = self._columns.find_raised(error) if self._exist else None
         if name is None:
             return error

@@ -216,9 +216,10 @@ class FreshnessBody(ResponseModel):
     lag_seconds: float
     """Age of the oldest change that no successful run has read; 0: all changes were read."""
     is_exceeded: bool
-    """Whether the lag is longer."""
+    """Whether the lag is longer than `max_lag_seconds`."""
     expected_run_seconds: float | None
-    """Longest duration of the last runs; null: no run of the version has succeeded at once."""
+    """Longest duration of the last runs; null: no run of the version has succeeded in its first
+    attempt."""
     unwatched_tables: list[str]
     """Tables and files that the last successful run has read, and whose changes do not count."""
 
@@ -251,7 +252,7 @@ class JobBody(ResponseModel):
     reason_code: ReasonCode | None
     """Kind of this reason."""
     freshness: FreshnessBody | None
-    """Lag of a job with `max-lag`; null: it has none. In a list of jobs, null."""
+    """Lag of a job; null: it has no `max-lag`. In a list of jobs, null."""
     created_at: Instant
     """When the job was first deployed."""
     updated_at: Instant
@@ -263,8 +264,8 @@ class JobBody(ResponseModel):
     waiting_runs: int | None
     """Runs that wait for their turn; in a list of jobs, null."""
     seconds_between_starts: float | None
-    """Mean time between the begins of the last 20 runs before those; null: none waits, or fewer
-    than two have begun within the last hour."""
+    """Mean time between the starts of the last 20 runs before the waiting ones; null: no run waits,
+    or fewer than two have begun within the last hour."""
 
 
 class JobPage(ResponseModel):

@@ -33,13 +33,13 @@ def save(tx: Tx, job_id: str) -> None:
 
 
 def pause(tx: Tx, job_id: str) -> None:
-    """Let no node list the files of a job."""
+    """Stop nodes from listing the files of a job."""
     change = update(table).where(table.c.job_id == job_id)
     tx.execute(change.values(is_paused=True, problem=None))
 
 
 def remove(tx: Tx, job_id: str) -> None:
-    """Let new files start the runs of a job no more, and forget the files that it has used."""
+    """Stop new files from starting the runs of a job, and forget the files that it has used."""
     for each in (table, used_files):
         tx.execute(delete(each).where(each.c.job_id == job_id))
 

@@ -128,7 +128,7 @@ class ExpectationPage(ResponseModel):
     items: list[CheckedStatementBody]
     """The last statements of a batch job that have expectations, newest first."""
     stream: StreamChecksBody | None
-    """The query of a streaming job; null: the job is none, or has no expectations."""
+    """The query of a streaming job; null for a batch job, and for a job without expectations."""
 
 
 router = APIRouter(route_class=ApiRoute, tags=["runs"])
@@ -140,7 +140,7 @@ router = APIRouter(route_class=ApiRoute, tags=["runs"])
 def list_expectations(
     request: Request, caller: Authenticated, name: JobRef, limit: Limit = 10
 ) -> Response:
-    """List what the last runs of a batch job, or a stream, have counted for its expectations."""
+    """List what the last runs of a batch job, or the batches of a stream, have counted."""
     service = node_of(request).job_runs
     found, stream = service.check(caller, name, limit=limit), service.check_stream(caller, name)
     return json_response(

@@ -127,16 +127,16 @@ class WebhookStatusBody(WebhookBody):
     """A webhook, and what became of the last 50 messages to it."""
 
     state: EndpointState | str
-    """How the last attempt to send one has ended: `failing` after an error, `arriving` otherwise;
-    `unused` before the first attempt."""
+    """How the last attempt to send a message has ended: `failing` after an error, `arriving`
+    otherwise; `unused` before the first attempt."""
     waiting: int
     """Messages that wait to be sent, or to be sent again."""
     failed: int
     """Messages that are not sent any more."""
     last_sent_at: Instant | None
-    """When one has arrived; null: none has."""
+    """When the last message has arrived; null: none has."""
     last_failure_at: Instant | None
-    """When the last attempt failed of those that have not arrived; null: none has."""
+    """End of the last failed attempt to send a message that has not arrived; null: none."""
     last_error: str | None
     """Why that attempt has failed."""
 
