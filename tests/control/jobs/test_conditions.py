@@ -189,3 +189,16 @@ def test_each_of_several_conditions_starts_a_run_and_one_time_has_one(jobs: Foll
     # The run that waits reads the table when it begins.
     waiting = jobs.list("report")[1]
     assert [(each.job, each.table) for each in waiting.inputs] == [("load", None), (None, "d.t")]
+
+
+def test_a_run_that_waits_keeps_the_inputs_of_all_conditions_that_are_met_at_once(
+    jobs: FollowedJobs,
+) -> None:
+    parts = [{"after": ["load"]}, {"on-change": ["d.t"], "settle": "0s"}]
+    jobs.add("load")
+    jobs.add("report", schedule=Schedule.model_validate({"any": parts}))
+    first = jobs.run("load", 1)
+    assert len(jobs.list("report")) == 1
+    second, change = jobs.run("load", 1), jobs.change()
+    [run] = jobs.list("report")
+    assert [each.run or each.last_transaction for each in run.inputs] == [first, second, change]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from headrace.control.jobs.firing import start_waiting
@@ -137,12 +138,18 @@ def has_not_begun(run: JobRun) -> bool:
 def add_inputs(
     tx: Tx, schedule: JobSchedule, run: JobRun, inputs: Sequence[RunInput], live: list[JobRun]
 ) -> None:
-    """Give a run that has not begun further inputs. If it waits for conditions, they are met."""
+    """Give a run that has not begun further inputs. If it waits for conditions, they are met.
+
+    Args:
+        live: The live runs of the job. The run is replaced in it.
+    """
     merged = merge_inputs(run.inputs, inputs)
     if run.awaits_conditions:
         start_waiting(tx, schedule, run, merged, live)
     else:
         runs.set_columns(tx, run.id, {"inputs": merged})
+        # Another condition may give it further inputs in the same transaction.
+        live[:] = [replace(each, inputs=merged) if each.id == run.id else each for each in live]
 
 
 def merge_inputs(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
