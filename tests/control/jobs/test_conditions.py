@@ -6,13 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import insert, update
 from tests.support.followed_jobs import DUE, FAILED, NOON, RUNNING, SKIPPED, SUCCEEDED, FollowedJobs
 
+from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.lifecycle import RunState
-from headrace.model.run import CatchUp, RunTrigger
+from headrace.model.run import CatchUp, FiringRules, RunTrigger
 from headrace.model.schedule import Schedule
+from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.jobs import triggers
+from headrace.store.jobs import runs, triggers
+from headrace.store.tables import job_schedules, upstream_runs
 
 
 @pytest.fixture
@@ -202,3 +206,39 @@ def test_a_run_that_waits_keeps_the_inputs_of_all_conditions_that_are_met_at_onc
     second, change = jobs.run("load", 1), jobs.change()
     [run] = jobs.list("report")
     assert [each.run or each.last_transaction for each in run.inputs] == [first, second, change]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [None, Schedule(after=["load"]), Schedule(max_lag=timedelta(minutes=15), of=["d.t"])],
+    ids=["manual", "deleted", "max-lag"],
+)
+def test_an_end_that_is_noted_while_the_job_is_changed_starts_no_run(
+    jobs: FollowedJobs, store: Database, schedule: Schedule | None
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", schedule=schedule)
+    sources = list_sources(schedule) if schedule is not None and schedule.max_lag else []
+    run_id = jobs.run("load", 1)
+    with store.write("test") as tx:
+        triggers.save(tx, jobs.ids["clean"], owner="ada", sources=sources, keeps=False)
+        # The transaction of the end has read the former sources, and ends later.
+        row = {"job_id": jobs.ids["clean"], "run_id": run_id, "is_missed": False}
+        tx.execute(insert(upstream_runs).values(**row, ready_at=clock()))
+    assert jobs.list("clean") == []
+    with store.read() as tx:
+        assert runs.list_upstream(tx, jobs.ids["clean"], 10) == []
+
+
+def test_an_end_waits_for_a_node_that_can_read_the_schedule(
+    jobs: FollowedJobs, store: Database
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", "load")
+    with store.write("test") as tx:
+        change = update(job_schedules).where(job_schedules.c.job_id == jobs.ids["clean"])
+        tx.execute(change.values(rules=FiringRules()))
+    jobs.run("load", 1)
+    assert jobs.list("clean") == []
+    with store.read() as tx:
+        assert len(runs.list_upstream(tx, jobs.ids["clean"], 10)) == 1

@@ -94,10 +94,18 @@ class _InputSet:
 def evaluate(tx: Tx, schedule: JobSchedule) -> None:
     """Insert or start the runs of a locked schedule whose conditions are met."""
     rule = schedule.rules.schedule
+    if not triggers.has_sources(tx, schedule.job_id):
+        # A run has ended, or a table has changed, while the job was changed or deleted.
+        triggers.remove(tx, schedule.job_id)
+        return
     if rule is None:
+        # A node of a later version has stored the schedule, and starts the runs.
+        triggers.postpone(tx, schedule.job_id, PARKED.total_seconds())
         return
     now = read_clock(tx.connection)
     if rule.max_lag is not None:
+        # It may have followed jobs before.
+        triggers.remove_ends(tx, schedule.job_id)
         refresh(tx, schedule, rule.max_lag, now)
         return
     notes = RunNotes(tx, schedule, now)
