@@ -83,6 +83,11 @@ class FollowedJobs:
         context: Any = SimpleNamespace(database=self.store)
         Conditions(context).run()
 
+    def wake(self, name: str) -> None:
+        """Let a job look at its notes, as it does after a time."""
+        with self.store.write("test") as tx:
+            triggers.wake(tx, self.ids[name])
+
     def list(self, name: str) -> list[JobRun]:
         self.follow()
         with self.store.read() as tx:

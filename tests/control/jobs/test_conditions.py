@@ -242,3 +242,38 @@ def test_an_end_waits_for_a_node_that_can_read_the_schedule(
     assert jobs.list("clean") == []
     with store.read() as tx:
         assert len(runs.list_upstream(tx, jobs.ids["clean"], 10)) == 1
+
+
+def test_a_job_sees_the_last_run_of_each_job_among_many_that_wait(
+    jobs: FollowedJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.run_notes._MOST_ENDS", 5)
+    jobs.add("minutely")
+    jobs.add("daily")
+    jobs.add("report", "minutely", "daily")
+    for hour in range(1, 8):
+        jobs.run("minutely", hour)
+        # No end is ready all the time, whichever are read.
+        assert jobs.list("report") == []
+    jobs.wake("report")
+    assert jobs.list("report") == []
+    jobs.run("minutely", 8)
+    jobs.run("daily", 8, hours=2)
+    [run] = jobs.list("report")
+    assert len(run.inputs) == 3
+    assert run.times.interval_start == NOON + timedelta(hours=6)
+
+
+def test_the_last_of_many_missed_runs_is_made_up_for(
+    jobs: FollowedJobs, store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.conditions.MOST_WAITING", 2)
+    jobs.add("load")
+    jobs.add("clean", "load", catch_up=CatchUp.LAST)
+    with store.write("test") as tx:
+        triggers.pause(tx, jobs.ids["clean"])
+    for hour in range(1, 6):
+        jobs.run("load", hour)
+    with store.write("test") as tx:
+        triggers.save(tx, jobs.ids["clean"], owner="ada", sources=[], keeps=True)
+    assert [state for _hour, state in jobs.states("clean")] == [*4 * [SKIPPED], DUE]
