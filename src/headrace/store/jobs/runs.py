@@ -224,9 +224,15 @@ def find_first_noted(tx: Tx, job_id: str) -> dict[str, datetime]:
 
 
 def find_queue(tx: Tx, job_id: str) -> tuple[int, datetime | None]:
-    """Return how many runs of a job wait for their turn, and the first of their logical times."""
+    """Return how many runs of a job wait for their turn, and the first of their logical times.
+
+    Times whose conditions are not met do not count.
+    """
     query = select(func.count().label("waiting"), func.min(table.c.logical_time).label("first"))
-    row = tx.execute(query.where(table.c.job_id == job_id, _LIVE, ~table.c.has_turn)).one()
+    waiting = query.where(
+        table.c.job_id == job_id, _LIVE, ~table.c.has_turn, ~table.c.awaits_conditions
+    )
+    row = tx.execute(waiting).one()
     return row.waiting, row.first
 
 
