@@ -218,8 +218,9 @@ def find_first_noted(tx: Tx, job_id: str) -> dict[str, datetime]:
     )
     noted = query.where(upstream_runs.c.job_id == job_id, table.c.state == RunState.SUCCEEDED)
     first = dict[str, datetime]()
-    for name, start in tx.execute(noted):
-        first[name.casefold()] = min(start, first.get(name.casefold(), start))
+    for row in tx.execute(noted):
+        key = row.name.casefold()
+        first[key] = min(row.interval_start, first.get(key, row.interval_start))
     return first
 
 
