@@ -40,7 +40,13 @@ class FollowedJobs:
         with self.store.write("test") as tx:
             triggers.save(tx, job_id, owner="ada", sources=list_sources(schedule), keeps=False)
 
-    def begin(self, name: str, hour: float = 0, hours: float = 1) -> str:
+    def begin(
+        self,
+        name: str,
+        hour: float = 0,
+        hours: float = 1,
+        trigger: RunTrigger = RunTrigger.SCHEDULE,
+    ) -> str:
         """Insert the next run of the time that ends this number of hours after noon."""
         end = NOON + timedelta(hours=hour)
         times = RunTimes(
@@ -54,7 +60,7 @@ class FollowedJobs:
                 owner="ada",
                 name=name,
                 version_id="jv_x",
-                trigger=RunTrigger.SCHEDULE,
+                trigger=trigger,
                 times=times,
                 due_at=end,
                 actor="test",
@@ -83,6 +89,11 @@ class FollowedJobs:
     def follow(self) -> None:
         context: Any = SimpleNamespace(database=self.store)
         Conditions(context).run()
+
+    def wake(self, name: str) -> None:
+        """Let a job look at its notes, as it does after a time."""
+        with self.store.write("test") as tx:
+            triggers.wake(tx, self.ids[name])
 
     def list(self, name: str) -> list[JobRun]:
         self.follow()

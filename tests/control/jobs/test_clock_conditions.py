@@ -25,7 +25,7 @@ from headrace.model.run import CatchUp, Overlap, RunTrigger
 from headrace.model.schedule import Schedule
 from headrace.store.database import Database
 from headrace.store.jobs import jobs as store_jobs
-from headrace.store.jobs import schedules, triggers
+from headrace.store.jobs import runs, schedules, triggers
 
 AFTER_LOAD = {"all": [{"every": "1h"}, {"after": ["load"]}]}
 ON_CHANGE = {"on-change": ["d.t"], "settle": "0s"}
@@ -83,6 +83,9 @@ def test_a_time_waits_for_the_run_of_its_interval_and_keeps_its_own_times(jobs: 
     jobs.run("load", hour=1.25)
     assert jobs.summary() == [(1, WAITS)]
     assert jobs.unmet() == {1: "a run of load"}
+    with jobs.store.read() as tx:
+        # It is not in the queue of the job yet.
+        assert runs.find_queue(tx, jobs.ids["report"]) == (0, None)
     run_id = jobs.run("load", hour=0.5)
     [run] = jobs.list("report")
     assert (run.state, run.has_turn, run.awaits_conditions) == (DUE, True, False)

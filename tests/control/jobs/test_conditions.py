@@ -6,13 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import insert, update
 from tests.support.followed_jobs import DUE, FAILED, NOON, RUNNING, SKIPPED, SUCCEEDED, FollowedJobs
 
+from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.lifecycle import RunState
-from headrace.model.run import CatchUp, RunTrigger
+from headrace.model.run import CatchUp, FiringRules, RunTrigger
 from headrace.model.schedule import Schedule
+from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.jobs import triggers
+from headrace.store.jobs import runs, triggers
+from headrace.store.tables import job_schedules, upstream_runs
 
 
 @pytest.fixture
@@ -189,3 +193,87 @@ def test_each_of_several_conditions_starts_a_run_and_one_time_has_one(jobs: Foll
     # The run that waits reads the table when it begins.
     waiting = jobs.list("report")[1]
     assert [(each.job, each.table) for each in waiting.inputs] == [("load", None), (None, "d.t")]
+
+
+def test_a_run_that_waits_keeps_the_inputs_of_all_conditions_that_are_met_at_once(
+    jobs: FollowedJobs,
+) -> None:
+    parts = [{"after": ["load"]}, {"on-change": ["d.t"], "settle": "0s"}]
+    jobs.add("load")
+    jobs.add("report", schedule=Schedule.model_validate({"any": parts}))
+    first = jobs.run("load", 1)
+    assert len(jobs.list("report")) == 1
+    second, change = jobs.run("load", 1), jobs.change()
+    [run] = jobs.list("report")
+    assert [each.run or each.last_transaction for each in run.inputs] == [first, second, change]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [None, Schedule(after=["load"]), Schedule(max_lag=timedelta(minutes=15), of=["d.t"])],
+    ids=["manual", "deleted", "max-lag"],
+)
+def test_an_end_that_is_noted_while_the_job_is_changed_starts_no_run(
+    jobs: FollowedJobs, store: Database, schedule: Schedule | None
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", schedule=schedule)
+    sources = list_sources(schedule) if schedule is not None and schedule.max_lag else []
+    run_id = jobs.run("load", 1)
+    with store.write("test") as tx:
+        triggers.save(tx, jobs.ids["clean"], owner="ada", sources=sources, keeps=False)
+        # The transaction of the end has read the former sources, and ends later.
+        row = {"job_id": jobs.ids["clean"], "run_id": run_id, "is_missed": False}
+        tx.execute(insert(upstream_runs).values(**row, ready_at=clock()))
+    assert jobs.list("clean") == []
+    with store.read() as tx:
+        assert runs.list_upstream(tx, jobs.ids["clean"], 10) == []
+
+
+def test_an_end_waits_for_a_node_that_can_read_the_schedule(
+    jobs: FollowedJobs, store: Database
+) -> None:
+    jobs.add("load")
+    jobs.add("clean", "load")
+    with store.write("test") as tx:
+        change = update(job_schedules).where(job_schedules.c.job_id == jobs.ids["clean"])
+        tx.execute(change.values(rules=FiringRules()))
+    jobs.run("load", 1)
+    assert jobs.list("clean") == []
+    with store.read() as tx:
+        assert len(runs.list_upstream(tx, jobs.ids["clean"], 10)) == 1
+
+
+def test_a_job_sees_the_last_run_of_each_job_among_many_that_wait(
+    jobs: FollowedJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.run_notes._MOST_ENDS", 5)
+    jobs.add("minutely")
+    jobs.add("daily")
+    jobs.add("report", "minutely", "daily")
+    for hour in range(1, 8):
+        jobs.run("minutely", hour)
+        # No end is ready all the time, whichever are read.
+        assert jobs.list("report") == []
+    jobs.wake("report")
+    assert jobs.list("report") == []
+    jobs.run("minutely", 8)
+    jobs.run("daily", 8, hours=2)
+    [run] = jobs.list("report")
+    assert len(run.inputs) == 3
+    assert run.times.interval_start == NOON + timedelta(hours=6)
+
+
+def test_the_last_of_many_missed_runs_is_made_up_for(
+    jobs: FollowedJobs, store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.conditions.MOST_WAITING", 2)
+    jobs.add("load")
+    jobs.add("clean", "load", catch_up=CatchUp.LAST)
+    with store.write("test") as tx:
+        triggers.pause(tx, jobs.ids["clean"])
+    for hour in range(1, 6):
+        jobs.run("load", hour)
+    with store.write("test") as tx:
+        triggers.save(tx, jobs.ids["clean"], owner="ada", sources=[], keeps=True)
+    assert [state for _hour, state in jobs.states("clean")] == [*4 * [SKIPPED], DUE]

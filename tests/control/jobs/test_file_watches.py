@@ -25,11 +25,11 @@ from headrace.control.jobs.file_watches import FileWatches
 from headrace.control.jobs.firing import start_next
 from headrace.errors import StoreUnavailable
 from headrace.model.lifecycle import RunState
-from headrace.model.run import FiringRules, JobRun, Overlap
+from headrace.model.run import FileState, FiringRules, JobRun, Overlap, UsedFile
 from headrace.model.schedule import Schedule
 from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.jobs import file_watches, jobs, runs
+from headrace.store.jobs import file_watches, jobs, runs, schedules
 from headrace.store.tables import nodes, used_files
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -546,3 +546,28 @@ def test_a_deleted_job_follows_no_files(watched: Watched) -> None:
     watched.write("b")
     assert watched.poll(3) == [["a"]]
     assert watched.count_used() == 0
+
+
+@pytest.mark.postgres
+def test_a_run_for_new_files_and_a_change_of_the_job_do_not_wait_for_each_other(
+    postgres_url: str,
+) -> None:
+    store = Database.open(postgres_url)
+    rules = FiringRules(schedule=Schedule(on_files="/in"), overlap=Overlap.QUEUE)
+    job_id = insert_batch_job(store, rules, cursor=NOON)
+    is_locked = threading.Event()
+
+    def change() -> None:
+        with store.write("test") as tx:
+            assert jobs.lock(tx, job_id) is not None
+            is_locked.set()
+            schedules.lock(tx, job_id)
+
+    with ThreadPoolExecutor(1) as other:
+        with store.write("test") as tx:
+            assert schedules.lock(tx, job_id) is not None
+            changed = other.submit(change)
+            assert is_locked.wait(30)
+            file_watches.use(tx, job_id, {"key": UsedFile(FileState(1, "a"), "rn_x")})
+        changed.result()
+    store.close()

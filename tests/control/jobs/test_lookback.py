@@ -170,3 +170,19 @@ def test_an_old_time_with_many_repetitions_is_one_of_those_before(jobs: LookingB
         (2, 0),
         (1, 2),
     ]
+
+
+def test_times_of_the_clock_alone_are_repeated(jobs: LookingBack) -> None:
+    conditions: Any = {"any": [{"every": "1h"}, {"on-change": ["d.t"], "settle": "0s"}]}
+    schedule = Schedule.model_validate(conditions)
+    jobs.add("both", schedule=schedule, lookback=2, overlap=Overlap.QUEUE)
+    for hour in (1, 2):
+        jobs.fire("both", hour)
+        jobs.end_all("both")
+    # New files, too, start runs of which the clock knows nothing.
+    for minute in (1, 2, 3):
+        jobs.end(jobs.begin("both", 2 + minute / 60, trigger=RunTrigger.CONDITION))
+    jobs.fire("both", 3)
+    repeated = [run for run in jobs.live("both") if run.trigger is RunTrigger.LOOKBACK]
+    assert [run.times.logical_time.hour - 12 for run in repeated] == [1, 2]
+    assert {run.times.logical_time.minute for run in repeated} == {0}

@@ -156,6 +156,18 @@ def test_a_burst_starts_one_run_when_it_has_settled_or_lasts_long(
     assert job.changes() == [[("d.t", None, last)]]
 
 
+def test_a_long_burst_keeps_the_first_change_and_the_last_one(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.control.jobs.run_notes._MOST_CHANGES", 4)
+    job = WatchingJob(store, Schedule.model_validate({"on-change": ["d.t"], "settle": "1h"}))
+    committed = [job.commit() for _commit in range(6)]
+    assert job.list() == []
+    with store.read() as tx:
+        kept = [each.transaction_id for each in triggers.list_changes(tx, job.id, 10)]
+    assert kept == [committed[0], committed[-1]]
+
+
 def test_many_writers_at_once_start_one_run_and_log_no_error(
     store: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -66,7 +66,8 @@ def test_each_lock_is_one_of_the_database(postgres_url: str) -> None:
         parameters = list(inspect.signature(lock).parameters)[1:]
         with database.write("test") as tx, recorded(tx.connection) as statements:
             lock(tx, **{name: ARGUMENTS.get(name, "no_such_id") for name in parameters})
-        if not any("FOR UPDATE" in each or "LOCK TABLE" in each for each in statements):
+        locks = ("FOR UPDATE", "FOR NO KEY UPDATE", "LOCK TABLE")
+        if not any(each in statement for each in locks for statement in statements):
             without.append(f"{lock.__module__}.{lock.__name__}")
     database.close()
     assert without == []

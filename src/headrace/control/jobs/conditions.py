@@ -7,9 +7,11 @@ used twice. It locks the schedule of the job, as the firings of the clock do.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.clock_conditions import start_times
@@ -94,10 +96,18 @@ class _InputSet:
 def evaluate(tx: Tx, schedule: JobSchedule) -> None:
     """Insert or start the runs of a locked schedule whose conditions are met."""
     rule = schedule.rules.schedule
+    if not triggers.has_sources(tx, schedule.job_id):
+        # A run has ended, or a table has changed, while the job was changed or deleted.
+        triggers.remove(tx, schedule.job_id)
+        return
     if rule is None:
+        # A node of a later version has stored the schedule, and starts the runs.
+        triggers.postpone(tx, schedule.job_id, PARKED.total_seconds())
         return
     now = read_clock(tx.connection)
     if rule.max_lag is not None:
+        # It may have followed jobs before.
+        triggers.remove_ends(tx, schedule.job_id)
         refresh(tx, schedule, rule.max_lag, now)
         return
     notes = RunNotes(tx, schedule, now)
@@ -139,11 +149,13 @@ def _start_runs(
     if conditions.watches and sets:
         # One run uses all changes, and so all runs that have waited for them.
         sets = [_InputSet([member for each in sets for member in each.members])]
-    begun = sets[:places]
+    # `catch-up` decides about all of them, also about those of the next transaction.
+    reasons = _apply_catch_up(schedule, sets)
+    waiting_counts = list(accumulate(reason is None for reason in reasons))
+    begun = sets[: min(bisect_right(waiting_counts, places), MOST_WAITING)]
     if len(begun) < len(sets):
-        notes.retry_after(PARKED)
-    reasons = _apply_catch_up(schedule, begun)
-    for inputs, reason in zip(begun, reasons, strict=True):
+        notes.retry_after(timedelta() if len(begun) == MOST_WAITING else PARKED)
+    for inputs, reason in zip(begun, reasons, strict=False):
         _start(tx, schedule, inputs, changes, reason, live)
         notes.use_runs(inputs.members)
     if begun:
@@ -159,9 +171,8 @@ def _find_sets(
     while another run that belongs to them is live.
     """
     live = runs.list_live_of_jobs(tx, schedule.owner, names) if len(names) > 1 else []
-    sets, rest = list[_InputSet](), list(succeeded)
-    while rest:
-        members = _take_related(rest)
+    sets = list[_InputSet]()
+    for members in _group_related(succeeded):
         keys = {member.run.name.casefold() for member in members}
         waits = any(_belongs(member.run, each) for member in members for each in live)
         if len(keys) == len(names) and not waits:
@@ -169,25 +180,35 @@ def _find_sets(
     return sets
 
 
-def _take_related(rest: list[UpstreamRun]) -> list[UpstreamRun]:
-    """Remove the first run and those that belong to it, directly or by others. Return them."""
-    members, border = list[UpstreamRun](), [rest.pop(0)]
-    while border:
-        first = border.pop()
-        members.append(first)
-        border += [each for each in rest if _belongs(first.run, each.run)]
-        rest[:] = [each for each in rest if not _belongs(first.run, each.run)]
-    return members
+def _group_related(ends: Sequence[UpstreamRun]) -> list[list[UpstreamRun]]:
+    """Return runs in groups of those that belong together, directly or by others.
+
+    The interval of a run ends at its logical time, so that runs of one time overlap.
+    """
+    if any(_is_empty(each.run.times) for each in ends):
+        return [[*ends]]
+    groups = list[list[UpstreamRun]]()
+    last = datetime.min.replace(tzinfo=UTC)
+    for each in sorted(ends, key=lambda end: end.run.times.interval_start):
+        if each.run.times.interval_start < last:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+        last = max(last, each.run.times.interval_end)
+    return groups
 
 
 def _belongs(first: JobRun, other: JobRun) -> bool:
     one, two = first.times, other.times
     if one.logical_time == two.logical_time:
         return True
-    # The run of a job without a clock has an empty interval.
-    is_empty = one.interval_start == one.interval_end or two.interval_start == two.interval_end
     overlaps = one.interval_start < two.interval_end and two.interval_start < one.interval_end
-    return is_empty or overlaps
+    return _is_empty(one) or _is_empty(two) or overlaps
+
+
+def _is_empty(times: RunTimes) -> bool:
+    """Return whether the interval of a run is empty, as that of a job without a clock."""
+    return times.interval_start == times.interval_end
 
 
 def _apply_catch_up(schedule: JobSchedule, sets: Sequence[_InputSet]) -> list[str | None]:

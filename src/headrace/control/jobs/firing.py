@@ -49,6 +49,8 @@ _ON_TIME = timedelta(minutes=1)
 """Lateness from which a run counts as missed."""
 MOST_WAITING = 100
 """Runs of a job that wait for their turn, above which its schedule waits as well."""
+_MOST_BETWEEN = 1000
+"""Runs that other conditions have started, among which the times of the clock are searched."""
 _SKIPPED_AT_ONCE = 50
 """Runs, of those that wait for conditions, that make place for others."""
 CANNOT_COMPUTE = (ZoneInfoNotFoundError, ValueError, OverflowError)
@@ -348,9 +350,7 @@ def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -
     """
     if not schedule.rules.lookback or run.trigger is not RunTrigger.SCHEDULE:
         return []
-    previous = runs.find_previous(
-        tx, run.job_id, before=run.times.logical_time, limit=schedule.rules.lookback
-    )
+    previous = _list_previous(tx, schedule, run)
     repeated = [each for each in previous if each.state in {RunState.SUCCEEDED, RunState.FAILED}]
     repetitions = list[JobRun]()
     for each in repeated:
@@ -370,6 +370,33 @@ def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -
         repetitions.append(repetition)
     live += repetitions
     return repetitions
+
+
+def _list_previous(tx: Tx, schedule: JobSchedule, run: JobRun) -> list[JobRun]:
+    """Return the last runs of the times of the clock before a run, the latest first.
+
+    Other conditions start runs between them, for example for new files.
+    """
+    count, before = schedule.rules.lookback, run.times.logical_time
+    previous = list[JobRun]()
+    for limit in (count, _MOST_BETWEEN):
+        listed = runs.find_previous(tx, run.job_id, before=before, limit=limit)
+        previous += [each for each in listed if _is_of_clock(schedule, each)]
+        if len(listed) < limit or len(previous) >= count:
+            break
+        before = listed[-1].times.logical_time
+    return previous[:count]
+
+
+def _is_of_clock(schedule: JobSchedule, run: JobRun) -> bool:
+    """Return whether the clock starts the time of a run, or has started it by a former schedule."""
+    if run.trigger in {RunTrigger.SCHEDULE, RunTrigger.BACKFILL, RunTrigger.LOOKBACK}:
+        return True
+    clock, at = schedule.rules.clock, run.times.logical_time
+    with suppress(*CANNOT_COMPUTE):
+        firing = None if clock is None else find_next(clock, at - at.resolution)
+        return firing is not None and firing.instant == at
+    return False
 
 
 def _find_overlap(schedule: JobSchedule, live: Sequence[JobRun]) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from headrace.control.jobs.firing import start_waiting
+from headrace.control.jobs.firing import PARKED, start_waiting
 from headrace.deploy.schedule import to_table_key
 from headrace.model.lifecycle import RunState
 from headrace.model.run import JobRun, JobSchedule, RunInput, TableChange, UpstreamRun
@@ -13,8 +14,8 @@ from headrace.model.schedule import LONGEST_BURST, SETTLE, Schedule
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, triggers
 
-_MOST_ENDS = 1000
-"""Ends of runs, the oldest first, among which those of one run are searched."""
+_MOST_ENDS = 10_000
+"""Ends of runs among which those of one run are searched: a week of a job that runs each minute."""
 _MOST_CHANGES = 1000
 """Changes of tables, the oldest first, that one run takes into account at a time."""
 
@@ -27,6 +28,9 @@ class RunNotes:
         self._now = now
         self._tables = {row["source_key"]: row for row in triggers.list_tables(tx, self._job_id)}
         self._ends = runs.list_upstream(tx, self._job_id, _MOST_ENDS)
+        self._has_more_ends = len(self._ends) == _MOST_ENDS
+        if self._has_more_ends:
+            self._ends = _list_matching(tx, schedule)
         self._changes = triggers.list_changes(tx, self._job_id, _MOST_CHANGES)
         self._used_ids = set[str]()
         self._used_changes = list[TableChange]()
@@ -107,17 +111,35 @@ class RunNotes:
     def save(self, tx: Tx) -> None:
         """Remove what is used, and let the job wait with the rest."""
         triggers.use(tx, self._job_id, self._used_ids)
+        if self._has_more_ends and not self._used_ids:
+            # The others are not read before something else happens.
+            triggers.postpone(tx, self._job_id, PARKED.total_seconds())
         rest = [each.run.id for each in self._ends if each.run.id not in self._used_ids]
         triggers.wait(tx, self._job_id, rest, _to_seconds(self._wait))
         changes = [each for each in self._changes if each not in self._used_changes]
-        if self._settling is None:
-            # A run needs the last change of each table alone.
-            kept = list(_find_last(changes).values())
-            self._used_changes += [each for each in changes if each not in kept]
-            changes = kept
+        # A run needs the last change of each table, and the first one says how long a burst is.
+        needed = {*_find_last(changes).values()}
+        if self._settling is not None:
+            needed |= {*_find_last(reversed(changes)).values()}
+        self._used_changes += [each for each in changes if each not in needed]
+        changes = [each for each in changes if each in needed]
         triggers.use_changes(tx, self._job_id, self._used_changes)
         waits = [each for each in (self._wait, self._settling) if each is not None]
         triggers.wait_with_changes(tx, self._job_id, changes, _to_seconds(min(waits, default=None)))
+
+
+def _list_matching(tx: Tx, schedule: JobSchedule) -> list[UpstreamRun]:
+    """Return ends of runs that a job has not used, the oldest first.
+
+    Ends are left out that wait for a run of another job which has none as old.
+    """
+    rule = schedule.rules.schedule
+    assert rule is not None
+    first = runs.find_first_noted(tx, schedule.job_id)
+    combinations = [each.jobs for each in rule.list_combinations() if each.jobs]
+    starts = [max(map(first.__getitem__, names)) for names in combinations if names <= first.keys()]
+    after = min(starts, default=None)
+    return runs.list_upstream(tx, schedule.job_id, _MOST_ENDS, after=after)
 
 
 def _find_last(changes: Iterable[TableChange]) -> dict[str, TableChange]:
@@ -137,12 +159,18 @@ def has_not_begun(run: JobRun) -> bool:
 def add_inputs(
     tx: Tx, schedule: JobSchedule, run: JobRun, inputs: Sequence[RunInput], live: list[JobRun]
 ) -> None:
-    """Give a run that has not begun further inputs. If it waits for conditions, they are met."""
+    """Give a run that has not begun further inputs. If it waits for conditions, they are met.
+
+    Args:
+        live: The live runs of the job. The run is replaced in it.
+    """
     merged = merge_inputs(run.inputs, inputs)
     if run.awaits_conditions:
         start_waiting(tx, schedule, run, merged, live)
     else:
         runs.set_columns(tx, run.id, {"inputs": merged})
+        # Another condition may give it further inputs in the same transaction.
+        live[:] = [replace(each, inputs=merged) if each.id == run.id else each for each in live]
 
 
 def merge_inputs(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:

@@ -63,8 +63,12 @@ def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[Job]:
 
 
 def lock(tx: Tx, job_id: str) -> Job | None:
-    """Lock a job until the transaction ends, and return it; None if there is no such job."""
-    return _first(tx, _SELECT.where(jobs.c.id == job_id).with_for_update())
+    """Lock a job until the transaction ends, and return it; None if there is no such job.
+
+    A firing has locked the schedule and inserts rows that refer to the job. The lock permits this:
+    a change of the job locks the schedule after the job.
+    """
+    return _first(tx, _SELECT.where(jobs.c.id == job_id).with_for_update(key_share=True))
 
 
 def list_live(

@@ -188,14 +188,24 @@ def list_live_of_jobs(tx: Tx, owner: str, names: Collection[str]) -> list[JobRun
     return [_to_run(row) for row in tx.execute(query.where(_LIVE)).mappings()]
 
 
-def list_upstream(tx: Tx, job_id: str, limit: int) -> list[UpstreamRun]:
-    """Return the ended runs that a job which follows them has not used yet, the oldest first."""
+def list_upstream(
+    tx: Tx, job_id: str, limit: int, *, after: datetime | None = None
+) -> list[UpstreamRun]:
+    """Return the ended runs that a job which follows them has not used yet, the oldest first.
+
+    Args:
+        after: Instant after which the intervals of successful runs end; None: any.
+    """
     query = select(table, upstream_runs.c.is_missed).join(
         upstream_runs, upstream_runs.c.run_id == table.c.id
     )
     ordered = query.where(upstream_runs.c.job_id == job_id).order_by(
         table.c.logical_time, table.c.id
     )
+    if after is not None:
+        ordered = ordered.where(
+            (table.c.interval_end > after) | (table.c.state != RunState.SUCCEEDED)
+        )
     rows = map(dict, tx.execute(ordered.limit(limit)).mappings())
     return [UpstreamRun(is_missed=row.pop("is_missed"), run=_to_run(row)) for row in rows]
 
@@ -210,10 +220,32 @@ def list_noted(tx: Tx, job_ids: Collection[str]) -> list[tuple[str, str, datetim
     return [(row.job_id, row.name, row.logical_time) for row in tx.execute(query)]
 
 
+def find_first_noted(tx: Tx, job_id: str) -> dict[str, datetime]:
+    """Return where the intervals begin of the successful runs that a job has not used yet.
+
+    This is the first begin for each job that it follows, by the name in lower case.
+    """
+    query = select(table.c.name, table.c.interval_start).join(
+        upstream_runs, upstream_runs.c.run_id == table.c.id
+    )
+    noted = query.where(upstream_runs.c.job_id == job_id, table.c.state == RunState.SUCCEEDED)
+    first = dict[str, datetime]()
+    for row in tx.execute(noted):
+        key = row.name.casefold()
+        first[key] = min(row.interval_start, first.get(key, row.interval_start))
+    return first
+
+
 def find_queue(tx: Tx, job_id: str) -> tuple[int, datetime | None]:
-    """Return how many runs of a job wait for their turn, and the first of their logical times."""
+    """Return how many runs of a job wait for their turn, and the first of their logical times.
+
+    Times whose conditions are not met do not count.
+    """
     query = select(func.count().label("waiting"), func.min(table.c.logical_time).label("first"))
-    row = tx.execute(query.where(table.c.job_id == job_id, _LIVE, ~table.c.has_turn)).one()
+    waiting = query.where(
+        table.c.job_id == job_id, _LIVE, ~table.c.has_turn, ~table.c.awaits_conditions
+    )
+    row = tx.execute(waiting).one()
     return row.waiting, row.first
 
 

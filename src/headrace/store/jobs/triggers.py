@@ -75,6 +75,24 @@ def remove(tx: Tx, job_id: str) -> None:
         tx.execute(delete(table).where(table.c.job_id == job_id))
 
 
+def has_sources(tx: Tx, job_id: str) -> bool:
+    """Return whether jobs or tables start the runs of a job."""
+    query = select(job_triggers.c.job_id).where(job_triggers.c.job_id == job_id).limit(1)
+    return tx.execute(query).first() is not None
+
+
+def postpone(tx: Tx, job_id: str, seconds: float) -> None:
+    """Let a job take what is noted, and is ready, into account after some seconds."""
+    for table in _NOTES:
+        change = update(table).where(table.c.job_id == job_id, table.c.ready_at <= clock())
+        tx.execute(change.values(ready_at=clock(seconds)))
+
+
+def remove_ends(tx: Tx, job_id: str) -> None:
+    """Remove the ends of runs that are noted for a job."""
+    tx.execute(delete(upstream_runs).where(upstream_runs.c.job_id == job_id))
+
+
 def serialize_changes(tx: Tx, owner: str) -> None:
     """Let transactions that change which jobs of an owner start others wait for each other.
 
