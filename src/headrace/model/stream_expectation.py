@@ -110,16 +110,18 @@ def add_batches(
     for batch in sorted(new, key=lambda each: each.batch):
         if batch.batch == counts.last_batch:
             continue
-        known = _find_known(counts, batch, names)
-        counts = _add(counts, batch.batch, known)
-        if known is None:
+        counted = _select_counts(counts, batch, names)
+        counts = _add(counts, batch.batch, counted)
+        if counted is None:
             continue
-        added.append(known)
-        violated = [each.name for each in known.expectations if each.violations]
+        added.append(counted)
+        violated = [each.name for each in counted.expectations if each.violations]
         times = counts.violated_at
-        news = [name for name in violated if now - times.get(name, -math.inf) > CALM_SECONDS]
-        if news:
-            violations.append(BatchViolation(batch.batch, known, news))
+        newly_violated = [
+            name for name in violated if now - times.get(name, -math.inf) > CALM_SECONDS
+        ]
+        if newly_violated:
+            violations.append(BatchViolation(batch.batch, counted, newly_violated))
         if violated:
             update = {"violated_at": {**times, **dict.fromkeys(violated, now)}}
             counts = counts.model_copy(update=update)
@@ -135,27 +137,27 @@ def _make_zero(names: Iterable[str]) -> ExpectationCounts:
     )
 
 
-def _find_known(
+def _select_counts(
     counts: StreamCounts, batch: QueryProgress, names: list[str]
 ) -> ExpectationCounts | None:
     """Return the counts of a batch if they can be added to the sums, or None."""
-    found = batch.expectation_counts
-    if found is None or found.rows_written is None:
+    reported = batch.expectation_counts
+    if reported is None or reported.rows_written is None:
         return None
-    if [each.name for each in found.expectations] != names:
+    if [each.name for each in reported.expectations] != names:
         return None
-    return found if counts.total.rows_in + found.rows_in <= MAX_BIGINT else None
+    return reported if counts.total.rows_in + reported.rows_in <= MAX_BIGINT else None
 
 
-def _add(counts: StreamCounts, number: int, known: ExpectationCounts | None) -> StreamCounts:
+def _add(counts: StreamCounts, number: int, counted: ExpectationCounts | None) -> StreamCounts:
     missing = 0 if counts.last_batch == _NONE else number - counts.last_batch - 1
-    unknown = counts.unknown_batches + missing + (known is None)
+    unknown = counts.unknown_batches + missing + (counted is None)
     return StreamCounts(
         last_batch=number,
-        batches=counts.batches + (known is not None),
+        batches=counts.batches + (counted is not None),
         unknown_batches=min(unknown, MAX_BIGINT),
-        total=counts.total if known is None else _sum(counts.total, known),
-        last=known,
+        total=counts.total if counted is None else _sum(counts.total, counted),
+        last=counted,
         violated_at=counts.violated_at,
     )
 
