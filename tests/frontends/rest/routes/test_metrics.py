@@ -59,7 +59,7 @@ def test_reading_a_statement_never_calls_the_backend(start_node: StartNode) -> N
 
 
 def test_an_expired_lease_makes_the_node_poll_and_kill_the_driver(start_node: StartNode) -> None:
-    node = start_node(lease={"duration": "300ms", "sweep": "20ms"})
+    node = start_node(lease={"duration": "1s", "sweep": "20ms"})
     node.start_session()
     wait_until(lambda: count_backend_calls(node) == {"start": 1, "find": 0, "poll": 1, "kill": 1})
 
