@@ -272,6 +272,9 @@ def test_drivers_use_a_secret_and_its_changes_and_keep_it_out_of_all_texts(
         assert MARK not in body, (path, body[max(0, body.find(MARK) - 200) :][:400])
     for path, body in read_spark_ui(node, session):
         assert MARK not in body, (path, body[max(0, body.find(MARK) - 200) :][:400])
+    # The files of its checkpoint come and go while it runs.
+    node.act_on_stream("writer", "pause")
+    wait_until(lambda: node.http.get("/api/v1/streams/writer").json()["state"] == "paused")
     for file in sorted(file for file in (tmp_path / "home").rglob("*") if file.is_file()):
         content = file.read_bytes()
         # The text of a statement is stored as it was typed.

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from headrace.errors import ResultsUnavailable
 from headrace.files.locations import filesystem
 from headrace.files.places import join, local_path, lower_scheme, mask_password, to_hadoop_form
+from headrace.text.readable import describe_duration
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 _HIDDEN = ("_", ".")
@@ -65,7 +66,7 @@ def list_files(location: str, *, limit: int, seconds: float) -> list[ListedFile]
             if number > limit:
                 raise TooManyFiles
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the list has taken longer than {seconds:.0f} s")
+                raise TimeoutError(f"the list has taken longer than {describe_duration(seconds)}")
             if entry is not None:
                 files.append(entry)
     except (FileNotFoundError, TooManyFiles):
