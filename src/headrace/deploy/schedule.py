@@ -42,7 +42,7 @@ _SHOWN_AT_CHANGE = 12
 _MOST_LEVELS = 3
 """Levels of `all` and `any` within each other."""
 _MOST_COMBINATIONS = 100
-"""Combinations of conditions, each of which a node looks at for each end and each change."""
+"""Combinations of conditions. A node checks each one for each end of a run and each change."""
 _DEFAULT_PLACE = ("spark_catalog", "default")
 """Catalog and database of a name without them, in a connection of a run."""
 _MOST_PARTS = 3

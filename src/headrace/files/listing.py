@@ -97,7 +97,7 @@ def is_hidden(name: str) -> bool:
 
 
 def _list_local(root: Path) -> Iterator[ListedFile | None]:
-    """Yield the entries below a directory; None for one that is left out."""
+    """Yield the files below a directory, and None for each entry that does not count."""
     pending = [(str(root), "")]
     while pending:
         directory, prefix = pending.pop()
@@ -129,7 +129,7 @@ def _describe_local(entry: os.DirEntry[str], path: str) -> ListedFile | None:
 
 
 def _list_s3(location: str) -> Iterator[ListedFile | None]:
-    """Yield the objects below a prefix, page by page; None for one that is left out."""
+    """Yield the objects below a prefix, page by page, and None for each that does not count."""
     rest = lower_scheme(location).partition("://")[2]
     system, inner = filesystem(f"s3://{rest}")
     bucket, _slash, key = inner.partition("/")

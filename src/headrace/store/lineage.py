@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, bindparam, delete, func, insert, null, select
+from sqlalchemy import Column, Subquery, and_, bindparam, delete, func, insert, null, select
 
 from headrace.model.lineage import LineageDirection, TableUse
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
@@ -99,15 +99,8 @@ def list_neighbours(
         newest: Number of the newest statements that are considered.
         limit: Largest number of neighbours.
     """
-    conditions = [table.c.table_key == table_key, table.c.direction == direction]
-    if owners is not None:
-        conditions.append(table.c.owner.in_(owners))
-    considered = (
-        select(table.c.statement_id)
-        .where(*conditions)
-        .order_by(table.c.statement_id.desc())
-        .limit(newest)
-        .subquery()
+    considered = _select_newest(
+        table.c.statement_id, table_key, direction, owners=owners, limit=newest
     )
     other = table.alias()
     query = (
@@ -133,6 +126,28 @@ def list_neighbours(
     return [Neighbour(**row) for row in tx.execute(query).mappings()]
 
 
+def _select_newest(
+    id_column: Column[str],
+    table_key: str,
+    direction: LineageDirection,
+    *,
+    owners: Collection[str] | None,
+    limit: int,
+) -> Subquery:
+    """Select the ids of the newest statements or streaming queries that have used a table.
+
+    Args:
+        id_column: The column of their ids, in the table of their lineage.
+        owners: Owners of what is selected; None: all.
+    """
+    columns = id_column.table.c
+    conditions = [columns.table_key == table_key, columns.direction == direction]
+    if owners is not None:
+        conditions.append(columns.owner.in_(owners))
+    newest = select(id_column).where(*conditions).order_by(id_column.desc())
+    return newest.limit(limit).subquery()
+
+
 def list_stream_neighbours(
     tx: Tx,
     table_key: str,
@@ -146,18 +161,8 @@ def list_stream_neighbours(
 
     The arguments are those of `list_neighbours`.
     """
-    conditions = [
-        stream_table.c.table_key == table_key,
-        stream_table.c.direction == direction,
-    ]
-    if owners is not None:
-        conditions.append(stream_table.c.owner.in_(owners))
-    considered = (
-        select(stream_table.c.query_id)
-        .where(*conditions)
-        .order_by(stream_table.c.query_id.desc())
-        .limit(newest)
-        .subquery()
+    considered = _select_newest(
+        stream_table.c.query_id, table_key, direction, owners=owners, limit=newest
     )
     other = stream_table.alias()
     query = (

@@ -78,7 +78,7 @@ def _fire_some(tx: Tx) -> bool:
     due = schedules.lock_due(tx, _AT_ONCE)
     now, rest = read_clock(tx.connection), _RUNS_AT_ONCE
     job_ids = [each.job_id for each in due]
-    live, times = runs.map_live(tx, job_ids), runs.map_times(tx, job_ids)
+    live, times = runs.list_live_by_job(tx, job_ids), runs.list_times_by_job(tx, job_ids)
     for each in due:
         rest -= _fire(tx, each, now, live[each.job_id], times[each.job_id], limit=rest)
         if rest <= 0:
@@ -92,7 +92,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
     A schedule that waits, or cannot be computed, is tried again a moment later.
     """
     job_id = schedule.job_id
-    live, times = runs.map_live(tx, [job_id]), runs.map_times(tx, [job_id])
+    live, times = runs.list_live_by_job(tx, [job_id]), runs.list_times_by_job(tx, [job_id])
     return _fire(tx, schedule, now, live[job_id], times[job_id], limit=_RUNS_AT_ONCE)
 
 

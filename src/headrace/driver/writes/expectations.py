@@ -81,7 +81,7 @@ class CheckedColumns:
         return counts
 
     def read_counts(self, values: Mapping[str, int]) -> ExpectationCounts:
-        """Return the counts of rows of which all that are not dropped are written."""
+        """Return the counts of rows that are written unless an expectation drops them."""
         return ExpectationCounts(
             rows_in=values[_ROWS],
             rows_dropped=values[_ROWS] - values[_KEPT],

@@ -167,7 +167,7 @@ def list_live(tx: Tx, job_id: str) -> list[JobRun]:
     return [_to_run(row) for row in rows]
 
 
-def map_live(tx: Tx, job_ids: Collection[str]) -> dict[str, list[JobRun]]:
+def list_live_by_job(tx: Tx, job_ids: Collection[str]) -> dict[str, list[JobRun]]:
     """Return the live runs of each of these jobs, as `list_live` does of one."""
     query = _SELECT.where(table.c.job_id.in_(sorted(job_ids)), _LIVE)
     live: dict[str, list[JobRun]] = {job_id: [] for job_id in job_ids}
@@ -272,7 +272,7 @@ def find_begun(tx: Tx, job_ids: Collection[str]) -> dict[str, str]:
     return {row.job_id: row.id for row in tx.execute(query)}
 
 
-def map_times(tx: Tx, job_ids: Collection[str]) -> dict[str, set[datetime]]:
+def list_times_by_job(tx: Tx, job_ids: Collection[str]) -> dict[str, set[datetime]]:
     """Return the logical times after the cursor of its schedule for which each job has a run."""
     query = (
         select(table.c.job_id, table.c.logical_time)
