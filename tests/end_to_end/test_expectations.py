@@ -34,11 +34,13 @@ schedule: manual
 retries: {max-attempts: 0}
 target-table: retried
 metadata-columns: false
-sql: |
-  SELECT id AS n, CASE
-    WHEN id = 4 AND reflect('java.lang.System', 'setProperty', 'headrace.test', 'x') = 'null'
-    THEN raise_error('the first attempt of the task fails') ELSE id END AS amount
-  FROM range(0, 10, 1, 1)
+code: |
+  execution_output = spark.sql('''
+    SELECT id AS n, CASE
+      WHEN id = 4 AND reflect("java.lang.System", "setProperty", "headrace.test", "x") = "null"
+      THEN raise_error("the first attempt of the task fails") ELSE id END AS amount
+    FROM range(0, 10, 1, 1)
+  ''')
 expect:
   - {name: early, condition: n > 2, on-violation: drop}
 """
