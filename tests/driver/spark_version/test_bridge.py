@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.java_gateway import JavaPackage
 from tests.support.jvm_calls import counted_calls
+from tests.support.waiting import wait_until
 
 from headrace.driver.spark_version.bridge import Py4JBridge, answer_without_delay, plan_class_name
 
@@ -49,6 +50,8 @@ def test_a_connection_that_is_closed_meanwhile_is_no_error(spark: SparkSession) 
         [closed] = list(connections.toArray())[before:]
         closed.shutdown()
         assert closed.getSocket() is None
+        # The thread of the connection removes it from the list when it ends.
+        wait_until(lambda: not connections.contains(closed))
         # As if it were closed while another thread has the list.
         connections.add(closed)
         with ThreadPoolExecutor(1) as other:
