@@ -1,8 +1,8 @@
 """`python -m benchmarks.scheduled_flights`: a backfill of 31 days, beside a plain PySpark script.
 
-Both make the same writes with the same statements: load, clean, aggregate, view. The script runs
-them one after the other in its process. Headrace runs the project of `examples/flights`: a backfill
-of its first job, whose dependents follow for each day.
+Both make the same writes with the same statements: load, clean, aggregate, view, on one Hive
+metastore. The script runs them one after the other in its process. Headrace runs the project of
+`examples/flights`: a backfill of its first job, whose dependents follow for each day.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -24,8 +26,9 @@ from zoneinfo import ZoneInfo
 from ruamel.yaml import YAML
 
 from benchmarks.measure import interleaved
-from benchmarks.peers.headrace_node import NodeClient, node_process
+from benchmarks.peers.headrace_node import NodeClient, headrace_node
 from benchmarks.peers.in_process import InProcess, in_process
+from benchmarks.table_writes import read_metastore_conf
 from headrace.deploy.batch_writes import write_statement
 from headrace.model.run import BatchTarget, WriteMode
 
@@ -90,26 +93,32 @@ def run_backfill(node: NodeClient) -> float:
     """Return the seconds from the request for a backfill to the end of the last run."""
     end = FIRST_DAY + timedelta(days=DAYS)
     interval = {"from": FIRST_DAY.isoformat(), "to": end.isoformat()}
-    before = _count_ended(node)
+    earlier = {run["id"] for run in _list_newest(node)}
     start = time.perf_counter()
     node.call("POST", "/api/v1/jobs/load-departures/backfills", interval)
-    while _count_ended(node) < before + DAYS:
-        time.sleep(0.1)
-    return time.perf_counter() - start
-
-
-def _count_ended(node: NodeClient) -> int:
-    """Return the number of runs of the last job that have succeeded."""
-    count, path = 0, "/api/v1/runs?job=worst-days&limit=100"
-    cursor = ""
     while True:
-        page = node.call("GET", path + cursor)
-        states = [run["state"] for run in page["items"]]
+        runs = [run for run in _list_newest(node) if run["id"] not in earlier]
+        states = [run["state"] for run in runs]
         assert {"failed", "skipped"}.isdisjoint(states), states
-        count += states.count("succeeded")
-        if page.get("next") is None:
-            return count
-        cursor = f"&before={page['next']}"
+        if states.count("succeeded") == DAYS:
+            return time.perf_counter() - start
+        time.sleep(0.1)
+
+
+def _list_newest(node: NodeClient) -> list[dict[str, Any]]:
+    """Return the newest runs of the last job, as many as a backfill has."""
+    page: dict[str, Any] = node.call("GET", f"/api/v1/runs?job=worst-days&limit={DAYS}")
+    items: list[dict[str, Any]] = page["items"]
+    return items
+
+
+@contextmanager
+def _plain_script(folder: Path, node: NodeClient) -> Iterator[InProcess]:
+    """Start a plain PySpark on the metastore of a node, with a database of its own."""
+    with in_process(folder / "plain", read_metastore_conf(node)) as plain:
+        plain.rows_by_collect("CREATE DATABASE plain_script")
+        plain.rows_by_collect("USE plain_script")
+        yield plain
 
 
 def main() -> None:
@@ -118,7 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
         extract_flights(folder)
-        with in_process(folder / "plain") as plain, node_process(folder / "node") as (node, _):
+        with headrace_node(folder) as node, _plain_script(folder, node) as plain:
             plain.rows_by_collect("SET spark.sql.sources.partitionOverwriteMode = dynamic")
             plain.rows_by_collect("SET spark.sql.shuffle.partitions = 2")
             plain.rows_by_collect(f"SET spark.sql.session.timeZone = {ZONE.key}")

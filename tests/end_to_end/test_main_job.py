@@ -251,6 +251,22 @@ def test_parameters_are_bound_by_spark(
     assert node.rows(text, session, parameters=parameters) == [row]
 
 
+def test_a_timestamp_in_the_hour_that_the_clocks_repeat_is_exact(
+    node: NodeProcess, session: str
+) -> None:
+    parameters = [
+        {"name": f"t{hour}", "value": f"2013-11-03T0{hour}:30:00Z", "type": "TIMESTAMP"}
+        for hour in (5, 6, 7)
+    ]
+    text = "SELECT unix_timestamp(:t6) - unix_timestamp(:t5), unix_timestamp(:t7)"
+    conf = {"spark.sql.session.timeZone": "America/New_York"}
+    rows = node.rows(text, session, parameters=parameters, conf=conf)
+    assert rows == [["3600", "1383463800"]]
+    view = "CREATE TEMPORARY VIEW clock AS SELECT :t6 AS t"
+    error = node.run(view, session, parameters=parameters, conf=conf)["error"]
+    assert error["code"] == "timestamp_ambiguous"
+
+
 @pytest.mark.finding("B17")
 def test_a_decimal_parameter_has_the_requested_type(node: NodeProcess, session: str) -> None:
     amount = [{"name": "x", "value": "5", "type": "DECIMAL(10,2)"}]

@@ -121,6 +121,12 @@ class AtomicityRequired(StatementFailed):
     code = "atomicity_required"
 
 
+class TimestampAmbiguous(StatementFailed):
+    """A timestamp is in a repeated hour of the time zone in which Spark would write it as text."""
+
+    code = "timestamp_ambiguous"
+
+
 class InvalidExpectation(StatementFailed):
     """The condition of an expectation is not valid."""
 

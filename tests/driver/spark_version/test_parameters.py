@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
 from tests.support.ctas import fetch_frame_rows
+from tests.support.jvm_calls import counted_calls
 
 from headrace.driver.spark_version.parameters import run_statement
+from headrace.errors import TimestampAmbiguous
 from headrace.model.messages import Assignment
 from headrace.model.result import ResultRequest
 from headrace.model.statement import Parameter
@@ -140,3 +143,49 @@ def test_a_number_that_the_type_of_an_array_cannot_hold_is_an_error(spark: Spark
     parameter = Parameter(value=[300], type="ARRAY<TINYINT>")
     with pytest.raises(PySparkException, match="CAST"):
         fetch_frame_rows(run(spark, "SELECT ? AS x", parameter))
+
+
+SECOND_HOUR = "2013-11-03T06:30:00+00:00"
+"""Half past one in New York, after the clocks went back from two to one."""
+
+
+@pytest.fixture
+def new_york(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    return session
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("hour", [5, 6, 7])
+def test_a_timestamp_in_the_hour_of_a_clock_change_is_exact(
+    new_york: SparkSession, hour: int, named: bool
+) -> None:
+    at = datetime(2013, 11, 3, hour, 30, tzinfo=UTC)
+    parameter = Parameter(name="at" if named else None, value=at.isoformat(), type="TIMESTAMP")
+    frame = run(new_york, f"SELECT unix_timestamp({':at' if named else '?'})", parameter)
+    assert fetch_frame_rows(frame) == [(at.timestamp(),)]
+
+
+@pytest.mark.parametrize("type_name", ["TIMESTAMP", "timestamp_ltz"])
+def test_a_timestamp_that_spark_would_write_as_another_one_is_refused(
+    new_york: SparkSession, type_name: str
+) -> None:
+    at = Parameter(name="at", value=SECOND_HOUR, type=type_name)
+    with pytest.raises(TimestampAmbiguous, match="clocks of America/New_York repeat"):
+        run(new_york, "BEGIN SELECT :at; END", at)
+
+
+def test_values_that_the_text_does_not_name_take_no_call(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unused = [Parameter(name=f"y{n}", value="2026-01-01", type="TIMESTAMP") for n in range(9)]
+    used = Parameter(name="x", value=1)
+
+    def count(parameters: list[Parameter]) -> int:
+        with counted_calls(monkeypatch) as commands:
+            run(spark, "SELECT :x AS x", *parameters)
+        return len(commands)
+
+    count([used])
+    assert count([used, *unused]) == count([used])

@@ -31,6 +31,7 @@ from headrace.errors import (
     ExpectationsUnknown,
     HeadraceError,
     InvalidExpectation,
+    TimestampAmbiguous,
     InvalidRequest,
     LeaseLost,
     MaterializedViewNotFound,
@@ -79,6 +80,7 @@ _PERMANENT_CODES = frozenset(
         *("invalid_statement", "secret_misplaced", "permission_denied"),
         # The next attempt would read the same rows.
         *(ExpectationFailed.code, InvalidExpectation.code, AtomicityRequired.code),
+        TimestampAmbiguous.code,
     }
 )
 

@@ -22,6 +22,7 @@ from headrace.driver.spark_version.bridge import (
     parse_plan,
     plan_class_name,
 )
+from headrace.errors import TimestampAmbiguous
 from headrace.model.messages import Assignment
 from headrace.model.statement import Parameter, array_type
 
@@ -30,12 +31,15 @@ Binding = Callable[[Any], Any]
 
 
 def run_statement(spark: SparkSession, assignment: Assignment) -> DataFrame:
-    """Execute a command, or analyse a query, and return its rows. Raises what Spark raises."""
-    parameters = assignment.parameters
+    """Execute a command, or analyse a query, and return its rows.
+
+    Raises what Spark raises, and TimestampAmbiguous.
+    """
+    parameters = _find_named(assignment.text, assignment.parameters)
     if not parameters:
         # This is what `spark.sql` does, without four round trips for its empty parameters.
         return ClassicDataFrame(spark._jsparkSession.sql(assignment.text), spark)  # noqa: SLF001
-    values = _Values(spark, assignment.parameters)
+    values = _Values(spark, parameters)
     plan = values.parse(assignment.text)
     if plan_class_name(plan) == SCRIPT:
         return spark.sql(assignment.text, values.arguments())
@@ -45,7 +49,7 @@ def run_statement(spark: SparkSession, assignment: Assignment) -> DataFrame:
 def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, Binding]:
     """Parse a statement with Spark's parser, and return the JVM's plan and a function to bind it.
 
-    Raises what Spark raises.
+    Raises what Spark raises, and TimestampAmbiguous.
     """
     return parse_text(spark, assignment.text, assignment.parameters)
 
@@ -54,9 +58,10 @@ def parse_text(
     spark: SparkSession, text: str, parameters: Sequence[Parameter]
 ) -> tuple[Any, Binding]:
     """Parse a text with parameters, as `parse_statement` does."""
-    if not parameters:
+    named = _find_named(text, parameters)
+    if not named:
         return parse_plan(spark, text), lambda plan: plan
-    values = _Values(spark, parameters)
+    values = _Values(spark, named)
     return values.parse(text), values.bind
 
 
@@ -72,8 +77,14 @@ def empty_frame(spark: SparkSession) -> DataFrame:
     return spark.sql("SELECT 1 WHERE false").select()
 
 
-_ALIKE = frozenset({"BIGINT", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+def _find_named(text: str, parameters: Sequence[Parameter]) -> list[Parameter]:
+    """Return the parameters that a text may name. A run has more values than its statements use."""
+    return [each for each in parameters if each.name is None or each.name in text]
+
+
+_ALIKE = frozenset({"BIGINT", "BINARY", "DATE", "TIMESTAMP_NTZ"})
 """Types whose values all have literals of the same form."""
+_TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
 
 
 class _Values:
@@ -81,8 +92,9 @@ class _Values:
 
     Spark 4.1 replaces a marker in the text by the SQL of its literal and parses the result
     (ParameterHandler). Some types do not survive that: `CAST('5' AS DECIMAL(10,2))` becomes
-    `5.00BD`, a DECIMAL(3,2). With such a value, the markers are parsed as they are, and Spark's
-    analyser binds the literals to them.
+    `5.00BD`, a DECIMAL(3,2). The SQL of a TIMESTAMP is a local time of the session's time zone,
+    which in the hour that a clock change repeats is an hour too early. With such a value, the
+    markers are parsed as they are, and Spark's analyser binds the literals to them.
     """
 
     def __init__(self, spark: SparkSession, parameters: Sequence[Parameter]) -> None:
@@ -93,11 +105,15 @@ class _Values:
         self._columns = _literals(spark, parameters)
         # One value of each type that always or never survives is checked: a check takes long.
         checked = {
-            name if (name := str(parameter.type).upper()) in _ALIKE else index: column
-            for index, (parameter, column) in enumerate(zip(parameters, self._columns, strict=True))
+            name if (name := _type_of(parameter)) in _ALIKE else index: index
+            for index, parameter in enumerate(parameters)
             if _is_folded(parameter)
         }
-        self._survive_substitution = all(map(self._survives, checked.values()))
+        changed = [index for index in checked.values() if not self._survives(self._columns[index])]
+        self._survive_substitution = not changed
+        self._ambiguous = [
+            parameters[index] for index in changed if _type_of(parameters[index]) in _TIMESTAMPS
+        ]
 
     def arguments(self) -> dict[str, Any] | list[Any]:
         """Return the arguments for `spark.sql`."""
@@ -109,13 +125,16 @@ class _Values:
         """Return the plan of a text, for `bind`.
 
         Spark substitutes the values if all types survive that, or where it cannot bind a value, for
-        example in the body of a view and in scripts.
+        example in the body of a view and in scripts. Raises TimestampAmbiguous there if a timestamp
+        would become another one.
         """
         if not self._survive_substitution:
             with suppress(ParseException):
                 plan = self._parser.parsePlan(text)
                 if self._has_markers(plan) and plan_class_name(plan) != SCRIPT:
                     return plan
+        if self._ambiguous:
+            raise _refuse_timestamp(self._ambiguous[0], self._jvm)
         return self._parser.parsePlanWithParameters(text, self._parser_context())
 
     def bind(self, plan: Any) -> Any:
@@ -148,14 +167,28 @@ class _Values:
         return [self._jvm.session.expression(column._jc) for column in self._columns]  # noqa: SLF001 - not in PySpark's API
 
     def _survives(self, column: Column) -> bool:
-        """Return whether a literal keeps its type when Spark parses its SQL."""
+        """Return whether a literal keeps type and value when Spark parses its SQL."""
         literal = self._jvm.session.expression(column._jc)  # noqa: SLF001 - not in PySpark's API
+        self._jvm.activate()
         try:
             parsed = self._parser.parseExpression(literal.sql())
         except Py4JJavaError:
             # Spark writes the SQL of some nested values in another way.
             return False
-        return bool(parsed.resolved() and parsed.dataType().equals(literal.dataType()))
+        if not (parsed.resolved() and parsed.dataType().equals(literal.dataType())):
+            return False
+        return bool(parsed.eval(None) == literal.eval(None))
+
+
+def _refuse_timestamp(parameter: Parameter, jvm: Py4JBridge) -> TimestampAmbiguous:
+    zone = jvm.session.sessionState().conf().sessionLocalTimeZone()
+    marker = "?" if parameter.name is None else f":{parameter.name}"
+    return TimestampAmbiguous(
+        f"{marker} is {parameter.value}, in the hour that the clocks of {zone} repeat. In a script,"
+        " the query of a view and the values of a PARTITION clause, Spark writes a timestamp as a"
+        " local time, which would be one hour earlier. Set spark.sql.session.timeZone to UTC, or"
+        " pass the value as STRING and cast it."
+    )
 
 
 def _literals(spark: SparkSession, parameters: Sequence[Parameter]) -> list[Column]:
@@ -185,6 +218,10 @@ def _literals(spark: SparkSession, parameters: Sequence[Parameter]) -> list[Colu
 def _is_folded(parameter: Parameter) -> bool:
     """Return whether the value is an expression until Spark's optimizer has made it a literal."""
     return parameter.type is not None or isinstance(parameter.value, list)
+
+
+def _type_of(parameter: Parameter) -> str:
+    return str(parameter.type).upper()
 
 
 def _type_name(parameter: Parameter) -> str | None:

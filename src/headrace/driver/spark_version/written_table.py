@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from headrace.driver.spark_version.hadoop_files import HadoopFiles
 _COMMANDS = "org.apache.spark.sql.execution.command"
 _PARTITIONS_OF_DROP = 100
 """Number of partitions that one command drops."""
+_PARTITIONS_TO_ASK_FOR = 10
+"""Number of partitions up to which each is asked for, in place of a list of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,26 @@ class WrittenTable:
 
     def list_partitions(self, static: dict[str, str]) -> dict[str, str]:
         """Return the location of each partition with these values, by its path, e.g. `k=1/j=2`."""
-        catalog = self._v1_catalog.java_catalog
-        metadata = catalog.getTableMetadata(self._identifier)
-        spec = self._jvm.some(self._jvm.mapping(static)) if static else self._jvm.none()
-        partitions = catalog.listPartitions(self._identifier, spec)
-        found = self._staged_files.partitions(partitions, metadata.partitionSchema())
+        return self._list(self._jvm.some(self._jvm.mapping(static)) if static else self._jvm.none())
+
+    def find_partitions(self, paths: Collection[str]) -> dict[str, str]:
+        """Return the location of each of these partitions that exists, by its path.
+
+        A Hive metastore takes longer for each further partition that it lists. A few partitions of
+        a table with thousands are therefore asked for one by one.
+        """
+        if len(paths) > _PARTITIONS_TO_ASK_FOR:
+            found = self.list_partitions({})
+            return {path: found[path] for path in paths if path in found}
+        found = {}
+        for path in paths:
+            found |= self._list(self._jvm.some(self._parse(path)))
+        return found
+
+    def _list(self, spec: Any) -> dict[str, str]:
+        """Return the location of each partition that Spark's Option of a spec selects."""
+        partitions = self._v1_catalog.java_catalog.listPartitions(self._identifier, spec)
+        found = self._staged_files.partitions(partitions, self._partition_columns)
         return {path: self._files.qualify(location) for path, location in found.items()}
 
     def add_partitions(self, paths: Sequence[str]) -> None:
@@ -83,6 +100,12 @@ class WrittenTable:
     def refresh(self, location: str) -> None:
         """Let this application read the changed files, and bring the statistics up to date."""
         self._v1_catalog.refresh(self._path, location)
+
+    @cached_property
+    def _partition_columns(self) -> Any:
+        """Spark's StructType of the partition columns, which no ALTER TABLE can change."""
+        catalog = self._v1_catalog.java_catalog
+        return catalog.getTableMetadata(self._identifier).partitionSchema()
 
     @cached_property
     def _identifier(self) -> Any:

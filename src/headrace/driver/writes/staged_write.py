@@ -177,7 +177,7 @@ class StagedWrite(TwoPhaseWrite):
             # Spark and Hive keep, or add, the partition of a statement without rows.
             folders = {staged_rows.static_folder}
         # Only now: a statement that held the write lock before may have dropped partitions.
-        places = self._list_places(staged_rows)
+        places = self._list_places(staged_rows, folders)
         moves = []
         for name in names:
             folder, _, file = name.rpartition("/")
@@ -191,15 +191,21 @@ class StagedWrite(TwoPhaseWrite):
             emptied_partitions=emptied if staged_rows.drops_emptied else [],
         )
 
-    def _list_places(self, staged_rows: StagedRows) -> dict[str, str]:
-        """Return the directory of each partition in the catalog that the statement may write to.
+    def _list_places(self, staged_rows: StagedRows, folders: set[str]) -> dict[str, str]:
+        """Return the directory of each partition in the catalog that the statement changes.
 
         Directories are relative to the table's. Raises CatalogError if one is outside of it.
+
+        Args:
+            folders: Paths of the partitions with new rows. An overwrite also changes the others.
         """
         record = self._record
         if not record.tracks_partitions:
             return {}
-        partitions = self._table.list_partitions(staged_rows.static)
+        if record.mode == "overwrite":
+            partitions = self._table.list_partitions(staged_rows.static)
+        else:
+            partitions = self._table.find_partitions(folders)
         places = _relative_places(partitions, record.location)
         if places is None:
             raise CatalogError(
@@ -210,7 +216,7 @@ class StagedWrite(TwoPhaseWrite):
 
     def _partition_exists(self, staged_rows: StagedRows) -> bool:
         if self._record.tracks_partitions:
-            return bool(self._list_places(staged_rows))
+            return bool(self._list_places(staged_rows, {staged_rows.static_folder}))
         return bool(self._list_below(staged_rows.static_folder))
 
     def _find_replaced(
