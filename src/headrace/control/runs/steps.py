@@ -31,7 +31,6 @@ from headrace.errors import (
     ExpectationsUnknown,
     HeadraceError,
     InvalidExpectation,
-    TimestampAmbiguous,
     InvalidRequest,
     LeaseLost,
     MaterializedViewNotFound,
@@ -39,6 +38,7 @@ from headrace.errors import (
     SessionConflict,
     StatementNotFound,
     StoreUnavailable,
+    TimestampAmbiguous,
 )
 from headrace.model.connection import RUN_PROTOCOL, ConnectionSpec
 from headrace.model.deployment import JobSession, JobVersion, OperationLease
