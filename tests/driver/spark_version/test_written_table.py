@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.driver.spark_version import written_table
 from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.written_table import StagedFiles, WrittenTable
@@ -80,4 +81,26 @@ def test_only_a_table_with_files_has_a_state(
         assert not has_state("no_table")
     finally:
         spark.sql("DROP VIEW a_view")
+        spark.sql("DROP TABLE a_table")
+
+
+@pytest.mark.parametrize("asked_one_by_one", [1, 100])
+def test_partitions_are_found_by_their_paths(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, asked_one_by_one: int
+) -> None:
+    monkeypatch.setattr(written_table, "_PARTITIONS_TO_ASK_FOR", asked_one_by_one)
+    spark.sql("CREATE TABLE a_table (id INT) USING parquet PARTITIONED BY (s STRING, day DATE)")
+    values = ["'a/b c=%d'", "'x.y*'", "''", "NULL"]
+    try:
+        rows = ", ".join(f"(1, {value}, DATE '2026-01-02')" for value in values)
+        spark.sql(f"INSERT INTO a_table VALUES {rows}, (2, 'plain', DATE '2026-01-03')")
+        path = TablePath("spark_catalog", ("default",), "a_table")
+        table = WrittenTable(spark, path, HadoopFiles(spark))
+        every = table.list_partitions({})
+        assert len(every) == 4  # an empty string becomes NULL
+        missing = ["s=plain/day=2026-01-02", "s=x%2Ey/day=2026-01-02"]
+        for chosen in ([*every], [*every][1:], missing, []):
+            found = table.find_partitions([*chosen, *missing])
+            assert found == {path: every[path] for path in chosen if path in every}
+    finally:
         spark.sql("DROP TABLE a_table")
