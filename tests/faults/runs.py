@@ -3,6 +3,7 @@
 python -m tests.faults.runs 200              200 histories of a new seed
 python -m tests.faults.runs 200 1234         the same histories as every run with this seed
 python -m tests.faults.runs 1 1234.17        history 17 of this seed again, alone
+python -m tests.faults.runs 1 1234.86-199    histories 86 to 199 of this seed
 
 Each history fires a job for two logical times. Its tables must then hold the rows of an undisturbed
 run: each logical time is applied once.
@@ -138,6 +139,15 @@ def make_history(seed: str) -> RunHistory:
         is_backfill=point != "store schedule.fire" and chance.random() < 0.3,
         restarts_at_once=chance.random() < 0.5,
     )
+
+
+def list_seeds(count: int, seed: str) -> list[str]:
+    """Return the seeds of the first histories of a run, or those of the histories that it names."""
+    run, _, numbers = seed.partition(".")
+    if not numbers:
+        return [f"{run}.{number}" for number in range(count)]
+    first, _, last = numbers.partition("-")
+    return [f"{run}.{number}" for number in range(int(first), int(last or first) + 1)]
 
 
 class RunPlayer(HistoryClient):
@@ -314,7 +324,7 @@ def main(arguments: list[str]) -> int:
     short_lived_java.apply()
     seed = arguments[1] if len(arguments) > 1 else str(random.randrange(10**6))
     print(f"seed {seed}", flush=True)
-    seeds = [seed] if "." in seed else [f"{seed}.{number}" for number in range(int(arguments[0]))]
+    seeds = list_seeds(int(arguments[0]), seed)
     folder = Path(tempfile.mkdtemp(prefix="headrace-runs-", dir="/tmp"))
     report, begin = RunReport(), time.monotonic()
     with closing(Catalog(folder / "catalog")) as catalog:

@@ -12,7 +12,7 @@ from tests.faults.lane import ChaosLane, Deployment, LaneKind
 from tests.faults.plan import Fault
 from tests.faults.points import read_points
 from tests.faults.recipes import TABLE_STEP
-from tests.faults.runs import STEPS, RunHistory, RunPlayer, make_history
+from tests.faults.runs import STEPS, RunHistory, RunPlayer, list_seeds, make_history
 
 _FAULTS = {
     "firing": Fault("store schedule.fire", "before_commit", "kill"),
@@ -48,6 +48,18 @@ def test_each_logical_time_is_applied_once_whatever_is_lost(player: RunPlayer) -
 
 def test_every_step_of_a_run_is_an_existing_point() -> None:
     assert set(STEPS) <= {point.name for point in read_points()}
+
+
+@pytest.mark.parametrize(
+    ("seed", "seeds"),
+    [
+        ("7", ["7.0", "7.1"]),
+        ("7.9", ["7.9"]),
+        ("7.9-11", ["7.9", "7.10", "7.11"]),
+    ],
+)
+def test_histories_of_a_seed_are_selected_by_their_numbers(seed: str, seeds: list[str]) -> None:
+    assert list_seeds(2, seed) == seeds
 
 
 def test_the_seed_alone_determines_a_history_and_the_histories_take_the_steps_in_turn() -> None:
