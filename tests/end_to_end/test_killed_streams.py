@@ -22,6 +22,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 SEED = 4711
+SESSION = "jobs-default"
+"""The session of jobs whose manifest names none."""
 EXPECT = [
     {"name": "large", "condition": "amount > 2", "on-violation": "drop"},
     {"name": "small", "condition": "amount < 9"},
@@ -89,10 +91,9 @@ class CheckedJob(CountingJob):
         """Return the numbers that the sink must have after the first files."""
         return [n for n in range(file_count * len(AMOUNTS)) if (AMOUNTS[n % len(AMOUNTS)] or 0) > 2]
 
-    def read_sink(self, session: str) -> list[int]:
-        return sorted(
-            int(n) for [n] in self.node.rows(f"SELECT n FROM json.`{self.sink}`", session)
-        )
+    def read_sink(self) -> list[int]:
+        rows = self.node.rows(f"SELECT n FROM json.`{self.sink}`", SESSION)
+        return sorted(int(n) for [n] in rows)
 
     def read_checks(self) -> Any:
         return self.node.http.get(f"/api/v1/jobs/{self.name}/expectations").json()["stream"]
@@ -144,7 +145,7 @@ def job(tmp_path: Path) -> Iterator[CheckedJob]:
 
 def kill_at(job: CheckedJob, moment: Moment, batch: int) -> None:
     """Kill the Python process and the JVM of the driver at a moment of a batch."""
-    driver = psutil.Process(job.node.describe_session("jobs-default")["driver"]["pid"])
+    driver = psutil.Process(job.node.describe_session(SESSION)["driver"]["pid"])
     what = f"{moment.__name__} of batch {batch}"
     wait_until(lambda: moment(job, batch), seconds=60, what=what, every=0.005)
     kill_with_descendants(driver)
@@ -152,7 +153,7 @@ def kill_at(job: CheckedJob, moment: Moment, batch: int) -> None:
 
 def check(job: CheckedJob, *, kills: int) -> None:
     """Check that each batch of the files was counted once, and that the sink has its rows once."""
-    assert job.read_sink("jobs-default") == job.list_kept(job.file_count)
+    assert job.read_sink() == job.list_kept(job.file_count)
     checks = job.read_checks()
     # A batch whose driver was lost between its commit and its report is not known.
     assert checks["unknown_batches"] <= kills, checks
@@ -185,7 +186,7 @@ def test_each_batch_is_counted_once_and_written_once_whenever_its_driver_is_kill
     job.add_file(has_number=False)
     kill_at(job, is_planned, job.batches_before)
     wait_until(lambda: job.read_checks()["state"] == "failed", seconds=120, what="it has failed")
-    assert job.read_sink("jobs-default") == job.list_kept(job.batches_before)
+    assert job.read_sink() == job.list_kept(job.batches_before)
     job.write_file()
     assert job.act("start", clean=False)["state"] == "applied"
     job.await_counts()
