@@ -77,6 +77,7 @@ chaos:
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.runs $(N))
+	$(if $(SEED),,.venv/bin/python -m tests.faults.runs --sqlite $(N))
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
 	$(if $(SEED),,.venv/bin/python -m tests.faults.concurrent_inserts)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.kafka_streams)

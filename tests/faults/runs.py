@@ -3,6 +3,8 @@
 python -m tests.faults.runs 200              200 histories of a new seed
 python -m tests.faults.runs 200 1234         the same histories as every run with this seed
 python -m tests.faults.runs 1 1234.17        history 17 of this seed again, alone
+python -m tests.faults.runs 1 1234.86-199    histories 86 to 199 of this seed
+python -m tests.faults.runs --sqlite 200     200 histories on one embedded node with SQLite
 
 Each history fires a job for two logical times. Its tables must then hold the rows of an undisturbed
 run: each logical time is applied once.
@@ -10,10 +12,13 @@ run: each logical time is applied once.
 
 from __future__ import annotations
 
+import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -49,8 +54,8 @@ from headrace.model.run import (
 from headrace.model.schedule import Schedule
 from headrace.store.clock import clock, read_clock
 from headrace.store.database import Database
-from headrace.store.jobs import runs, schedules
-from headrace.store.tables import job_schedules, jobs
+from headrace.store.jobs import jobs, runs, schedules
+from headrace.store.tables import job_schedules
 
 T = TypeVar("T")
 _DAY = timedelta(days=1)
@@ -98,13 +103,17 @@ _DRIVER_STEPS = {
 }
 STEPS = _NODE_STEPS | _DRIVER_STEPS
 _NODE_ACTIONS = ("kill", "kill", "kill_all", "kill_drivers")
-_STORE_ACTIONS = ("cut", "cut", "lose_answer")
+_STORE_ACTIONS = {
+    Deployment.POSTGRES: ("cut", "cut", "lose_answer"),
+    # SQLite is a file: there is no connection to cut.
+    Deployment.SQLITE: ("lose_answer",),
+}
 _DRIVER_ACTIONS = ("kill", "kill_jvm", "kill_all")
 
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """The fault of one history, determined by its seed."""
+    """The fault of one history, determined by its seed and the deployment."""
 
     seed: str
     fault: Fault | None
@@ -119,7 +128,7 @@ class RunHistory:
         return f"{begin}: {self.fault or 'no fault'}{restart}"
 
 
-def make_history(seed: str) -> RunHistory:
+def make_history(seed: str, deployment: Deployment = Deployment.POSTGRES) -> RunHistory:
     """Return the history of a seed. The histories of a run take the steps in turn."""
     run, _, number = seed.partition(".")
     steps = list(STEPS.items())
@@ -129,15 +138,25 @@ def make_history(seed: str) -> RunHistory:
     if point in _DRIVER_STEPS:
         side, action = chance.choice(["before", "after"]), chance.choice(_DRIVER_ACTIONS)
     else:
-        action = chance.choice((*_NODE_ACTIONS, *_STORE_ACTIONS))
+        action = chance.choice((*_NODE_ACTIONS, *_STORE_ACTIONS[deployment]))
         sides = ["after"] if action == "lose_answer" else ["before", "before_commit", "after"]
         side = chance.choice(sides)
     return RunHistory(
         seed,
         Fault(point, side, action, chance.randint(1, passages)),
         is_backfill=point != "store schedule.fire" and chance.random() < 0.3,
-        restarts_at_once=chance.random() < 0.5,
+        # There is no other node on SQLite.
+        restarts_at_once=deployment is Deployment.SQLITE or chance.random() < 0.5,
     )
+
+
+def list_seeds(count: int, seed: str) -> list[str]:
+    """Return the seeds of the first histories of a run, or those of the histories that it names."""
+    run, _, numbers = seed.partition(".")
+    if not numbers:
+        return [f"{run}.{number}" for number in range(count)]
+    first, _, last = numbers.partition("-")
+    return [f"{run}.{number}" for number in range(int(first), int(last or first) + 1)]
 
 
 class RunPlayer(HistoryClient):
@@ -147,7 +166,9 @@ class RunPlayer(HistoryClient):
         super().__init__(lane, "runs")
         self.passages: list[dict[str, Any]] = []
         """The passages of the last history: see `Plan`."""
-        self._store = Database.open(lane.nodes[0].store_url)
+        # `only_reads`: the node has the lock of a SQLite file. The few writes of the test take
+        # turns with those of the node by the lock of SQLite itself.
+        self._store = Database.open(lane.nodes[0].store_url, only_reads=True)
         for text in _TABLES:
             self._query(text)
 
@@ -193,11 +214,16 @@ class RunPlayer(HistoryClient):
             job_id = insert_batch_job(
                 self._store, _RULES, cursor=cursor, name=name, owner=LOCAL_OWNER, batch=batch
             )
-            with self._store.write("test") as tx:
-                tx.execute(update(jobs).values(state=JobState.RUNNING))
+            self._set_state(job_id, JobState.RUNNING)
             return job_id, cursor
 
         return self._call_store(insert)
+
+    def _set_state(self, job_id: str, state: JobState) -> None:
+        with self._store.write("test") as tx:
+            job = jobs.lock(tx, job_id)
+            assert job is not None
+            jobs.transition(tx, job, state, actor="test")
 
     def _make_due(self, job_id: str) -> None:
         with self._store.write("test") as tx:
@@ -230,11 +256,12 @@ class RunPlayer(HistoryClient):
         return self._call_store(read)
 
     def _check_runs(self, job_id: str, cursor: datetime) -> list[str]:
-        def pause() -> None:
+        def stop() -> None:
             with self._store.write("test") as tx:
                 schedules.pause(tx, job_id)
+            self._set_state(job_id, JobState.STOPPED)
 
-        self._call_store(pause)
+        self._call_store(stop)
         expected = [(cursor + number * _DAY, RunState.SUCCEEDED) for number in (1, 2)]
         listed = [(run.times.logical_time, run.state) for run in self._list_runs(job_id)]
         return [] if listed == expected else [f"The runs are {self._list_runs(job_id)}."]
@@ -275,15 +302,19 @@ class RunReport:
     """Counts of faults that happened, by action, side and point."""
     count: int = 0
     violations: list[str] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set by a signal: no further history begins."""
 
 
-def play_all(folder: Path, catalog: Catalog, seeds: list[str], report: RunReport) -> None:
+def play_all(
+    folder: Path, catalog: Catalog, deployment: Deployment, seeds: list[str], report: RunReport
+) -> None:
     """Play the histories of seeds in a lane. A lane whose history does not end is replaced."""
-    histories = [make_history(seed) for seed in seeds]
+    histories = [make_history(seed, deployment) for seed in seeds]
+    kind = LaneKind(deployment)
     number = 0
-    while histories:
+    while histories and not report.stopping.is_set():
         number += 1
-        kind = LaneKind(Deployment.POSTGRES)
         lane = ChaosLane(folder / f"lane{number}", catalog, read_points(), number=number, kind=kind)
         with closing(lane), closing(RunPlayer(lane)) as player:
             _play_in_lane(player, histories, report)
@@ -291,7 +322,7 @@ def play_all(folder: Path, catalog: Catalog, seeds: list[str], report: RunReport
 
 
 def _play_in_lane(player: RunPlayer, histories: list[RunHistory], report: RunReport) -> None:
-    while histories:
+    while histories and not report.stopping.is_set():
         history, begin = histories.pop(0), time.monotonic()
         try:
             violations, is_at_rest = player.play(history), True
@@ -312,14 +343,22 @@ def _play_in_lane(player: RunPlayer, histories: list[RunHistory], report: RunRep
 def main(arguments: list[str]) -> int:
     """Return 1 if a logical time was not applied once."""
     short_lived_java.apply()
-    seed = arguments[1] if len(arguments) > 1 else str(random.randrange(10**6))
-    print(f"seed {seed}", flush=True)
-    seeds = [seed] if "." in seed else [f"{seed}.{number}" for number in range(int(arguments[0]))]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sqlite", action="store_true")
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", nargs="?", default=str(random.randrange(10**6)))
+    options = parser.parse_args(arguments)
+    deployment = Deployment.SQLITE if options.sqlite else Deployment.POSTGRES
+    print(f"seed {options.seed}, {deployment}", flush=True)
+    seeds = list_seeds(options.count, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="headrace-runs-", dir="/tmp"))
     report, begin = RunReport(), time.monotonic()
+    # An interrupted run still prints the report of the histories that have ended.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: report.stopping.set())
     with closing(Catalog(folder / "catalog")) as catalog:
         try:
-            play_all(folder, catalog, seeds, report)
+            play_all(folder, catalog, deployment, seeds, report)
         finally:
             end({driver.process for driver in find_drivers(folder)} | processes_of(folder))
     _print_report(report, time.monotonic() - begin)

@@ -80,6 +80,7 @@ def make_rows(events: list[Event] = EVENTS, **changes: Any) -> Rows:
         "state": StatementState.SUCCESS,
         "is_query": True,
         "command": None,
+        "note": None,
         "attempts": 2,
         "text": "SELECT 1",
     }
@@ -163,10 +164,24 @@ def test_a_table_that_the_second_driver_publishes_violates_nothing() -> None:
     assert find_violations(make_ctas_rows(attempts=3)) == []
 
 
+_NOTHING = "Nothing was done: `t` already exists."
+_ABORTED = [
+    *_TRANSACTION[:2],
+    make_event("transaction", "begun", "aborting", _SECOND_DRIVER),
+    make_event("transaction", "aborting", "aborted", _SECOND_DRIVER),
+]
+
+
+def test_a_table_that_another_statement_has_created_meanwhile_violates_nothing() -> None:
+    rows = make_ctas_rows(_ABORTED, TransactionState.ABORTED, note=_NOTHING)
+    assert find_violations(rows) == []
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         (make_ctas_rows(_TRANSACTION[:2], TransactionState.BEGUN), "is success, with 0 tables"),
+        (make_ctas_rows(note=_NOTHING), "is success, with 1 tables"),
         (make_ctas_rows(state=TransactionState.COMMITTING), "but its last event is committed"),
         (make_ctas_rows(_TRANSACTION[:2], TransactionState.BEGUN, attempts=3), "has 3 attempts"),
         (make_ctas_rows([_TRANSACTION[0], *_TRANSACTION[2:]]), "but was prepared"),
