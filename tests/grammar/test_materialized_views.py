@@ -225,7 +225,10 @@ def test_the_text_of_a_statement_parses_to_the_same_statement(statement: Any) ->
     ("text", "message"),
     [
         ("CREATE MATERIALIZED VIEW", "Expected: the name of a materialized view."),
-        ("CREATE MATERIALIZED VIEW v SELECT 1", "'SELECT' is not expected here. Expected: (, USING,"),
+        (
+            "CREATE MATERIALIZED VIEW v SELECT 1",
+            "'SELECT' is not expected here. Expected: (, USING,",
+        ),
         ("CREATE MATERIALIZED VIEW v AS", "Expected: a query."),
         (
             "CREATE MATERIALIZED VIEW v WITH (auto = true) AS SELECT 1",

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.driver.ctas.lake_namespace import LakeNamespace, for_implementations, for_lakes
-from tests.support.ctas import Crash, crash_before, fetch_rows
+from tests.support.ctas import Crash, fetch_rows
 from tests.support.view_link import ViewLink
 
 from headrace.errors import ExpectationFailed, InvalidExpectation
-from headrace.model.lifecycle import TransactionState
 from headrace.model.materialized_view import IntentAction
 from headrace.model.statement import REFRESH_VIEW
 
@@ -131,15 +130,18 @@ def test_a_view_whose_first_rows_violate_fail_update_is_not_created(
 
 @for_lakes("parquet")
 def test_the_next_driver_reports_the_counts_of_the_lost_one(
-    checked: CheckedView, link: ViewLink
+    checked: CheckedView, link: ViewLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def crash(*_arguments: object) -> None:
+        raise Crash
+
     text = checked.create(f"CONSTRAINT positive EXPECT (amount > 0) {DROP}")
     link.create(checked.spark, text)
     checked.write("(7, 1), (8, 0)")
-    crash_before(link, TransactionState.COMMITTED)
-    with pytest.raises(Crash):
-        link.refresh(checked.spark)
-    link.before_step = lambda _state: None
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.driver.ctas.view_switch.ViewSwitch.switch_to", crash)
+        with pytest.raises(Crash):
+            link.refresh(checked.spark)
     resumed = link.resume(checked.spark, REFRESH_VIEW)
 
     assert summarize(resumed.expectation_counts) == (2, 1, 1, [("positive", 1, 0)])
@@ -147,12 +149,12 @@ def test_the_next_driver_reports_the_counts_of_the_lost_one(
 
 
 REFUSED = {
-    "none > 0": (3, 27, "cannot be resolved"),
-    "amount >": (3, 35, "line 3, column"),
-    "amount": (3, 27, "is bigint, and not boolean"),
-    "sum(amount) > 0": (3, 27, "needs other rows"),
-    "row_number() OVER (ORDER BY id) > 0": (3, 27, "needs other rows"),
-    "EXISTS (TABLE spark_catalog.default.none)": (3, 27, "is not valid"),
+    "none > 0": (3, 28, "cannot be resolved"),
+    "amount >": (3, 36, "line 3, column 36"),
+    "amount": (3, 28, "is bigint, and not boolean"),
+    "sum(amount) > 0": (3, 28, "is not valid"),
+    "row_number() OVER (ORDER BY id) > 0": (3, 28, "needs other rows"),
+    "EXISTS (TABLE spark_catalog.default.none)": (3, 42, "is not valid"),
 }
 
 
@@ -162,9 +164,7 @@ def test_a_condition_that_the_rows_do_not_allow_is_refused_at_its_position(
     checked: CheckedView, link: ViewLink, condition: str
 ) -> None:
     line, column, message = REFUSED[condition]
-    text = checked.create(
-        "CONSTRAINT id EXPECT (id > 0)", f"CONSTRAINT other EXPECT ({condition})"
-    )
+    text = checked.create("CONSTRAINT id EXPECT (id > 0)", f"CONSTRAINT other EXPECT ({condition})")
     with pytest.raises(InvalidExpectation) as caught:
         link.create(checked.spark, text)
     position = caught.value.position

@@ -28,6 +28,7 @@ from headrace.driver.link import NodeLink
 from headrace.driver.planner import create_two_phase_table, resume_transaction
 from headrace.driver.spark_version.ctas_plan import Ctas, build_ctas
 from headrace.driver.spark_version.errors import find_position
+from headrace.driver.spark_version.observed_rows import keep_observations
 from headrace.driver.spark_version.plans import find_temporary_views
 from headrace.driver.streams.sources import register_streams
 from headrace.driver.views.intents import carry_out_intents
@@ -188,6 +189,8 @@ class ViewPlanner:
         )
         expected = view.command.expectations
         checks = RowChecks(self._session, expected) if expected else None
+        if checks is not None:
+            keep_observations(self._session)
         plan = plan_change(
             self._session,
             lambda: ctas.write_to(write_target, self._rows_to_write(ctas, checks, table)),
