@@ -145,4 +145,4 @@ class ViewChecks(CheckedRows):
     """The expectations of a materialized view, and what its last refresh has counted."""
 
     statement_id: str | None
-    """The statement that has written the rows; None: none is known."""
+    """The statement that has counted; None: none is known."""
