@@ -171,7 +171,7 @@ def test_the_rows_of_every_refresh_are_checked_also_after_a_kill(
     # The row 7 takes some seconds, so that the driver can be killed while it writes.
     query = (
         "SELECT id, amount FROM sales WHERE"
-        " reflect('java.lang.Thread', 'sleep', IF(id = 7, 5L, 0L)) IS NOT NULL"
+        " reflect('java.lang.Thread', 'sleep', IF(id = 7, 5000L, 0L)) IS NOT NULL"
     )
     create = (
         "CREATE MATERIALIZED VIEW checked (\n"
@@ -198,9 +198,9 @@ def test_the_rows_of_every_refresh_are_checked_also_after_a_kill(
     assert "`known` by 2 of 3 rows" in failed["error"]["message"]
     assert after_failure["expectation known"] == "fail: violated by 2 of 3 rows"
     assert after_failure["generation"] == created["generation"]
-    assert kept == [[2], [3]]
+    assert kept == [["2"], ["3"]]
     assert refreshed["expectation positive"] == "drop: violated by 2 of 5 rows"
-    assert rows == [[7], [8], [9]]
+    assert rows == [["7"], ["8"], ["9"]]
     metrics = node.http.get("/metrics").text
     dropped = 'expectation="positive",job="spark_catalog.default.checked",outcome="violated"'
     assert [line.split()[-1] for line in metrics.splitlines() if dropped in line][0] == "4.0"
