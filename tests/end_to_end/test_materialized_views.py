@@ -162,6 +162,50 @@ def test_a_reader_sees_whole_generations_while_a_refresh_is_killed(
     )
 
 
+def test_the_rows_of_every_refresh_are_checked_also_after_a_kill(
+    node: NodeProcess, session: str
+) -> None:
+    def describe() -> dict[str, str | None]:
+        return dict(node.rows("DESCRIBE MATERIALIZED VIEW checked"))
+
+    # The row 7 takes some seconds, so that the driver can be killed while it writes.
+    query = (
+        "SELECT id, amount FROM sales WHERE"
+        " reflect('java.lang.Thread', 'sleep', IF(id = 7, 5000L, 0L)) IS NOT NULL"
+    )
+    create = (
+        "CREATE MATERIALIZED VIEW checked (\n"
+        "  CONSTRAINT positive EXPECT (amount > 0) ON VIOLATION DROP ROW,\n"
+        f"  CONSTRAINT known EXPECT ({{}} < 100) ON VIOLATION FAIL UPDATE) AS {query}"
+    )
+    node.run("CREATE TABLE sales AS SELECT id, id - 1 AS amount FROM range(4)", session)
+    refused = node.run(create.format("none"), session)["error"]
+    assert (refused["code"], refused["line"], refused["column"]) == ("invalid_expectation", 3, 28)
+    assert node.run(create.format("id"), session)["state"] == "success"
+    created = describe()
+    node.run("INSERT OVERWRITE sales SELECT id + 99, 1 FROM range(3)", session)
+    failed = node.run("REFRESH MATERIALIZED VIEW checked")
+    after_failure, kept = describe(), node.rows("SELECT id FROM checked ORDER BY id", session)
+    node.run("INSERT OVERWRITE sales SELECT id, id - 6 FROM range(5, 10)", session)
+    assert refresh(node, "checked", kill=True) == "success"
+    rows = node.rows("SELECT id FROM checked ORDER BY id", session)
+    refreshed = describe()
+    assert node.run("DROP MATERIALIZED VIEW checked")["state"] == "success"
+
+    assert created["expectation positive"] == "drop: violated by 2 of 4 rows"
+    assert (created["expectation known"], created["rows_dropped"]) == ("fail: passed", "2")
+    assert failed["error"]["code"] == "expectation_failed"
+    assert "`known` by 2 of 3 rows" in failed["error"]["message"]
+    assert after_failure["expectation known"] == "fail: violated by 2 of 3 rows"
+    assert after_failure["generation"] == created["generation"]
+    assert kept == [["2"], ["3"]]
+    assert refreshed["expectation positive"] == "drop: violated by 2 of 5 rows"
+    assert rows == [["7"], ["8"], ["9"]]
+    metrics = node.http.get("/metrics").text
+    dropped = 'expectation="positive",job="spark_catalog.default.checked",outcome="violated"'
+    assert [line.split()[-1] for line in metrics.splitlines() if dropped in line][0] == "4.0"
+
+
 def test_a_view_that_refreshes_itself_survives_its_driver(
     node: NodeProcess, session: str, tmp_path: Path
 ) -> None:

@@ -156,7 +156,9 @@ class ViewLink(JournalLink):
         hooks = Hooks(facts, [], plan.hook)
         try:
             hooks.notify_created()
-            fetch_frame_rows(plan.run())
+            frame = plan.run()
+            fetch_frame_rows(frame)
+            plan.check_rows(frame, None)
             hooks.notify_finished()
         except Cancelled:
             hooks.notify_cancelled()
@@ -164,6 +166,7 @@ class ViewLink(JournalLink):
         except CommitUnfinished:
             raise
         except Exception as error:
-            hooks.notify_failed(error)
-            raise
+            explained = error if plan.checks is None else plan.checks.explain(error)
+            hooks.notify_failed(explained)
+            raise explained from error
         return plan

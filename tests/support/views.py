@@ -9,6 +9,7 @@ from typing import Any
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.materialized_view import (
@@ -63,12 +64,15 @@ def new_view(name: str, *, storage: RowStorage = RowStorage.GENERATIONS) -> NewV
 class ViewWriter:
     """A scripted driver that creates a view, refreshes it, and drops what nodes ask it to drop."""
 
-    def __init__(self, node: InProcessNode, *, properties: str = "", **session: Any) -> None:
+    def __init__(
+        self, node: InProcessNode, *, properties: str = "", constraints: str = "", **session: Any
+    ) -> None:
         self.node = node
         self.name = f"v{next(_numbers)}"
         kind = "streaming" if properties else "interactive"
         self.session, self.driver = node.start_session(kind=kind, **session)
-        self.create = f"CREATE MATERIALIZED VIEW {self.name} {properties} AS SELECT 1 AS a"
+        checked = f"{self.name} {constraints}"
+        self.create = f"CREATE MATERIALIZED VIEW {checked} {properties} AS SELECT 1 AS a"
 
     def submit_create(self) -> str:
         """Submit the CREATE, and let the driver claim it. Return the statement's id."""
@@ -88,7 +92,13 @@ class ViewWriter:
         return submitted["id"], driver
 
     def prepare(
-        self, driver: ScriptedDriver, statement: str, generation: int, *, table: str | None = None
+        self,
+        driver: ScriptedDriver,
+        statement: str,
+        generation: int,
+        *,
+        table: str | None = None,
+        counts: ExpectationCounts | None = None,
     ) -> str:
         """Stage the table of a generation, up to `committing`. Return the transaction's id."""
         transaction = new_id("tx")
@@ -105,16 +115,29 @@ class ViewWriter:
             TransactionState.BEGUN,
             TransactionState.COMMITTING,
         ):
+            if state is TransactionState.COMMITTING:
+                staged = staged.model_copy(update={"expectation_counts": counts})
             assert driver.transact(transaction, statement, state, staged).applied
         return transaction
 
-    def write(self, driver: ScriptedDriver, statement: str, **table: Any) -> int:
-        """Write the generation of a statement to its successful end. Return its number."""
+    def write(
+        self,
+        driver: ScriptedDriver,
+        statement: str,
+        counts: ExpectationCounts | None = None,
+        **table: Any,
+    ) -> int:
+        """Write the generation of a statement to its successful end. Return its number.
+
+        Args:
+            counts: What the driver reports of the expectations.
+        """
         new = new_view(self.name) if statement == self.statement else None
         generation = begin_generation(driver, statement, new)
         assert generation.view is not None, generation
         transaction = self.prepare(driver, statement, generation.number, **table)
-        assert driver.succeed(statement, committed=transaction).applied
+        ended = driver.succeed(statement, committed=transaction, expectation_counts=counts)
+        assert ended.applied
         return generation.number
 
     def make(self) -> ViewWriter:
@@ -123,9 +146,10 @@ class ViewWriter:
         assert self.write(self.driver, self.statement) == 1
         return self
 
-    def refresh(self) -> int:
+    def refresh(self, counts: ExpectationCounts | None = None) -> int:
         """Refresh the view, and return the number of the generation."""
-        return self.write(*reversed(self.submit_refresh()))
+        statement, driver = self.submit_refresh()
+        return self.write(driver, statement, counts)
 
     statement = ""
 

@@ -17,6 +17,7 @@ from headrace.model.delivery import AttemptOutcome, Delivery
 from headrace.model.expectation import ExpectationCounts, StatementChecks
 from headrace.model.failure import SPARK_CODES
 from headrace.model.lifecycle import StreamState
+from headrace.model.materialized_view import MaterializedView
 from headrace.model.run import JobRun
 from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
@@ -422,7 +423,8 @@ class ExpectationMetrics:
         """Expectations with a time series of their own: owner, job and name."""
         self._rows = Counter(
             "headrace_expectation_rows",
-            "Rows that were checked by an expectation of a job, by outcome: `passed`,"
+            "Rows that were checked by an expectation of a job, or of a materialized view, whose"
+            " complete name is in `job`, by outcome: `passed`,"
             " `violated`, or `null` if the condition was NULL. After"
             f" {_MAX_EXPECTATIONS} expectations, `job` and `expectation` of the others are"
             f" `{_OTHER_EXPECTATION}`.",
@@ -438,6 +440,10 @@ class ExpectationMetrics:
     def observe_batch(self, query: StreamQuery, counts: ExpectationCounts) -> None:
         """Count the rows of a batch of a streaming job."""
         self._count(query.owner, query.scope, counts)
+
+    def observe_refresh(self, view: MaterializedView, counts: ExpectationCounts) -> None:
+        """Count the rows of a refresh of a materialized view."""
+        self._count(view.owner, view.qualified_name, counts)
 
     def _count(self, owner: str, job: str, counts: ExpectationCounts) -> None:
         for each in counts.expectations:

@@ -157,6 +157,7 @@ class Node:
             awaited_ends=self._awaited_ends,
             observe_start=statement_metrics.observe_driver_start,
             observe_batch=expectation_metrics.observe_batch,
+            observe_refresh=expectation_metrics.observe_refresh,
         )
         self.statements = Statements(
             self.context,

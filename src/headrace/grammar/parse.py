@@ -29,6 +29,7 @@ from headrace.grammar.materialized_views import (
     parse_create_materialized_view,
     parse_materialized_view_statement,
     parse_show_materialized_views,
+    refuse_expectations_of_plain_view,
 )
 from headrace.grammar.metadata import ListedObjects, ListObjects, parse_list_objects
 from headrace.grammar.script import statement_spans
@@ -181,6 +182,8 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
     keyword = reserved_keyword(words) if reserved else None
     if keyword is not None and len(text.encode()) > MAX_OWN:
         raise StatementTooLarge(f"{keyword} has at most 1 MiB ({MAX_OWN} bytes in UTF-8).")
+    if reserved and keyword is None:
+        refuse_expectations_of_plain_view(text, words)
     command = None if keyword is None else _PARSERS[keyword](text, words)
     return ParsedStatement(
         kind="interactive" if command is None else command.kind,

@@ -159,12 +159,17 @@ class TokenReader:
             items.append(read())
         return tuple(items)
 
-    def read_until(self, *ends: str, meaning: str) -> str:
-        """Return the text up to one of these symbols outside brackets, which is not skipped."""
+    def read_until(self, *ends: str, meaning: str, brackets: str = "()<>[]") -> str:
+        """Return the text up to one of these symbols outside brackets, which is not skipped.
+
+        Args:
+            brackets: Opening and closing brackets, each of one character.
+        """
+        opening, closing = tuple(brackets[::2]), tuple(brackets[1::2])
         first, depth = self._token(), 0
         last = first
         while (token := self._token()) is not None and (depth > 0 or token.word not in ends):
-            depth += (token.word in ("(", "<", "[")) - (token.word in (")", ">", "]"))
+            depth += (token.word in opening) - (token.word in closing)
             last = token
             self._advance()
         if first is None or last is None or self._token() is first:

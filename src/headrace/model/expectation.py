@@ -138,3 +138,11 @@ class StatementChecks(CheckedRows):
 
     statement_id: str
     run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewChecks(CheckedRows):
+    """The expectations of a materialized view, and what its last refresh has counted."""
+
+    statement_id: str | None
+    """The statement that has counted; None: none is known."""

@@ -475,6 +475,13 @@ class Ended(Message):
     lineage: Lineage = []
     """Tables that a successful statement has read and written."""
 
+    @property
+    def known_counts(self) -> ExpectationCounts | None:
+        """What was counted for expectations, unless it contradicts the number of rows written."""
+        counts = self.expectation_counts
+        is_proven = counts is not None and self.rows_written in {None, counts.rows_written}
+        return counts if is_proven else None
+
     @model_validator(mode="after")
     def _check_result(self) -> Ended:
         """Raise ValueError unless exactly the successes have a result, so that all are readable."""

@@ -1203,6 +1203,23 @@ run_expectations = Table(
     Index("run_expectations_by_job", "job_id", "statement_id"),
 )
 
+# What a refresh of a materialized view has counted. The view has the expectations in its text.
+view_expectations = Table(
+    "view_expectations",
+    metadata,
+    Column(
+        "statement_id",
+        id_type(),
+        # A node of an older version deletes old statements, too, and does not know this table.
+        ForeignKey("statements.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("view_id", id_type(), nullable=False),
+    # NULL: it is not known.
+    Column("counts", Document(ExpectationCounts)),
+    Index("view_expectations_by_view", "view_id", "statement_id"),
+)
+
 # The counts of the batches of a streaming query, in one row of a fixed size.
 stream_expectations = Table(
     "stream_expectations",

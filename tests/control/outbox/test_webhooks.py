@@ -14,6 +14,7 @@ from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
+from tests.support.views import ViewWriter
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, receive_webhooks
 from tests.support.webhooks import insert_message
@@ -322,6 +323,26 @@ def test_violated_expectations_are_reported_although_the_run_succeeds(
     assert message.json["data"]["expectations"] == [
         {"name": "positive", "on_violation": "drop", "violations": 3, "nulls": 1}
     ]
+
+
+def test_a_refresh_of_a_view_reports_violated_expectations_once(
+    start: Callable[..., InProcessNode], receiver: WebhookReceiver
+) -> None:
+    node = start()
+    add(node, receiver, events=["expectation.violated"])
+    view = ViewWriter(node, constraints="(CONSTRAINT positive EXPECT (a > 0))")
+    view.statement = view.submit_create()
+    violations = [Violations(name="positive", violations=3, nulls=1)]
+    counts = ExpectationCounts(rows_in=9, rows_dropped=0, rows_written=9, expectations=violations)
+    view.write(view.driver, view.statement, counts)
+    await_state(node, "sent")
+    [message] = receiver.messages
+    assert message.json["data"] == {
+        "view": f"spark_catalog.default.{view.name}",
+        "owner": node.statement(view.statement)["owner"],
+        "statement": view.statement,
+        "expectations": [{"name": "positive", "on_violation": "warn", "violations": 3, "nulls": 1}],
+    }
 
 
 def test_a_node_without_receivers_reads_the_outbox_rarely_and_learns_of_the_first_webhook(

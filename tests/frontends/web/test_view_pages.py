@@ -11,6 +11,7 @@ from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import make_batch
 from tests.support.views import ViewWriter
 
+from headrace.model.expectation import ExpectationCounts, Violations
 from headrace.model.lifecycle import StreamState
 from headrace.model.stream_query import QueryReport
 
@@ -135,3 +136,23 @@ def test_a_dropped_view_stays_readable_and_cannot_be_refreshed(
 def test_an_unknown_view_is_an_error_page(browser: Browser) -> None:
     for link in ("views/mv_unknown", f"views/{'x' * 99}"):
         assert browser.open(link).response.status_code == 404
+
+
+def test_a_view_shows_what_its_last_refresh_has_counted(
+    node: InProcessNode, browser: Browser
+) -> None:
+    constraints = "(CONSTRAINT positive EXPECT (a > 0) ON VIOLATION DROP ROW)"
+    view = ViewWriter(node, constraints=constraints)
+    view.statement = view.submit_create()
+    violations = [Violations(name="positive", violations=3, nulls=1)]
+    counts = ExpectationCounts(
+        rows_in=1010, rows_dropped=3, rows_written=1007, expectations=violations
+    )
+    view.write(view.driver, view.statement, counts)
+    link = f"views/{view.describe()['id']}"
+    page = browser.open(link)
+
+    for shown in ("positive: a > 0", "drop", "violated", "1,010"):
+        assert shown in page.text, shown
+    assert f"statements/{view.statement}" in page.response.text
+    assert "drop: violated by 3 of 1,010 rows, 1 of them NULL" in browser.open(f"{link}/json").text

@@ -27,7 +27,7 @@ from headrace.store import deliveries, events, lineage, nodes, table_writes, tab
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 from headrace.store.identity import tokens
-from headrace.store.jobs import job_changes, runs, schedules, triggers
+from headrace.store.jobs import expectations, job_changes, runs, schedules, triggers
 from headrace.store.live_counts import MEASUREMENTS, count_live
 from headrace.store.sessions import lease_renewals, sessions, warm_sessions
 from headrace.store.statements import (
@@ -125,6 +125,7 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         lambda tx, lease: time_limits.has_other_work(tx, lease.session_id, "st_x"),
         lambda tx, lease: lineage.list_of_statement(tx, "st_x"),
         lambda tx, lease: lineage.has_table(tx, "t", owners=["ada"]),
+        lambda tx, lease: expectations.find_last_refresh(tx, "mv_x"),
         lambda tx, lease: lineage.list_neighbours(
             tx, "t", LineageDirection.READ, owners=["ada"], newest=9, limit=9
         ),
@@ -155,6 +156,7 @@ def _queries(tx: Tx, act: Any) -> list[tuple[str, Any]]:
         "other work",
         "lineage",
         "table of a lineage",
+        "last refresh of a view",
         "neighbours",
         "neighbours by streams",
         "get",

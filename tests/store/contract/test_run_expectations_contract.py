@@ -1,4 +1,7 @@
-"""Contract of the expectations of runs: counts belong to a statement, and end with its run."""
+"""Contract of the expectations of runs and of materialized views: counts belong to a statement.
+
+Those of a run end with the run, and those of a view with the statement.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, select
 from tests.support.batch_jobs import insert_batch_job
+from tests.support.store import new_statement, running_session
 
 from headrace.model.expectation import (
     Expectation,
@@ -15,11 +19,12 @@ from headrace.model.expectation import (
     Violations,
 )
 from headrace.model.ids import new_id
+from headrace.model.lifecycle import StatementState
 from headrace.model.run import FiringRules, RunTimes, RunTrigger
 from headrace.store.clock import read_clock
 from headrace.store.database import Database
 from headrace.store.jobs import expectations, runs
-from headrace.store.tables import run_expectations
+from headrace.store.tables import events, run_expectations, statements
 from headrace.store.tables import runs as runs_table
 
 POSITIVE = Expectation(name="positive", condition="a > 0", on_violation=OnViolation.FAIL)
@@ -66,3 +71,31 @@ def test_counts_belong_to_a_statement_and_end_with_its_run(store: Database) -> N
         tx.execute(delete(runs_table).where(runs_table.c.id == newest.run_id))
         kept = tx.execute(select(func.count()).select_from(run_expectations)).scalar_one()
     assert kept == 2
+
+
+def test_the_last_refresh_of_a_view_is_found_and_ends_with_its_statement(store: Database) -> None:
+    view, other = new_id("mv"), new_id("mv")
+    lease = running_session(store)
+    first, second, newest = sorted(
+        new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+        for _number in range(3)
+    )
+    failed = COUNTS.model_copy(update={"rows_written": None})
+    with store.write("test") as tx:
+        assert expectations.find_last_refresh(tx, view) is None
+        expectations.save_refresh(tx, view, first, COUNTS)
+        expectations.save_refresh(tx, other, newest, None)
+    with store.read() as tx:
+        assert expectations.find_last_refresh(tx, view) == (first, COUNTS)
+    with store.write("test") as tx:
+        expectations.save_refresh(tx, view, second, COUNTS)
+        expectations.save_refresh(tx, view, second, failed)
+    with store.read() as tx:
+        assert expectations.find_last_refresh(tx, view) == (second, failed)
+    with store.write("test") as tx:
+        expectations.save_refresh(tx, view, second, None)
+        assert expectations.find_last_refresh(tx, view) == (second, None)
+        tx.execute(delete(events).where(events.c.entity_id == second))
+        tx.execute(delete(statements).where(statements.c.id == second))
+    with store.read() as tx:
+        assert expectations.find_last_refresh(tx, view) == (first, COUNTS)

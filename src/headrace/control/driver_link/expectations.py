@@ -7,20 +7,25 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.control.outbox.alerts import Alerts
+from headrace.control.views.status import list_expectations_of_view
 from headrace.errors import ExpectationFailed
 from headrace.model.connection import RUN_PROTOCOL, Connection
-from headrace.model.expectation import Expectation, ExpectationCounts
-from headrace.model.lifecycle import STREAM, StreamState
-from headrace.model.statement import Statement
+from headrace.model.expectation import Expectation, ExpectationCounts, ViewChecks
+from headrace.model.lifecycle import STREAM, StatementState, StreamState
+from headrace.model.materialized_view import MaterializedView
+from headrace.model.messages import Ended
+from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.stream_expectation import add_batches, list_expectations
 from headrace.model.stream_query import QueryProgress, QueryReport, StreamQuery
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import expectations
-from headrace.store.streams import stream_expectations
+from headrace.store.streams import stream_expectations, views
 
 ObserveBatch = Callable[[StreamQuery, ExpectationCounts], None]
 """Takes the query of a batch, and what the batch has counted."""
+ObserveRefresh = Callable[[MaterializedView, ExpectationCounts], None]
+"""Takes a materialized view, and what its refresh has counted."""
 
 _LOG = logging.getLogger("headrace.link")
 
@@ -39,12 +44,77 @@ def save_counts(tx: Tx, statement_id: str, counts: ExpectationCounts) -> None:
     """Store what a driver has counted, unless it contradicts the expectations of the statement."""
     checks = expectations.find(tx, statement_id)
     if checks is None:
-        return
-    names = [each.name for each in checks.expectations]
-    if [each.name for each in counts.expectations] != names:
-        _LOG.warning("statement %s: its counts name other expectations", statement_id)
-        return
-    expectations.save_counts(tx, statement_id, counts)
+        save_refresh(tx, statement_id, counts)
+    elif _have_names_of(counts, checks.expectations, statement_id):
+        expectations.save_counts(tx, statement_id, counts)
+
+
+def save_refresh(
+    tx: Tx, statement_id: str, counts: ExpectationCounts | None
+) -> tuple[MaterializedView, ViewChecks] | None:
+    """Store what a driver has counted of the view that a statement writes; None: it is not known.
+
+    Return the view and its expectations. Return None if the statement writes no view with
+    expectations.
+    """
+    view = views.of_writer(tx, statement_id)
+    expected = [] if view is None else list_expectations_of_view(view)
+    if view is None or not expected:
+        return None
+    if counts is not None and not _have_names_of(counts, expected, statement_id):
+        counts = None
+    expectations.save_refresh(tx, view.id, statement_id, counts)
+    return view, ViewChecks(expectations=expected, counts=counts, statement_id=statement_id)
+
+
+def _have_names_of(
+    counts: ExpectationCounts, expected: Sequence[Expectation], statement_id: str
+) -> bool:
+    """Return whether counts are those of the expectations of a statement, and log if not."""
+    if [each.name for each in counts.expectations] == [each.name for each in expected]:
+        return True
+    _LOG.warning("statement %s: its counts name other expectations", statement_id)
+    return False
+
+
+class ViewChecking:
+    """Records what refreshes of materialized views have counted, at the end of their statements."""
+
+    def __init__(self, alerts: Alerts, observe_refresh: ObserveRefresh | None = None) -> None:
+        """Create it.
+
+        Args:
+            observe_refresh: Called for each refresh whose counts are known, after the commit.
+        """
+        self._alerts = alerts
+        self._observe_refresh = observe_refresh or (lambda *_: None)
+
+    def apply(self, tx: Tx, message: Ended, command: str | None, state: StatementState) -> None:
+        """Store what a statement has counted that writes a view, and record violations.
+
+        Args:
+            command: First words of the statement, if it is one of Headrace's own.
+            state: The state in which the node ends it.
+        """
+        counts = message.known_counts
+        # A failure without counts keeps the rows before it, and their counts.
+        is_counted = counts is not None or state is StatementState.SUCCESS
+        if command not in {CREATE_VIEW, REFRESH_VIEW} or state is not message.state:
+            return
+        saved = save_refresh(tx, message.statement_id, counts) if is_counted else None
+        if saved is None:
+            return
+        view, checks = saved
+        self._alerts.record_violated_refresh(tx, view, checks)
+        if checks.counts is not None:
+            # Counters grow after the commit.
+            tx.on_end(partial(self._observe, view, checks.counts))
+
+    def _observe(
+        self, view: MaterializedView, counts: ExpectationCounts, is_committed: bool
+    ) -> None:
+        if is_committed:
+            self._observe_refresh(view, counts)
 
 
 class StreamChecking:

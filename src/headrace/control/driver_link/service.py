@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace.control.context import NodeContext
-from headrace.control.driver_link.expectations import ObserveBatch
+from headrace.control.driver_link.expectations import (
+    ObserveBatch,
+    ObserveRefresh,
+    ViewChecking,
+)
 from headrace.control.driver_link.renewals import Renewals
 from headrace.control.driver_link.statements import (
     accept_outcome,
@@ -126,6 +130,7 @@ class DriverLinkService:
         awaited_ends: AwaitedEnds | None = None,
         observe_start: ObserveStart | None = None,
         observe_batch: ObserveBatch | None = None,
+        observe_refresh: ObserveRefresh | None = None,
     ) -> None:
         """Create the service.
 
@@ -133,6 +138,7 @@ class DriverLinkService:
             awaited_ends: Requests that wait for the end of a statement at this process.
             observe_start: Called when a driver is up.
             observe_batch: Called when a batch of a streaming query was checked.
+            observe_refresh: Called when the rows of a materialized view were checked.
         """
         self._awaited_ends = awaited_ends or AwaitedEnds()
         self._observe_start = observe_start or (lambda *_: None)
@@ -148,6 +154,7 @@ class DriverLinkService:
         self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
         self.views = ViewWrites(context)
+        self._view_checks = ViewChecking(context.alerts, observe_refresh)
         self.checkpoints = CheckpointMarks(context)
         self._token_hashes: OrderedDict[DriverLease, str] = OrderedDict()
         """Hashes by driver; the last entry belongs to the most recent call."""
@@ -328,6 +335,7 @@ class DriverLinkService:
                 tx.on_end(partial(self._observe_end, message.statement_id))
                 tx.wake(*map(session_topic, limits.choose_next(tx, self._running_limit)))
                 save_report(tx, lease, message, locked, grace_seconds=self._grace_seconds)
+                self._view_checks.apply(tx, message, locked.command, state)
                 if state is StatementState.SUCCESS:
                     if locked.command is not None:
                         release_query(tx, message.statement_id)

@@ -216,9 +216,8 @@ def save_report(
             )
     elif message.snapshot is not None:
         sessions.save_snapshot(tx, lease.session_id, message.snapshot)
-    counts = message.expectation_counts
-    if counts is not None and message.rows_written in {None, counts.rows_written}:
-        save_counts(tx, message.statement_id, counts)
+    if message.known_counts is not None and locked.command is None:
+        save_counts(tx, message.statement_id, message.known_counts)
     statement_transitions.set_outcome(
         tx,
         message.statement_id,

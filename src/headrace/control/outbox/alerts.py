@@ -10,8 +10,14 @@ from headrace.config.alert_events import AlertEvent
 from headrace.config.settings import Settings
 from headrace.grammar.masking import mask_text
 from headrace.model.delivery import CONFIGURED_PREFIX, NewDelivery, Webhook
-from headrace.model.expectation import ExpectationResult, StatementChecks
+from headrace.model.expectation import (
+    CheckedRows,
+    ExpectationResult,
+    StatementChecks,
+    ViewChecks,
+)
 from headrace.model.failure import Failure
+from headrace.model.materialized_view import MaterializedView
 from headrace.model.run import JobRun
 from headrace.model.stream_expectation import BatchViolation, list_expectations
 from headrace.model.stream_query import StreamQuery
@@ -87,16 +93,7 @@ class Alerts:
         """Insert the messages about the expectations that a statement of a run has violated."""
         if checks is None:
             return
-        violated = [
-            {
-                "name": each.name,
-                "on_violation": each.on_violation,
-                "violations": counted.violations,
-                "nulls": counted.nulls,
-            }
-            for index, (each, counted) in enumerate(checks.list_counted())
-            if checks.find_result(index) is ExpectationResult.VIOLATED
-        ]
+        violated = _list_violated(checks)
         if violated:
             data = {
                 **describe_run(run),
@@ -110,6 +107,24 @@ class Alerts:
                 subject=checks.statement_id,
                 owner=run.owner,
                 job=run.name,
+            )
+
+    def record_violated_refresh(self, tx: Tx, view: MaterializedView, checks: ViewChecks) -> None:
+        """Insert the messages about the expectations that a refresh of a view has violated."""
+        violated = _list_violated(checks)
+        if violated and checks.statement_id is not None:
+            data = {
+                "view": view.qualified_name,
+                "owner": view.owner,
+                "statement": checks.statement_id,
+                "expectations": violated,
+            }
+            self.record(
+                tx,
+                AlertEvent.EXPECTATION_VIOLATED,
+                data,
+                subject=checks.statement_id,
+                owner=view.owner,
             )
 
     def record_violated_batch(self, tx: Tx, query: StreamQuery, violation: BatchViolation) -> None:
@@ -147,6 +162,20 @@ class Alerts:
             owner=query.owner,
             job=query.scope,
         )
+
+
+def _list_violated(checks: CheckedRows) -> list[dict[str, Any]]:
+    """Return what a message says about the expectations that rows have violated."""
+    return [
+        {
+            "name": each.name,
+            "on_violation": each.on_violation,
+            "violations": counted.violations,
+            "nulls": counted.nulls,
+        }
+        for index, (each, counted) in enumerate(checks.list_counted())
+        if checks.find_result(index) is ExpectationResult.VIOLATED
+    ]
 
 
 def list_configured(settings: Settings) -> Sequence[Webhook]:

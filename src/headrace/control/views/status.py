@@ -25,6 +25,7 @@ from headrace.errors import MaterializedViewNotFound
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
+from headrace.model.expectation import Expectation, ExpectationResult, ViewChecks
 from headrace.model.lifecycle import MaterializedViewState, StreamState
 from headrace.model.materialized_view import MaterializedView, RowStorage, generation_name
 from headrace.model.reasons import explain_stream
@@ -33,6 +34,7 @@ from headrace.model.stream_history import parse_instant, sum_backlog
 from headrace.model.stream_query import QueryProgress, StreamQuery
 from headrace.model.text import cut_text
 from headrace.store.database import Tx
+from headrace.store.jobs import expectations
 from headrace.store.statements import statements
 from headrace.store.streams import stream_progress, views
 from headrace.text.readable import describe_count, describe_duration, format_utc
@@ -77,6 +79,9 @@ class ViewStatus:
     """None: the store does not know it any more, or there was none."""
     sources: Sequence[ViewSource]
     """Sources that say how much they have. The store does not know the others."""
+    checks: ViewChecks | None = None
+    """Its expectations, and what the last refresh has counted; None: it has none. In a list of
+    views, None."""
 
     @property
     def next_refresh_at(self) -> datetime | None:
@@ -169,7 +174,22 @@ def read_statuses(tx: Tx, found: Sequence[MaterializedView]) -> list[ViewStatus]
 def read_status(tx: Tx, view: MaterializedView) -> ViewStatus:
     """Return a view with what belongs to it."""
     [status] = read_statuses(tx, [view])
-    return status
+    return replace(status, checks=_find_checks(tx, view))
+
+
+def list_expectations_of_view(view: MaterializedView) -> list[Expectation]:
+    """Return the expectations on the rows of each refresh of a view."""
+    command = parse(view.text).command
+    assert isinstance(command, CreateMaterializedView)
+    return command.expectations
+
+
+def _find_checks(tx: Tx, view: MaterializedView) -> ViewChecks | None:
+    expected = list_expectations_of_view(view)
+    if not expected:
+        return None
+    statement, counts = expectations.find_last_refresh(tx, view.id) or (None, None)
+    return ViewChecks(expectations=expected, counts=counts, statement_id=statement)
 
 
 def _find_interval(query: StreamQuery) -> float | None:
@@ -239,6 +259,7 @@ def describe_view(status: ViewStatus) -> dict[str, str | None]:
         "inactive": status.inactive_reason,
         "stale": status.stale_reason,
         **{f"not read yet: {source.name}": str(source.backlog) for source in status.sources},
+        **_describe_checks(status.checks),
         "generation": status.generation,
         "table": status.table,
         "query": None if query is None else query.qualified_name,
@@ -248,6 +269,29 @@ def describe_view(status: ViewStatus) -> dict[str, str | None]:
         "created_at": format_utc(view.created_at),
         "statement": mask_statement(view.text),
     }
+
+
+def _describe_checks(checks: ViewChecks | None) -> dict[str, str | None]:
+    """Return what the last refresh has counted, by expectation."""
+    if checks is None:
+        return {}
+    described: dict[str, str | None] = {
+        f"expectation {each.name}": f"{each.on_violation}: {_describe_result(checks, index)}"
+        for index, each in enumerate(checks.expectations)
+    }
+    counts = checks.counts
+    described["rows_dropped"] = None if counts is None else str(counts.rows_dropped)
+    return {**described, "checked_statement": checks.statement_id}
+
+
+def _describe_result(checks: ViewChecks, index: int) -> str:
+    result = checks.find_result(index)
+    if checks.counts is None or result is not ExpectationResult.VIOLATED:
+        return result.replace("_", " ")
+    counted = checks.counts.expectations[index]
+    nulls = f", {counted.nulls:,} of them NULL" if counted.nulls else ""
+    rows = describe_count(checks.counts.rows_in, "row")
+    return f"violated by {counted.violations:,} of {rows}{nulls}"
 
 
 class MaterializedViews:
@@ -280,7 +324,7 @@ class MaterializedViews:
 
 
 def _hide_text(caller: Caller, status: ViewStatus) -> ViewStatus:
-    """Return the view without its SQL, unless the caller may read the content."""
+    """Return the view without its SQL and conditions, unless the caller may read the content."""
     if may(caller, Action.READ_CONTENT, status.view):
         return status
-    return replace(status, view=replace(status.view, text=HIDDEN_TEXT))
+    return replace(status, view=replace(status.view, text=HIDDEN_TEXT), checks=None)

@@ -47,6 +47,18 @@ def check_statement(text: str, command: Command | None) -> None:
                     f"{name} needs auto_refresh = true.", position=find_position(text, name)
                 )
     read_interval(text, command)
+    _check_expectations(text, command)
+
+
+def _check_expectations(text: str, command: CreateMaterializedView) -> None:
+    """Raise InvalidStatement for expectations that are not possible."""
+    if command.constraints and command.is_auto_refreshed:
+        raise InvalidStatement(
+            "A materialized view that refreshes itself has no expectations.",
+            position=find_position(text, "CONSTRAINT"),
+            hint="Leave out auto_refresh and refresh the view by a job, or write the rows with a"
+            " streaming job that has `expect`.",
+        )
 
 
 def read_interval(text: str, command: CreateMaterializedView) -> float | None:

@@ -88,6 +88,14 @@ class Ctas:
         """The SELECT of the statement."""
         return frame_of_plan(self.session, self.analysed.query())
 
+    def read_query(self) -> DataFrame:
+        """Return the SELECT of the statement as Spark analyses it now. Raise the errors of Spark.
+
+        The first analysis has listed the files of the tables, and the statement may have waited for
+        its write lock since.
+        """
+        return frame_of_plan(self.session, self.bind(self.plan.query()))
+
     def write_to(self, target: WriteTarget, rows: DataFrame | None = None) -> DataFrame:
         """Run the CTAS with another target and, optionally, with other rows.
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from headrace.driver.spark_version.bridge import (
     INSERT,
     Py4JBridge,
     analysed_plan,
+    compile_java,
     option_value,
     plan_class_name,
 )
 
 _LISTENER_BUS_MILLIS = 10_000
 """Longest time to wait for the counts of a write that its catalog runs in a query of its own."""
+_KEPT = "ObservedRows"
 _COLLECT_METRICS = "org.apache.spark.sql.execution.CollectMetricsExec"
 
 
@@ -42,13 +44,22 @@ def uses_row_alone(computed: DataFrame, rows: DataFrame) -> bool:
     return bool(plan.subqueries().isEmpty())
 
 
+def keep_observations(session: SparkSession) -> None:
+    """Keep what the queries of a session count, for a catalog that writes rows in several queries.
+
+    The session ends with its statement. Raises Py4JError.
+    """
+    jvm = Py4JBridge(session)
+    jvm.session.listenerManager().register(compile_java(jvm.root, _KEPT))
+
+
 def read_observation(frame: DataFrame, observation: Observation) -> dict[str, int] | None:
     """Return the counts of an observation in a statement that has run, by name.
 
     Return None if Spark has none. Raises Py4JError.
     """
     name = str(observation._name)  # noqa: SLF001 - PySpark has no public access to it
-    row = _read_from_plan(frame, name) or _read_from_listener(frame, observation)
+    row = _read_from_plan(frame, name) or _read_from_listener(frame, observation, name)
     if row is None:
         return None
     names = [str(each) for each in row.schema().fieldNames()]
@@ -65,7 +76,7 @@ def _read_from_plan(frame: DataFrame, name: str) -> Any | None:
     return option_value(metrics.get(name))
 
 
-def _read_from_listener(frame: DataFrame, observation: Observation) -> Any | None:
+def _read_from_listener(frame: DataFrame, observation: Observation, name: str) -> Any | None:
     """Return the counts of a query that a catalog such as Delta has run inside of the command."""
     jvm = Py4JBridge(frame.sparkSession)
     try:
@@ -75,4 +86,7 @@ def _read_from_listener(frame: DataFrame, observation: Observation) -> Any | Non
         return None
     observed: Any = observation._jo  # noqa: SLF001 - as above
     completed = option_value(observed.future().value())
-    return None if completed is None or completed.isFailure() else completed.get()
+    row = None if completed is None or completed.isFailure() else completed.get()
+    if row is None or row.length() == 0:
+        return compile_java(jvm.root, _KEPT).take(name)
+    return row

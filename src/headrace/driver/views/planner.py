@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled, TablePath, TwoPhaseCatalog
+from headrace.driver.ctas.base import TwoPhaseTable
 from headrace.driver.ctas.catalogs import find_catalog
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
@@ -25,14 +27,22 @@ from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
 from headrace.driver.planner import create_two_phase_table, resume_transaction
 from headrace.driver.spark_version.ctas_plan import Ctas, build_ctas
+from headrace.driver.spark_version.errors import find_position
+from headrace.driver.spark_version.observed_rows import keep_observations
 from headrace.driver.spark_version.plans import find_temporary_views
 from headrace.driver.streams.sources import register_streams
 from headrace.driver.views.intents import carry_out_intents
-from headrace.errors import InvalidMaterializedView, TableAlreadyExists
+from headrace.driver.writes.expectations import CheckedColumns, RowChecks
+from headrace.errors import InvalidExpectation, InvalidMaterializedView, TableAlreadyExists
 from headrace.grammar.clauses import qualified_name_to_sql
-from headrace.grammar.materialized_views import CreateMaterializedView, blank_before_query
+from headrace.grammar.materialized_views import (
+    CreateMaterializedView,
+    blank_before_condition,
+    blank_before_query,
+)
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
+from headrace.grammar.text import position_at
 from headrace.model.ids import new_id
 from headrace.model.materialized_view import RowStorage, ViewRows, generation_name
 from headrace.model.messages import (
@@ -88,6 +98,7 @@ class ViewPlanner:
 
         Raises:
             InvalidMaterializedView: The query or the catalog does not allow the view.
+            InvalidExpectation: A condition is not a boolean expression over the columns.
             TableAlreadyExists: The name belongs to another table or view.
             KnownFailure: The node refuses the view.
             Cancelled: The statement was cancelled.
@@ -112,6 +123,7 @@ class ViewPlanner:
         ctas = build_ctas(session, f"CREATE TABLE {name}{self._using(command)}", query)
         catalog = find_catalog(ctas)
         _check_query(ctas, command, defined)
+        _check_conditions(ctas.query, command, text)
         if catalog is None or not _has_views(catalog, command):
             raise InvalidMaterializedView(
                 f"The catalog {ctas.path.catalog} cannot hold this materialized view."
@@ -175,9 +187,13 @@ class ViewPlanner:
             self._assignment.statement_id,
             on_busy=lambda: recover(self._session, self._link),
         )
-        return plan_change(
+        expected = view.command.expectations
+        checks = RowChecks(self._session, expected) if expected else None
+        if checks is not None:
+            keep_observations(self._session)
+        plan = plan_change(
             self._session,
-            lambda: ctas.write_to(write_target, self._first_rows(ctas)),
+            lambda: ctas.write_to(write_target, self._rows_to_write(ctas, checks, table)),
             view.catalog,
             table,
             journal,
@@ -186,6 +202,7 @@ class ViewPlanner:
             analysed=ctas.analysed,
             written=view.path,
         )
+        return replace(plan, checks=checks)
 
     def _begin_generation(self, view: _ViewToWrite) -> Generation:
         new = None
@@ -203,11 +220,17 @@ class ViewPlanner:
             recover(self._session, self._link)
             self._cancelling.wait(_BUSY_SECONDS)
 
-    def _first_rows(self, ctas: Ctas) -> DataFrame | None:
+    def _rows_to_write(
+        self, ctas: Ctas, checks: RowChecks | None, table: TwoPhaseTable
+    ) -> DataFrame | None:
         """Return the rows to write if they are not those of the query: none for a stream."""
-        if not ctas.is_streaming:
+        if ctas.is_streaming:
+            return self._session.createDataFrame([], ctas.query.schema)
+        if checks is None:
             return None
-        return self._session.createDataFrame([], ctas.query.schema)
+        # A catalog that commits natively publishes the rows before they can be counted.
+        raises = checks.may_fail and table.commits_natively
+        return checks.count_and_drop(ctas.read_query(), raises=raises)
 
     def _using(self, command: CreateMaterializedView) -> str:
         """Return the USING clause. Without one, Spark's own catalog could create a Hive table."""
@@ -247,6 +270,20 @@ def _check_query(ctas: Ctas, command: CreateMaterializedView, defined: list[str]
             " it. Add refresh_interval, for example WITH (auto_refresh = true, refresh_interval ="
             " '10 MINUTES'), or read a stream: FROM STREAM t."
         )
+
+
+def _check_conditions(rows: DataFrame, command: CreateMaterializedView, text: str) -> None:
+    """Raise InvalidExpectation for a condition that the rows do not allow, with its position."""
+    for each in command.constraints:
+        condition = blank_before_condition(text, each)
+        placed = each.expectation.model_copy(update={"condition": condition})
+        try:
+            CheckedColumns([placed]).add_to(rows, raises=False)
+        except InvalidExpectation as error:
+            cause = error.__cause__
+            known = find_position(cause, text) if isinstance(cause, PySparkException) else None
+            error.position = known or position_at(text, each.condition_at)
+            raise
 
 
 def _has_views(catalog: TwoPhaseCatalog, command: CreateMaterializedView) -> bool:

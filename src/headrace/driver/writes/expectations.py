@@ -170,11 +170,21 @@ class RowChecks:
         if query is None:
             raise InvalidExpectation("Only an INSERT can have expectations.")
         rows = frame_of_plan(self._session, bind(query))
+        return replace_query(parsed_plan, self.count_and_drop(rows, raises=raises))
+
+    def count_and_drop(self, rows: DataFrame, *, raises: bool = False) -> DataFrame:
+        """Return the rows that are not dropped. They are counted when they are written.
+
+        Args:
+            raises: See `add_to`.
+
+        Raises:
+            InvalidExpectation: A condition is not a boolean expression over the columns.
+        """
         checked = self._columns.add_to(rows, raises=raises)
         self._observation = Observation(_make_name())
         observed = checked.observe(self._observation, *self._columns.make_counts())
-        kept = observed.where(self._columns.is_kept()).drop(*self._columns.names)
-        return replace_query(parsed_plan, kept)
+        return observed.where(self._columns.is_kept()).drop(*self._columns.names)
 
     def check(self, frame: DataFrame, rows_written: int | None, *, is_published: bool) -> None:
         """Read the counts of a write that has run, and check them.

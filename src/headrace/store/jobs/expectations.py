@@ -1,15 +1,18 @@
-"""The expectations of statements of runs, and what was counted for them."""
+"""What statements of runs, and refreshes of materialized views, have counted for expectations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.expectation import Expectation, ExpectationCounts, StatementChecks
 from headrace.model.run import JobRun
 from headrace.store.database import Tx
 from headrace.store.tables import run_expectations as table
+from headrace.store.tables import view_expectations
 
 _SELECT = select(table.c.statement_id, table.c.run_id, table.c.expectations, table.c.counts)
 
@@ -50,3 +53,30 @@ def save_counts(tx: Tx, statement_id: str, counts: ExpectationCounts | None) -> 
     """Store what was counted for the expectations of a statement; None: it is not known."""
     change = update(table).where(table.c.statement_id == statement_id)
     tx.execute(change.values(counts=counts))
+
+
+def _make_upsert(insert: Any) -> Any:
+    new = insert(view_expectations)
+    return new.on_conflict_do_update(
+        index_elements=["statement_id"], set_={"counts": new.excluded.counts}
+    )
+
+
+_SAVE = {
+    name: _make_upsert(insert)
+    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
+}
+
+
+def save_refresh(tx: Tx, view_id: str, statement_id: str, counts: ExpectationCounts | None) -> None:
+    """Store what the statement that writes a view has counted; None: it is not known."""
+    row = {"statement_id": statement_id, "view_id": view_id, "counts": counts}
+    tx.execute(_SAVE[tx.dialect], row)
+
+
+def find_last_refresh(tx: Tx, view_id: str) -> tuple[str, ExpectationCounts | None] | None:
+    """Return the last statement that has written a view and its counts; None if there is none."""
+    columns = view_expectations.c
+    query = select(columns.statement_id, columns.counts).where(columns.view_id == view_id)
+    row = tx.execute(query.order_by(columns.statement_id.desc()).limit(1)).one_or_none()
+    return None if row is None else (row.statement_id, row.counts)
