@@ -184,7 +184,7 @@ class StreamBody(ResponseModel):
     started_at: Instant | None
     """When its first run began."""
     healthy_since: Instant | None
-    """Start of the last run."""
+    """Start of the current run; null while the query does not run."""
     ended_at: Instant | None
     """When the attempt ended."""
     end_reason: EndReason | str | None
