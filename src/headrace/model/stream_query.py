@@ -143,6 +143,8 @@ class QueryProgress(BaseModel):
     parts: Annotated[dict[Name, Count], Field(max_length=20)] = {}
     """Milliseconds of the parts of the batch (`BatchPart`), as far as Spark reports them."""
     watermark: Name | None = None
+    late_rows: Count = 0
+    """Rows that were later than the watermark, and that the operators with state have dropped."""
     state_rows: Count = 0
     state_bytes: Count = 0
     lag: JsonObject = {}
