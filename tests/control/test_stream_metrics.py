@@ -96,6 +96,7 @@ def test_a_running_query_has_the_measurements_of_its_newest_batch(
         103,
         lag={"KafkaV2[Subscribe[a]]": 7, "KafkaV2[Subscribe[b]]": 3, "other": "unknown"},
         watermark="1970-01-01T00:01:00.000Z",
+        late_rows=3,
         state_rows=4,
         state_bytes=512,
     )
@@ -110,6 +111,7 @@ def test_a_running_query_has_the_measurements_of_its_newest_batch(
         "batch_timestamp_seconds": 1795428000.0,
         "lag_records": 10,
         "watermark_timestamp_seconds": 60,
+        "late_rows": 3,
         "state_rows": 4,
         "state_bytes": 512,
     }

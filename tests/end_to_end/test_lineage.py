@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.control.outbox.test_openlineage import validate
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
+_EVENTS = "openlineage.jsonl"
 STATEMENTS = [
     "CREATE TABLE raw USING parquet AS SELECT id AS n, 'x' AS s FROM range(10)",
     "CREATE TABLE clean USING parquet AS SELECT n FROM raw WHERE n > 1",
@@ -25,7 +28,8 @@ STATEMENTS = [
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    process = NodeProcess(tmp_path_factory.mktemp("node") / "home")
+    home = tmp_path_factory.mktemp("node") / "home"
+    process = NodeProcess(home, OPENLINEAGE__FILE=str(home / _EVENTS))
     yield process
     process.close()
 
@@ -100,6 +104,16 @@ def test_a_write_to_a_system_table_is_refused(node: NodeProcess, session: str, t
     assert re.search(reasons, ended["error"]["message"]), ended["error"]
 
 
+def _list_stream_events(node: NodeProcess, name: str) -> list[dict[str, Any]]:
+    """Return the OpenLineage events of a query that have arrived, after the check of each."""
+    file = node.home / _EVENTS
+    lines = file.read_text().splitlines() if file.exists() else []
+    events = [json.loads(line) for line in lines]
+    for event in events:
+        validate(event)
+    return [each for each in events if each["job"]["name"].endswith(f".adhoc.{name}")]
+
+
 def test_a_streaming_query_is_between_its_files_and_its_table(
     node: NodeProcess, session: str, tmp_path: Path
 ) -> None:
@@ -131,3 +145,15 @@ def test_a_streaming_query_is_between_its_files_and_its_table(
         ["read", "spark_catalog.default.raw", ["n"]],
     ]
     assert node.run("STOP STREAM arrivals", session=session)["state"] == "success"
+    wait_until(
+        lambda: len(_list_stream_events(node, "arrivals")) == 3,
+        seconds=30,
+        what="the events of the run have arrived",
+    )
+    events = {each["eventType"]: each for each in _list_stream_events(node, "arrivals")}
+    assert set(events) == {"START", "RUNNING", "ABORT"}
+    assert len({each["run"]["runId"] for each in events.values()}) == 1
+    for each in (events["RUNNING"], events["ABORT"]):
+        sources = {source["namespace"] for source in each["inputs"]}
+        assert sources == {"file", "headrace"}
+        assert [target["name"] for target in each["outputs"]] == ["spark_catalog.default.arrived"]

@@ -51,7 +51,9 @@ def _format_batch_time(batch: Json) -> str:
     return describe_duration(batch["milliseconds"] / 1000)
 
 
-_BATCH_FIELDS = ("batch", "at", "input_rows", "input_rate", "process_rate", "milliseconds")
+_BATCH_FIELDS = (
+    *("batch", "at", "input_rows", "input_rate", "process_rate", "milliseconds", "late_rows"),
+)
 _BATCH_COLUMNS = (
     ListColumn(title="BATCH", text=lambda item: item["batch"], right=True),
     ListColumn(title="AGE", text=lambda item: format_age_of(item["at"]), right=True),
@@ -59,6 +61,7 @@ _BATCH_COLUMNS = (
     ListColumn(title="ROWS", text=lambda item: item["input_rows"], right=True),
     ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
     ListColumn(title="PROCESSED/S", text=lambda item: item["process_rate"], right=True),
+    ListColumn(title="LATE ROWS", text=lambda item: item["late_rows"] or None, right=True),
 )
 _MINUTE_FIELDS = (
     *("at", "batches", "input_rows", "input_rate", "process_rate", "slowest_milliseconds"),

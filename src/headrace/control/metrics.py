@@ -94,6 +94,12 @@ _GAUGES = (
         lambda batch: _read_instant(batch.watermark),
     ),
     _Gauge(
+        "headrace_stream_late_rows",
+        "Rows that the newest batch dropped because they were later than its watermark. Operators"
+        " with state drop them.",
+        lambda batch: batch.late_rows,
+    ),
+    _Gauge(
         "headrace_stream_state_rows",
         "Rows in the state of the query after the newest batch.",
         lambda batch: batch.state_rows,

@@ -52,6 +52,7 @@ from headrace.control.metrics import (
 )
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Drain, Nodes
+from headrace.control.outbox.openlineage import OpenLineageStreamEvents
 from headrace.control.outbox.sender import Outbox
 from headrace.control.outbox.service import Webhooks
 from headrace.control.outbox.watch import AlertWatch
@@ -147,7 +148,7 @@ class Node:
             StatementMetrics(self._metrics),
             ExpectationMetrics(self._metrics),
         )
-        self.database.observe_ends = statement_metrics.observe_ends
+        _observe(self.database, settings, statement_metrics)
         self._awaited_ends = AwaitedEnds()
         self.wake_ups = WakeUps(self.database)
         self.long_polls = LongPolls(hears_wake_ups=self.hears_wake_ups)
@@ -464,6 +465,12 @@ class Node:
         if self.embedded and self._idle_shutdown.is_due(self.database):
             _LOG.info("no command uses this node any more: it stops")
             self._request_stop()
+
+
+def _observe(database: Database, settings: Settings, metrics: StatementMetrics) -> None:
+    """Let the store call what measures and reports its changes."""
+    database.observe_ends = metrics.observe_ends
+    database.observe_stream_run = OpenLineageStreamEvents(settings.openlineage).record
 
 
 def _load_token(settings: Settings, *, embedded: bool) -> str | None:

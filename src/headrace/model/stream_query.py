@@ -143,6 +143,8 @@ class QueryProgress(BaseModel):
     parts: Annotated[dict[Name, Count], Field(max_length=20)] = {}
     """Milliseconds of the parts of the batch (`BatchPart`), as far as Spark reports them."""
     watermark: Name | None = None
+    late_rows: Count = 0
+    """Rows that were later than the watermark, and that the operators with state have dropped."""
     state_rows: Count = 0
     state_bytes: Count = 0
     lag: JsonObject = {}
@@ -318,7 +320,7 @@ class StreamQuery(QueryAttempt):
     last_batch: int | None
     """Number of the last committed batch."""
     healthy_since: datetime | None
-    """Start of the current run."""
+    """Start of the current run; None: none is known."""
     report_epoch: int | None
     """Epoch of the driver whose report was applied last."""
     report_sequence: int | None
@@ -327,6 +329,34 @@ class StreamQuery(QueryAttempt):
     @property
     def qualified_name(self) -> str:
         return f"{self.scope}.{self.name}"
+
+    @property
+    def has_run(self) -> bool:
+        """Whether Spark runs the query, as far as its driver has reported it."""
+        is_stopping = self.state is StreamState.STOPPING and self.healthy_since is not None
+        return self.state is StreamState.RUNNING or is_stopping
+
+
+class StreamRunStep(StrEnum):
+    """What a node learns about a run of a streaming query: one start of the query in Spark."""
+
+    STARTED = "started"
+    TABLES_REPORTED = "tables_reported"
+    FINISHED = "finished"  # its sources have ended
+    STOPPED = "stopped"
+    FAILED = "failed"  # or lost with its driver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRunChange:
+    """A step of a run of a streaming query."""
+
+    query: StreamQuery
+    run_id: str
+    """Id of the run in Spark, as the driver has reported it."""
+    step: StreamRunStep
+    failure: Failure | None = None
+    """Why the run has failed."""
 
 
 class DefinitionKind(StrEnum):

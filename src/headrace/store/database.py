@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from uuid import uuid4
 
 from sqlalchemy import (
@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from headrace.config.extras import require_extra
 from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.statement import StatementEnd
+from headrace.model.stream_query import StreamRunChange
 from headrace.store import migrate, notifications, sqlite
 from headrace.store.notifications import EVENTS, Notifications
 from headrace.text.readable import describe_duration
@@ -199,12 +200,25 @@ _LONG_WAIT = 0.9
 """Part of the time of a write below which the wait for its turn counts."""
 
 
+ObserveStreamRun: TypeAlias = "Callable[[Tx, StreamRunChange], None]"
+
+
+def _ignore_stream_run(_tx: Tx, _change: StreamRunChange) -> None:
+    """Ignore a step of a run."""
+
+
 class Tx:
     """A write transaction, or a connection for reads. Only modules of the store use its members."""
 
-    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        observe_stream_run: ObserveStreamRun = _ignore_stream_run,
+    ) -> None:
         self.connection = connection
         self.dialect: Dialect = dialect
+        self._observe_stream_run = observe_stream_run
         self.topics: dict[str, None] = {}
         self.waiters: dict[str, str | None] = {}
         self.ends: list[StatementEnd] = []
@@ -220,6 +234,10 @@ class Tx:
     def wake(self, *topics: str) -> None:
         """Wake the subscribers of these topics in every process after the commit."""
         self.topics.update(dict.fromkeys(topics))
+
+    def note_stream_run(self, change: StreamRunChange) -> None:
+        """Note that the transaction stores a step of a run of a streaming query."""
+        self._observe_stream_run(self, change)
 
     def on_end(self, callback: Callable[[bool], None]) -> None:
         """Call back after the transaction, and before its wake-ups: True if it is committed."""
@@ -272,6 +290,8 @@ class Database:
         """Identity of this process among those that share the store."""
         self.observe_ends: Callable[[Sequence[StatementEnd]], None] = lambda _ends: None
         """Called after the commit with the statements that a transaction has ended."""
+        self.observe_stream_run: ObserveStreamRun = _ignore_stream_run
+        """Called in the transaction that stores a step of a run of a streaming query."""
         self.others_stream_events = True
         """Whether other processes need a wake-up for each event."""
         self._listener: Listener | None = None
@@ -386,7 +406,7 @@ class Database:
         tx, is_committed = None, False
         try:
             with self._begin(precedence) as connection:
-                tx = Tx(connection, self.dialect)
+                tx = Tx(connection, self.dialect, self.observe_stream_run)
                 yield tx
                 if tx.topics and self.is_shared:
                     self._send_wake_ups(tx)

@@ -68,6 +68,13 @@ def list_of_statement(tx: Tx, statement_id: str) -> list[TableUse]:
     return [use for use in uses if use is not None]
 
 
+def list_of_stream(tx: Tx, query_id: str) -> list[TableUse]:
+    """Return the tables that a streaming query reads and writes, in the order of its plan."""
+    query = select(stream_table.c.table_use).where(stream_table.c.query_id == query_id)
+    uses = tx.execute(query.order_by(stream_table.c.position)).scalars()
+    return [use for use in uses if use is not None]
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbour:
     """A table beside another one, and what has read one and written the other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -61,6 +62,31 @@ def test_only_the_batches_after_a_number_are_read(
         assert {"add_batch", "wal_commit", "query_planning"} <= batch.parts.keys()
         assert batch.parts.keys() <= set(BatchPart)
         assert sum(batch.parts.values()) <= batch.milliseconds + len(BatchPart)
+
+
+def test_rows_later_than_the_watermark_are_counted_in_their_batch(
+    start: StartRun, tmp_path: Path
+) -> None:
+    folder = tmp_path / "input"
+    folder.mkdir()
+    for number, hours in enumerate([[12], [13], [9, 9, 14]]):
+        file = folder / f"{number}.json"
+        rows = [{"t": f"2026-01-01T{hour:02}:00:00Z", "n": n} for n, hour in enumerate(hours)]
+        file.write_text("\n".join(map(json.dumps, rows)))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    arriving = (
+        "CREATE STREAM arriving (t TIMESTAMP, n INT) FROM json"
+        f" OPTIONS ('maxFilesPerTrigger' = '1', 'path' = '{folder}')"
+    )
+    distinct = (
+        "CREATE STREAM seen AS SELECT DISTINCT t, n FROM arriving"
+        " WATERMARK t DELAY OF INTERVAL 5 MINUTES"
+    )
+    run = start("SAVE STREAM seen TO noop TRIGGER AVAILABLE NOW", arriving, distinct)
+    finish(run)
+
+    late = {batch.batch: batch.late_rows for batch in run.read_new_batches(None)}
+    assert {batch: rows for batch, rows in late.items() if rows} == {2: 2}
 
 
 def test_streams_are_built_on_streams(

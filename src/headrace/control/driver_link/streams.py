@@ -18,7 +18,6 @@ from headrace.model.messages import FindMarked, FoundStreams, MarkedQuery
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
 from headrace.model.stream_query import ADHOC_SCOPE, DesiredQuery, QueryReport
-from headrace.store import lineage
 from headrace.store.database import Tx
 from headrace.store.sessions.lease_renewals import load_owned_view
 from headrace.store.statements import statements
@@ -69,12 +68,10 @@ def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Fail
 def apply_query_reports(
     tx: Tx, lease: DriverLease, reports: Sequence[QueryReport], checks: StreamChecking
 ) -> None:
-    """Apply what a driver reports about its queries, their batches and their lineage."""
+    """Apply what a driver reports about its queries and their batches."""
     for query, report in stream_transitions.apply_reports(tx, lease, reports):
         stream_progress.save(tx, report.id, report.progress)
         checks.apply(tx, query, report)
-        if report.lineage:
-            lineage.save_of_stream(tx, query, report.lineage)
 
 
 class CheckpointMarks:

@@ -1,8 +1,9 @@
-"""OpenLineage events about runs of batch jobs and their statements.
+"""OpenLineage events about runs of batch jobs, their statements, and runs of streaming queries.
 
-A run of a job and each of its statements have one START, and one COMPLETE, FAIL or ABORT. The
-transaction that begins or ends a run or a statement inserts the event into the outbox, whose unique
-key prevents a second one. https://openlineage.io/spec/2-0-2/OpenLineage.json
+A run of a job, each of its statements, and each run of a streaming query in Spark have one START,
+and one COMPLETE, FAIL or ABORT. The transaction that begins or ends them inserts the event into the
+outbox, whose unique key prevents a second one.
+https://openlineage.io/spec/2-0-2/OpenLineage.json
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from headrace import __version__
 from headrace.config.outbox import OpenLineageSettings
@@ -21,10 +22,16 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import RunState
 from headrace.model.lineage import TableUse
 from headrace.model.run import JobRun
+from headrace.model.stream_query import (
+    ADHOC_SCOPE,
+    StreamQuery,
+    StreamRunChange,
+    StreamRunStep,
+)
 from headrace.store import deliveries, lineage
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import runs
+from headrace.store.jobs import jobs, runs
 from headrace.text.readable import format_utc
 
 Json = dict[str, Any]
@@ -34,6 +41,15 @@ _PRODUCER = f"urn:headrace:{__version__}"
 _SPEC = "https://openlineage.io/spec"
 _END_TYPES = {RunState.SUCCEEDED: "COMPLETE", RunState.FAILED: "FAIL"}
 """Types of the events that end a run; the others are ABORT."""
+_STREAM_TYPES = {  # apart from the start
+    StreamRunStep.TABLES_REPORTED: "RUNNING",
+    StreamRunStep.FINISHED: "COMPLETE",
+    StreamRunStep.STOPPED: "ABORT",
+    StreamRunStep.FAILED: "FAIL",
+}
+_KINDS = {"START": f"{OPENLINEAGE}.start", "RUNNING": f"{OPENLINEAGE}.running"}
+"""Kinds of deliveries; those of the other types end a run."""
+_END_KIND = f"{OPENLINEAGE}.end"
 
 
 class OpenLineageEvents:
@@ -86,28 +102,18 @@ class OpenLineageEvents:
         job_name = f"{run.owner}.{run.name}"
         facets = {"nominalTime": _nominal_time(run)}
         if statement_id is not None:
-            facets["parent"] = _make_facet(
-                "1-2-0",
-                "ParentRunFacet",
-                run={"runId": _to_uuid(run.id)},
-                job={"namespace": self._namespace, "name": job_name},
-            )
+            facets["parent"] = _make_parent(run.id, self._namespace, job_name)
         if failure is not None:
-            message = describe_failure(failure)["message"]
-            facets["errorMessage"] = _make_facet(
-                "1-0-1", "ErrorMessageRunFacet", message=message, programmingLanguage="SQL"
-            )
+            facets["errorMessage"] = _make_error_message(failure)
         name = job_name if statement_id is None else f"{job_name}.{run.position}"
+        job_type = "JOB" if statement_id is None else "QUERY"
         event = {
-            "eventType": event_type,
-            "eventTime": format_utc(read_clock(tx.connection)),
-            "producer": _PRODUCER,
-            "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+            **_begin_event(tx, event_type),
             "run": {"runId": _to_uuid(statement_id or run.id), "facets": facets},
             "job": {
                 "namespace": self._namespace,
                 "name": name,
-                "facets": _job_facets(statement_id),
+                "facets": _job_facets("BATCH", job_type),
             },
         }
         tables = []
@@ -116,10 +122,74 @@ class OpenLineageEvents:
         return NewDelivery(
             endpoint=OPENLINEAGE,
             owner=run.owner,
-            kind=f"{OPENLINEAGE}.{'start' if event_type == 'START' else 'end'}",
+            kind=_KINDS.get(event_type, _END_KIND),
             subject=statement_id or run.id,
             payload=make_event_text(event, tables, self._namespace),
         )
+
+
+class OpenLineageStreamEvents:
+    """Inserts the events about runs of streaming queries, if the settings name a receiver."""
+
+    def __init__(self, settings: OpenLineageSettings) -> None:
+        self._is_enabled = settings.is_enabled
+        self._namespace = settings.namespace
+
+    def record(self, tx: Tx, change: StreamRunChange) -> None:
+        """Insert the events for a step of a run, except those that the run has already.
+
+        A run has one RUNNING, when the tables of its query are known.
+        """
+        if not self._is_enabled:
+            return
+        tables = lineage.list_of_stream(tx, change.query.id)
+        if change.step is not StreamRunStep.STARTED:
+            events = [self._make_event(tx, _STREAM_TYPES[change.step], change, tables)]
+        else:
+            events = [self._make_event(tx, "START", change, [])]
+            if tables:
+                events.append(self._make_event(tx, "RUNNING", change, tables))
+        deliveries.insert_deliveries(tx, events)
+
+    def _make_event(
+        self, tx: Tx, event_type: str, change: StreamRunChange, tables: Sequence[TableUse]
+    ) -> NewDelivery:
+        query = change.query
+        run_id = _derive_uuid(query, change.run_id)
+        event = {
+            **_begin_event(tx, event_type),
+            "run": {"runId": run_id, "facets": self._make_run_facets(tx, change)},
+            "job": {
+                "namespace": self._namespace,
+                "name": f"{query.owner}.{query.qualified_name}",
+                "facets": _job_facets("STREAMING", "QUERY"),
+            },
+        }
+        return NewDelivery(
+            endpoint=OPENLINEAGE,
+            owner=query.owner,
+            kind=_KINDS.get(event_type, _END_KIND),
+            subject=run_id,
+            payload=make_event_text(event, tables, self._namespace),
+        )
+
+    def _make_run_facets(self, tx: Tx, change: StreamRunChange) -> Json:
+        query, facets = change.query, {}
+        job = None if query.scope == ADHOC_SCOPE else jobs.find(tx, query.owner, query.scope)
+        if job is not None:
+            facets["parent"] = _make_parent(job.id, self._namespace, f"{job.owner}.{job.name}")
+        if change.failure is not None:
+            facets["errorMessage"] = _make_error_message(change.failure)
+        return facets
+
+
+def _begin_event(tx: Tx, event_type: str) -> Json:
+    return {
+        "eventType": event_type,
+        "eventTime": format_utc(read_clock(tx.connection)),
+        "producer": _PRODUCER,
+        "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+    }
 
 
 def make_event_text(event: Json, tables: Sequence[TableUse], namespace: str) -> str:
@@ -171,10 +241,27 @@ def _nominal_time(run: JobRun) -> Json:
     )
 
 
-def _job_facets(statement_id: str | None) -> Json:
-    job_type = "JOB" if statement_id is None else "QUERY"
+def _make_parent(object_id: str, namespace: str, job_name: str) -> Json:
+    return _make_facet(
+        "1-2-0",
+        "ParentRunFacet",
+        run={"runId": _to_uuid(object_id)},
+        job={"namespace": namespace, "name": job_name},
+    )
+
+
+def _make_error_message(failure: Failure) -> Json:
+    message = describe_failure(failure)["message"]
+    return _make_facet("1-0-1", "ErrorMessageRunFacet", message=message, programmingLanguage="SQL")
+
+
+def _job_facets(processing_type: str, job_type: str) -> Json:
     facet = _make_facet(
-        "2-0-4", "JobTypeJobFacet", processingType="BATCH", integration="HEADRACE", jobType=job_type
+        "2-0-4",
+        "JobTypeJobFacet",
+        processingType=processing_type,
+        integration="HEADRACE",
+        jobType=job_type,
     )
     return {"jobType": facet}
 
@@ -187,3 +274,8 @@ def _make_facet(version: str, name: str, **fields: Any) -> Json:
 def _to_uuid(object_id: str) -> str:
     """Return the UUID in an id of Headrace."""
     return str(UUID(object_id.partition("_")[2]))
+
+
+def _derive_uuid(query: StreamQuery, run_id: str) -> str:
+    """Return the id of a run of a streaming query. The driver has chosen `run_id`."""
+    return str(uuid5(UUID(_to_uuid(query.id)), run_id))

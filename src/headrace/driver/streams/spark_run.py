@@ -79,6 +79,7 @@ def _to_progress(report: Mapping[str, Any], checks: StreamRowChecks) -> QueryPro
         milliseconds=report.get("batchDuration", report["durationMs"].get("triggerExecution", 0)),
         parts=_list_parts(report["durationMs"]),
         watermark=report.get("eventTime", {}).get("watermark"),
+        late_rows=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators),
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
         state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
         lag=_lag(report.get("sources", [])),

@@ -26,10 +26,12 @@ from headrace.model.stream_query import (
     NewStreamQuery,
     QueryReport,
     StreamQuery,
+    StreamRunChange,
+    StreamRunStep,
     Wanted,
     describe_end,
 )
-from headrace.store import catalog_intents
+from headrace.store import catalog_intents, lineage
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.jobs import jobs
@@ -77,19 +79,28 @@ def find_path(query: StreamQuery, report: QueryReport) -> list[StreamState] | No
     """Return the states on the way to the reported one; None if there is no way.
 
     A driver reports its current state, and may have passed through others since its last report.
+    With a new run, the way leads through `running`.
     """
     source, target = query.state, report.state
     if source is target and not _has_restarted(query, report):
         return []
     for way in _WAYS:
         steps = [source, *way, target]
+        if _has_new_run(query, report) and StreamState.RUNNING not in steps[1:]:
+            continue
         if all(STREAM.allows(*pair) for pair in pairwise(steps)):
             return steps[1:]
     return None
 
 
+def _has_new_run(query: StreamQuery, report: QueryReport) -> bool:
+    return report.run_id is not None and report.run_id != query.run_id
+
+
 def _has_restarted(query: StreamQuery, report: QueryReport) -> bool:
     """Return whether a query in the same state as before has failed or run in the meantime."""
+    if _has_new_run(query, report):
+        return True
     if report.state is StreamState.BACKING_OFF:
         return report.failures != query.failures
     return report.state is StreamState.RUNNING and report.run_id != query.run_id
@@ -203,9 +214,17 @@ def apply_reports(
         if report.sequence is not None:
             number = {"report_epoch": lease.epoch, "report_sequence": report.sequence}
             _save(tx, query, number)
+        if report.lineage:
+            _save_lineage(tx, query, report)
         if answers(query, report):
             _apply(tx, query, report, actor=lease.actor)
     return new
+
+
+def _save_lineage(tx: Tx, query: StreamQuery, report: QueryReport) -> None:
+    lineage.save_of_stream(tx, query, report.lineage)
+    if query.state is report.state is StreamState.RUNNING and query.run_id == report.run_id:
+        _note_run(tx, query, StreamRunStep.TABLES_REPORTED)
 
 
 def release(tx: Tx, session_id: str, *, actor: str, reason: str) -> None:
@@ -214,7 +233,14 @@ def release(tx: Tx, session_id: str, *, actor: str, reason: str) -> None:
         if query.state is StreamState.STOPPING:
             _confirm_stop(tx, query, actor=actor)
         elif query.state is StreamState.RUNNING:
-            _change(tx, query, StreamState.STARTING, actor=actor, detail={"reason": reason})
+            _change(
+                tx,
+                query,
+                StreamState.STARTING,
+                actor=actor,
+                detail={"reason": reason},
+                run_failure=Failure.of(DriverLost(f"The driver was lost: {reason}")),
+            )
 
 
 def stop_all(tx: Tx, session_id: str, *, actor: str) -> None:
@@ -331,16 +357,20 @@ def _walk(
     if report.state is StreamState.STOPPED:
         reason = reason_of(report)
         detail, values = describe_end(reason), {**values, "end_reason": reason}
-    for state in path:
-        is_last = state is report.state
+    is_running = report.state is StreamState.RUNNING
+    for index, state in enumerate(path, start=1):
+        is_last = index == len(path)
+        on_the_way = {"run_id": report.run_id} if state is StreamState.RUNNING else None
         query = _change(
             tx,
             query,
             state,
             actor=actor,
             detail=detail if is_last else None,
-            failure=report.error if is_last and state is not StreamState.RUNNING else None,
-            values=values if is_last else None,
+            failure=report.error if is_last and not is_running else None,
+            # The run before the present one has failed with it.
+            run_failure=report.error if is_running else None,
+            values=values if is_last else on_the_way,
         )
     if query.state in STREAM.terminal:
         failure = report.error or _UNKNOWN_FAILURE
@@ -445,16 +475,21 @@ def _change(
     actor: str,
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
+    run_failure: Failure | None = None,
     values: dict[str, Any] | None = None,
     is_clean: bool = False,
 ) -> StreamQuery:
     """Change the state of a locked query, with its event. Return the query in its new state.
 
     Args:
+        run_failure: Why the run of the query has failed, if `failure` does not say so.
         values: Columns to set, for example those of a report.
         is_clean: Whether the query has left nothing in its sink. A report without failures says so.
     """
     columns = dict(values or {})
+    ends_run = query.has_run and target is not StreamState.STOPPING
+    if ends_run:
+        columns["healthy_since"] = None
     if target is StreamState.RUNNING:
         columns["healthy_since"] = clock()
         if query.started_at is None:
@@ -475,7 +510,49 @@ def _change(
         failure=failure,
         is_locked=True,
     )
-    return replace(query, state=target, last_batch=columns.get("last_batch", query.last_batch))
+    if ends_run:
+        _note_end_of_run(tx, query, target, columns.get("end_reason"), run_failure or failure)
+    changed = replace(
+        query,
+        state=target,
+        healthy_since=None if ends_run else query.healthy_since,
+        run_id=columns.get("run_id", query.run_id),
+        last_batch=columns.get("last_batch", query.last_batch),
+    )
+    if target is StreamState.RUNNING:
+        _note_run(tx, changed, StreamRunStep.STARTED)
+    return changed
+
+
+def _note_end_of_run(
+    tx: Tx,
+    query: StreamQuery,
+    target: StreamState,
+    reason: EndReason | None,
+    failure: Failure | None,
+) -> None:
+    """Note the end of the run of a query.
+
+    Args:
+        query: The query as it was before.
+        target: State that it gets.
+        reason: Why it is `stopped`.
+        failure: Why the run has failed, if that is known.
+    """
+    if target not in {StreamState.STOPPED, StreamState.PAUSED}:
+        _note_run(tx, query, StreamRunStep.FAILED, failure=failure or _UNKNOWN_FAILURE)
+        return
+    has_finished = reason is EndReason.SOURCES_ENDED
+    _note_run(tx, query, StreamRunStep.FINISHED if has_finished else StreamRunStep.STOPPED)
+
+
+def _note_run(
+    tx: Tx, query: StreamQuery, step: StreamRunStep, *, failure: Failure | None = None
+) -> None:
+    """Note a step of the run of a query. A driver may have reported no id of the run."""
+    if query.run_id is not None:
+        change = StreamRunChange(query=query, run_id=query.run_id, step=step, failure=failure)
+        tx.note_stream_run(change)
 
 
 def _save(tx: Tx, query: StreamQuery, values: dict[str, Any]) -> None:

@@ -94,6 +94,7 @@ _STREAM: Json = {
             "milliseconds": 625,
             "parts": {"add_batch": 510, "wal_commit": 40},
             "watermark": None,
+            "late_rows": 0,
             "state_rows": 0,
             "state_bytes": 0,
             "lag": {},
@@ -121,6 +122,8 @@ class BatchBody(ResponseModel):
     """Milliseconds of the parts of the batch, as far as Spark reports them."""
     watermark: str | None
     """Watermark of the batch, in Spark's format; null without one."""
+    late_rows: int
+    """Rows that were later than the watermark, and that the operators with state have dropped."""
     state_rows: int
     """Rows in the state of the query."""
     state_bytes: int
@@ -184,7 +187,7 @@ class StreamBody(ResponseModel):
     started_at: Instant | None
     """When its first run began."""
     healthy_since: Instant | None
-    """Start of the last run."""
+    """Start of the current run; null while the query does not run."""
     ended_at: Instant | None
     """When the attempt ended."""
     end_reason: EndReason | str | None
