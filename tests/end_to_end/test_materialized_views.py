@@ -203,7 +203,7 @@ def test_the_rows_of_every_refresh_are_checked_also_after_a_kill(
     assert rows == [["7"], ["8"], ["9"]]
     metrics = node.http.get("/metrics").text
     dropped = 'expectation="positive",job="spark_catalog.default.checked",outcome="violated"'
-    assert [line.split()[-1] for line in metrics.splitlines() if dropped in line][0] == "4.0"
+    assert next(line.split()[-1] for line in metrics.splitlines() if dropped in line) == "4.0"
 
 
 def test_a_view_that_refreshes_itself_survives_its_driver(
