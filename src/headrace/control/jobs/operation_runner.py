@@ -65,6 +65,9 @@ class OperationRunner:
         self._condition = threading.Condition()
         self._is_stopping = False
         self._renew_at = 0.0
+        self._claim_at = 0.0
+        self._may_claim = True
+        """Whether there may be operations to claim, apart from those whose leases expire."""
         self._pool = ThreadPoolExecutor(
             context.settings.jobs.parallelism, thread_name_prefix="headrace-operation"
         )
@@ -103,6 +106,7 @@ class OperationRunner:
 
     def _wake(self) -> None:
         with self._condition:
+            self._may_claim = True
             self._condition.notify_all()
 
     def _renew(self) -> None:
@@ -125,8 +129,11 @@ class OperationRunner:
 
     def _claim(self) -> None:
         free = _MAX_CLAIMED - len(self._due)
-        if free <= 0:
-            return
+        with self._condition:
+            # The end of each step wakes the thread, too.
+            if free <= 0 or not (self._may_claim or time.monotonic() >= self._claim_at):
+                return
+            self._may_claim, self._claim_at = False, time.monotonic() + _IDLE_SECONDS
         try:
             with self._context.database.read() as tx:
                 if not operations.has_free(tx, self._kinds):
@@ -139,6 +146,7 @@ class OperationRunner:
             _LOG.warning("no operations are claimed: %s", error.message)
             return
         with self._condition:
+            self._may_claim |= len(claimed) == free
             for lease, kind, ref in claimed:
                 self._due[lease] = (time.monotonic(), kind, ref)
 
