@@ -19,6 +19,7 @@ from benchmarks import (
     postgres_node,
     report,
     saturation,
+    scheduled_flights,
     schedules,
     sign_in,
     small_statements,
@@ -55,7 +56,7 @@ PARTS = (
         "streams",
         "plans",
     ),
-    *("clients", "idle", "saturation", "schedules", "takeovers", "tools"),
+    *("backfill", "clients", "idle", "saturation", "schedules", "takeovers", "tools"),
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
@@ -71,6 +72,7 @@ WARM_ROUNDS = 30
 CTAS_WARM_UP, CTAS_ROUNDS = 3, 30
 STREAMS_WARM_UP, STREAMS_ROUNDS = 4, 30
 PLAN_ROUNDS = 30
+BACKFILL_WARM_UP, BACKFILL_ROUNDS = 2, 5
 TOOL_ROUNDS = 10
 DBT_ROUNDS = 5
 MEMORY_LIMIT = 200 * 2**20
@@ -531,6 +533,23 @@ def _schedules(results: Report, folder: Path) -> None:
     )
 
 
+def _backfill(results: Report, folder: Path) -> None:
+    """Measure the example of a scheduled project against a script with the same statements."""
+    samples = scheduled_flights.measure_backfill(
+        folder / "flights", warm_up=BACKFILL_WARM_UP, rounds=BACKFILL_ROUNDS
+    )
+    script, backfill = samples[scheduled_flights.SCRIPT], samples[scheduled_flights.BACKFILL]
+    ratio = backfill.median / script.median
+    results.add(report.BACKFILL, "≤ 1.10×", f"{ratio:.2f}×", reached=ratio <= 1.1)
+    results.details.append(
+        f"## A backfill\n{scheduled_flights.DAYS} days of the flights of `examples/flights`: load,"
+        " clean, aggregate, view, on one Hive metastore. The script runs the statements one after"
+        " the other, without expectations and lineage."
+        f" Median of {BACKFILL_ROUNDS} rounds after {BACKFILL_WARM_UP}.\n\n"
+        f"{report.in_ms(samples, scheduled_flights.SCRIPT)}"
+    )
+
+
 def _plans(results: Report, folder: Path) -> None:
     sample = plans.plan_times(folder, rounds=PLAN_ROUNDS)
     first, last = sample.spread
@@ -567,6 +586,10 @@ ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     ),
     "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
     "saturation": (f"saturation of PostgreSQL: {len(saturation.LOADS)} loads", _saturation),
+    "backfill": (
+        f"a backfill of {scheduled_flights.DAYS} days: {BACKFILL_WARM_UP + BACKFILL_ROUNDS} rounds",
+        _backfill,
+    ),
     "schedules": (
         f"{schedules.JOBS:,} jobs that are due at once: {schedules.NODES} nodes",
         _schedules,

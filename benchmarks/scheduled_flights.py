@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scheduled_flights`: a backfill of 31 days, beside a plain PySpark script.
+"""A backfill of 31 days of `examples/flights`, beside a plain PySpark script.
 
 Both make the same writes with the same statements: load, clean, aggregate, view, on one Hive
 metastore. The script runs them one after the other in its process. Headrace runs the project of
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from zoneinfo import ZoneInfo
 
 from ruamel.yaml import YAML
 
-from benchmarks.measure import interleaved
+from benchmarks.measure import Sample, interleaved
 from benchmarks.peers.headrace_node import NodeClient, headrace_node
 from benchmarks.peers.in_process import InProcess, in_process
 from benchmarks.table_writes import read_metastore_conf
@@ -38,7 +37,13 @@ JOBS = ("load", "clean", "delays", "worst-days")
 ZONE = ZoneInfo("America/New_York")
 FIRST_DAY = datetime(2013, 1, 1, tzinfo=ZONE)
 DAYS = 31
-WARM_UP, ROUNDS = 1, 3
+SCRIPT, BACKFILL = "PySpark script, one process", "Headrace, backfill of four jobs"
+_SETTINGS = (
+    "spark.sql.sources.partitionOverwriteMode = dynamic",
+    "spark.sql.shuffle.partitions = 2",
+    f"spark.sql.session.timeZone = {ZONE.key}",
+)
+"""What the manifests set, too."""
 
 
 def extract_flights(folder: Path) -> None:
@@ -131,38 +136,25 @@ def _plain_script(folder: Path, node: NodeClient) -> Iterator[InProcess]:
         yield plain
 
 
-def main() -> None:
-    """Print the seconds of both, and their ratio."""
+def measure_backfill(folder: Path, *, warm_up: int, rounds: int) -> dict[str, Sample]:
+    """Return the seconds of the script and of the backfill, by system."""
     statements = read_statements()
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
-        folder = Path(name)
-        extract_flights(folder)
-        with headrace_node(folder) as node, _plain_script(folder, node) as plain:
-            plain.rows_by_collect("SET spark.sql.sources.partitionOverwriteMode = dynamic")
-            plain.rows_by_collect("SET spark.sql.shuffle.partitions = 2")
-            plain.rows_by_collect(f"SET spark.sql.session.timeZone = {ZONE.key}")
-            for definition in read_definitions(folder):
-                plain.rows_by_collect(definition)
-            subprocess.run(
-                [sys.executable, "-m", "headrace.cli", "deploy", str(PROJECT), "--yes"],
-                env=os.environ | {"HEADRACE_SERVER": node.address, "FLIGHTS": str(folder)},
-                stdin=subprocess.DEVNULL,
-                check=True,
-            )
-            samples = interleaved(
-                {
-                    "PySpark script": partial(run_script, plain, statements),
-                    "Headrace backfill": partial(run_backfill, node),
-                },
-                warm_up=WARM_UP,
-                rounds=ROUNDS,
-            )
-    script, backfill = samples["PySpark script"], samples["Headrace backfill"]
-    for title, sample in samples.items():
-        values = ", ".join(f"{value:.1f}" for value in sample.values)
-        print(f"{title}: median {sample.median:.1f} s ({values})")
-    print(f"ratio {backfill.median / script.median:.2f}x (limit 1.1x)")
-
-
-if __name__ == "__main__":
-    main()
+    folder.mkdir()
+    extract_flights(folder)
+    with headrace_node(folder) as node, _plain_script(folder, node) as plain:
+        for setting in _SETTINGS:
+            plain.rows_by_collect(f"SET {setting}")
+        for definition in read_definitions(folder):
+            plain.rows_by_collect(definition)
+        subprocess.run(
+            [sys.executable, "-m", "headrace.cli", "deploy", str(PROJECT), "--yes"],
+            env=os.environ | {"HEADRACE_SERVER": node.address, "FLIGHTS": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        return interleaved(
+            {SCRIPT: partial(run_script, plain, statements), BACKFILL: partial(run_backfill, node)},
+            warm_up=warm_up,
+            rounds=rounds,
+        )
