@@ -89,7 +89,7 @@ def test_partitions_are_found_by_their_paths(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, asked_one_by_one: int
 ) -> None:
     monkeypatch.setattr(written_table, "_PARTITIONS_TO_ASK_FOR", asked_one_by_one)
-    spark.sql("CREATE TABLE a_table (id INT) USING parquet PARTITIONED BY (s STRING, day DATE)")
+    spark.sql("CREATE TABLE a_table (id INT) USING parquet PARTITIONED BY (S STRING, day DATE)")
     values = ["'a/b c=%d'", "'x.y*'", "''", "NULL"]
     try:
         rows = ", ".join(f"(1, {value}, DATE '2026-01-02')" for value in values)
@@ -98,9 +98,12 @@ def test_partitions_are_found_by_their_paths(
         table = WrittenTable(spark, path, HadoopFiles(spark))
         every = table.list_partitions({})
         assert len(every) == 4  # an empty string becomes NULL
-        missing = ["s=plain/day=2026-01-02", "s=x%2Ey/day=2026-01-02"]
+        missing = ["S=plain/day=2026-01-02", "S=x%2Ey/day=2026-01-02"]
         for chosen in ([*every], [*every][1:], missing, []):
             found = table.find_partitions([*chosen, *missing])
             assert found == {path: every[path] for path in chosen if path in every}
+        # Hive writes the names of columns in lower case.
+        lower = {path.replace("S=", "s="): location for path, location in every.items()}
+        assert table.find_partitions(lower) == lower
     finally:
         spark.sql("DROP TABLE a_table")

@@ -59,14 +59,24 @@ class WrittenTable:
 
         A Hive metastore takes longer for each further partition that it lists. A few partitions of
         a table with thousands are therefore asked for one by one.
+
+        Args:
+            paths: Paths with all partition columns. Hive writes their names in lower case.
         """
+        known = {path: self._complete_names(path) for path in paths}
         if len(paths) > _PARTITIONS_TO_ASK_FOR:
             found = self.list_partitions({})
-            return {path: found[path] for path in paths if path in found}
-        found = {}
-        for path in paths:
-            found |= self._list(self._jvm.some(self._parse(path)))
-        return found
+        else:
+            found = {}
+            for path in known.values():
+                found |= self._list(self._jvm.some(self._parse(path)))
+        return {path: found[name] for path, name in known.items() if name in found}
+
+    def _complete_names(self, path: str) -> str:
+        """Return a path with the names of the partition columns as the catalog has them."""
+        parts = [part.partition("=") for part in path.split("/")]
+        names = self._partition_names
+        return "/".join(f"{names.get(key.lower(), key)}={value}" for key, _, value in parts)
 
     def _list(self, spec: Any) -> dict[str, str]:
         """Return the location of each partition that Spark's Option of a spec selects."""
@@ -106,6 +116,11 @@ class WrittenTable:
         """Spark's StructType of the partition columns, which no ALTER TABLE can change."""
         catalog = self._v1_catalog.java_catalog
         return catalog.getTableMetadata(self._identifier).partitionSchema()
+
+    @cached_property
+    def _partition_names(self) -> dict[str, str]:
+        """The names of the partition columns, by their form in lower case."""
+        return {str(name).lower(): str(name) for name in self._partition_columns.fieldNames()}
 
     @cached_property
     def _identifier(self) -> Any:
