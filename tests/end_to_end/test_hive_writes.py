@@ -9,7 +9,10 @@ from tests.support.node import NodeProcess
 
 pytestmark = pytest.mark.spark
 
-DYNAMIC = {"hive.exec.dynamic.partition.mode": "nonstrict"}
+DYNAMIC = {
+    "hive.exec.dynamic.partition.mode": "nonstrict",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+}
 FORMATS = [
     "STORED AS TEXTFILE",
     "STORED AS SEQUENCEFILE",
@@ -151,7 +154,7 @@ def test_spark_reports_a_load_that_it_refuses(
     assert message in refused["error"]["message"]
 
 
-@pytest.mark.parametrize("column", ["a b", "ä", "and", "1"])
+@pytest.mark.parametrize("column", ["a b", "Ä", "and", "1", "Day"])
 @pytest.mark.parametrize("clause", ["USING parquet", "STORED AS ORC"])
 def test_partitions_are_found_by_a_column_with_any_name(
     node: NodeProcess, session: str, column: str, clause: str
@@ -163,3 +166,9 @@ def test_partitions_are_found_by_a_column_with_any_name(
     found = node.rows(f"SELECT id FROM {table} WHERE `{column}` = 'w' ORDER BY id", session)
 
     assert found == [["3"], ["4"]]
+    for verb, ids in (("INTO", [["3"], ["4"], ["7"]]), ("OVERWRITE", [["7"]])):
+        written = must_run(node, session, f"INSERT {verb} {table} VALUES (7, 'w')")
+        assert written["atomic"] is True
+        rows = f"SELECT id FROM {table} WHERE `{column}` = 'w' ORDER BY id"
+        assert node.rows(rows, session) == ids
+    assert len(node.rows(f"SHOW PARTITIONS {table}", session)) == 2
