@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
-from zoneinfo import available_timezones
 
 from cronsim import CronSim, CronSimError
 
@@ -23,6 +22,7 @@ from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import parse_qualified_name
 from headrace.grammar.quoting import quote_name
 from headrace.model.schedule import Schedule
+from headrace.model.time_zones import list_zones
 from headrace.text.readable import describe_duration
 
 _ALIASES = {
@@ -105,10 +105,8 @@ def _check_cron(text: str) -> None:
 
 
 def _check_zone(name: str) -> None:
-    if name not in available_timezones():
-        near = [
-            each for each in sorted(available_timezones()) if name.casefold() in each.casefold()
-        ]
+    if name not in list_zones():
+        near = [each for each in sorted(list_zones()) if name.casefold() in each.casefold()]
         raise ScheduleProblem(
             f"There is no time zone {name[:100]!r}.",
             hint=f"Did you mean {near[0]}?" if near else "For example Europe/Berlin, or UTC.",

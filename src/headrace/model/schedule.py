@@ -8,11 +8,11 @@ from datetime import UTC, timedelta, tzinfo
 from itertools import product
 from math import prod
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.job import JobName
+from headrace.model.time_zones import find_zone
 from headrace.text.durations import Duration
 
 SETTLE = timedelta(seconds=5)
@@ -119,7 +119,7 @@ class Schedule(BaseModel):
     @property
     def zone(self) -> tzinfo:
         """Time zone in which the schedule is read."""
-        return UTC if self.timezone in {None, "UTC"} else ZoneInfo(self.timezone)
+        return UTC if self.timezone in {None, "UTC"} else find_zone(self.timezone)
 
     @property
     def clock(self) -> Schedule | None:

@@ -354,6 +354,15 @@ def test_the_clock_of_a_node_decides_neither_what_is_due_nor_about_leases() -> N
     assert calls.isdisjoint({"datetime.now", "datetime.utcnow", "time.time", "date.today"})
 
 
+def test_nothing_fires_twice_if_the_clock_of_the_store_is_set_back(store: Database) -> None:
+    with store.read() as tx:
+        fired_until = read_clock(tx.connection) + timedelta(hours=1)
+    rules = _rules(schedule=Schedule(every=timedelta(minutes=1)), catch_up=CatchUp.ALL)
+    job_id = insert_batch_job(store, rules, cursor=fired_until)
+    Schedules(_context(store)).run()
+    assert _list(store, job_id) == []
+
+
 def test_nodes_that_fire_at_the_same_time_insert_each_run_once(store: Database) -> None:
     with store.read() as tx:
         now = read_clock(tx.connection)

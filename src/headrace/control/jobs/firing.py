@@ -13,13 +13,12 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate, islice, takewhile
 from zoneinfo import ZoneInfoNotFoundError
 
 from headrace.control.context import NodeContext
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
+from headrace.model import time_zones
 from headrace.model.lifecycle import RunState
 from headrace.model.run import (
     RUN_KIND,
@@ -259,7 +258,7 @@ def make_times(schedule: JobSchedule, firing: Firing, start: datetime) -> RunTim
         zone="UTC" if rule is None or rule.timezone is None else rule.timezone,
         utc_offset=int(offset.total_seconds()),
         is_shifted=firing.is_shifted,
-        tzdata=_find_tzdata_version(),
+        tzdata=time_zones.find_version(),
     )
 
 
@@ -271,15 +270,6 @@ def measure_times(recent: Sequence[JobRun], now: datetime) -> RunTimes:
     """
     start = min(recent[0].times.logical_time, now) if recent else now
     return RunTimes(logical_time=now, interval_start=start, interval_end=now)
-
-
-@cache
-def _find_tzdata_version() -> str:
-    """Return the version of the time zone data of the host, as far as it is known."""
-    try:
-        return version("tzdata")
-    except PackageNotFoundError:
-        return ""
 
 
 def span_until(tx: Tx, job_id: str, now: datetime) -> RunTimes:
