@@ -270,3 +270,14 @@ def test_the_combinations_of_a_schedule_start_it_exactly_when_its_conditions_are
 def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
     assert describe_schedule(Schedule.model_validate(schedule)) == text
     assert describe_schedule(None) == "Only users start it"
+
+
+def test_a_stored_schedule_has_only_the_keys_that_are_set() -> None:
+    """A node of an older version reads it, and refuses keys that it does not know."""
+    conditions = {"all": [{"cron": "@daily"}, {"any": [{"after": ["a"]}, {"on_change": ["t"]}]}]}
+    schedule = Schedule.model_validate(conditions)
+    stored = schedule.model_dump(mode="json")
+    assert stored == {
+        "all_": [{"cron": "@daily"}, {"any_": [{"after": ["a"]}, {"on_change": ["t"]}]}]
+    }
+    assert Schedule.model_validate(stored) == schedule

@@ -178,7 +178,7 @@ def _check_schedule(schedule: Schedule | None) -> Schedule | None:
 def _write_schedule(schedule: Schedule | None) -> Any:
     if schedule is None or schedule.is_manual:
         return None if schedule is None else MANUAL_WORD
-    return schedule.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return schedule.model_dump(mode="json", by_alias=True)
 
 
 def _check_write(text: str, info: ValidationInfo) -> str:

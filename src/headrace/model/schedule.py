@@ -9,7 +9,15 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from headrace.model.job import JobName
 from headrace.model.time_zones import find_zone
@@ -110,6 +118,11 @@ class Schedule(BaseModel):
             )
         _check_options(present, given[0])
         return values
+
+    @model_serializer(mode="wrap")
+    def _leave_out_none(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A node of an older version refuses a key that it does not know.
+        return {key: value for key, value in serialize(self).items() if value is not None}
 
     @property
     def is_manual(self) -> bool:
