@@ -98,7 +98,7 @@ class OutboxSettings(Section):
 
 
 class OpenLineageSettings(Section):
-    """OpenLineage events about the runs of batch jobs."""
+    """OpenLineage events about the runs of batch jobs and of streaming queries."""
 
     url: _EndpointUrl | None = None
     """URL that receives the events by POST, for example `https://host/api/v1/lineage`."""
