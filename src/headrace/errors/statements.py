@@ -122,7 +122,7 @@ class AtomicityRequired(StatementFailed):
 
 
 class TimestampAmbiguous(StatementFailed):
-    """A timestamp is in a repeated hour of the time zone in which Spark would write it as text."""
+    """A timestamp is in the second of two equal hours, and Spark would write a local time."""
 
     code = "timestamp_ambiguous"
 

@@ -8,10 +8,10 @@ import org.apache.spark.sql.util.QueryExecutionListener;
 import scala.Tuple2;
 
 /**
- * The counts that DataFrame.observe has added to the queries of sessions, by name.
+ * Keeps the counts of DataFrame.observe, by the name of the observation.
  *
- * Spark's Observation ends with the first query that has its node in the logical plan. The CTAS of
- * Delta has such a query that runs nothing, before the one that writes the rows.
+ * Spark's Observation ends with the first query whose logical plan has the node of the observation.
+ * The CTAS of Delta first runs such a query that writes no rows, then the one that writes the rows.
  */
 public class ObservedRows implements QueryExecutionListener {
     private static final int MAX_KEPT = 100;
@@ -24,7 +24,7 @@ public class ObservedRows implements QueryExecutionListener {
             Tuple2 metric = (Tuple2) metrics.next();
             kept.put(metric._1(), metric._2());
         }
-        // Nothing takes the counts of a statement that fails.
+        // No caller takes the counts of a statement that fails: they would stay for ever.
         Iterator oldest = kept.keySet().iterator();
         while (kept.size() > MAX_KEPT) {
             oldest.next();
@@ -35,7 +35,7 @@ public class ObservedRows implements QueryExecutionListener {
     public void onFailure(String function, QueryExecution query, Exception error) {
     }
 
-    /** Return the counts of a name, which are then forgotten, or null. */
+    /** Remove and return the counts of an observation; null if there are none. */
     public synchronized Row take(String name) {
         return (Row) kept.remove(name);
     }

@@ -89,10 +89,10 @@ class Ctas:
         return frame_of_plan(self.session, self.analysed.query())
 
     def read_query(self) -> DataFrame:
-        """Return the SELECT of the statement as Spark analyses it now. Raise the errors of Spark.
+        """Return the SELECT of the statement, analysed again. Raises what Spark raises.
 
-        The first analysis has listed the files of the tables, and the statement may have waited for
-        its write lock since.
+        The first analysis has listed the files of the tables. The files can have changed since,
+        while the statement waited for its write lock.
         """
         return frame_of_plan(self.session, self.bind(self.plan.query()))
 

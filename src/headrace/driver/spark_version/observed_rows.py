@@ -1,4 +1,4 @@
-"""Rows that Spark counts on their way to a table: DataFrame.observe inside of an INSERT."""
+"""Rows that Spark counts on their way to a table: DataFrame.observe in an INSERT or a CTAS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from headrace.driver.spark_version.bridge import (
 
 _LISTENER_BUS_MILLIS = 10_000
 """Longest time to wait for the counts of a write that its catalog runs in a query of its own."""
-_KEPT = "ObservedRows"
+_LISTENER = "ObservedRows"
+"""The Java class that keeps the counts of all queries of a session."""
 _COLLECT_METRICS = "org.apache.spark.sql.execution.CollectMetricsExec"
 
 
@@ -47,10 +48,10 @@ def uses_row_alone(computed: DataFrame, rows: DataFrame) -> bool:
 def keep_observations(session: SparkSession) -> None:
     """Keep what the queries of a session count, for a catalog that writes rows in several queries.
 
-    The session ends with its statement. Raises Py4JError.
+    Nothing removes the listener: pass a session that ends with its statement. Raises Py4JError.
     """
     jvm = Py4JBridge(session)
-    jvm.session.listenerManager().register(compile_java(jvm.root, _KEPT))
+    jvm.session.listenerManager().register(compile_java(jvm.root, _LISTENER))
 
 
 def read_observation(frame: DataFrame, observation: Observation) -> dict[str, int] | None:
@@ -88,5 +89,6 @@ def _read_from_listener(frame: DataFrame, observation: Observation, name: str) -
     completed = option_value(observed.future().value())
     row = None if completed is None or completed.isFailure() else completed.get()
     if row is None or row.length() == 0:
-        return compile_java(jvm.root, _KEPT).take(name)
+        # The Observation has ended with a query that wrote no rows: see ObservedRows.java.
+        return compile_java(jvm.root, _LISTENER).take(name)
     return row

@@ -83,7 +83,7 @@ def _find_named(text: str, parameters: Sequence[Parameter]) -> list[Parameter]:
 
 
 _ALIKE = frozenset({"BIGINT", "BINARY", "DATE", "TIMESTAMP_NTZ"})
-"""Types whose values all have literals of the same form."""
+"""Types of which one value stands for all: the literals of all values have the same form."""
 _TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
 
 
@@ -92,9 +92,9 @@ class _Values:
 
     Spark 4.1 replaces a marker in the text by the SQL of its literal and parses the result
     (ParameterHandler). Some types do not survive that: `CAST('5' AS DECIMAL(10,2))` becomes
-    `5.00BD`, a DECIMAL(3,2). The SQL of a TIMESTAMP is a local time of the session's time zone,
-    which in the hour that a clock change repeats is an hour too early. With such a value, the
-    markers are parsed as they are, and Spark's analyser binds the literals to them.
+    `5.00BD`, a DECIMAL(3,2). A TIMESTAMP becomes a local time of the session's time zone, which
+    Spark reads as the first of two equal hours when a clock change repeats an hour. With such a
+    value, the markers are parsed as they are, and Spark's analyser binds the literals to them.
     """
 
     def __init__(self, spark: SparkSession, parameters: Sequence[Parameter]) -> None:
@@ -114,6 +114,7 @@ class _Values:
         self._ambiguous = [
             parameters[index] for index in changed if _type_of(parameters[index]) in _TIMESTAMPS
         ]
+        """Timestamps that would become other ones by substitution."""
 
     def arguments(self) -> dict[str, Any] | list[Any]:
         """Return the arguments for `spark.sql`."""
@@ -125,8 +126,8 @@ class _Values:
         """Return the plan of a text, for `bind`.
 
         Spark substitutes the values if all types survive that, or where it cannot bind a value, for
-        example in the body of a view and in scripts. Raises TimestampAmbiguous there if a timestamp
-        would become another one.
+        example in the body of a view and in scripts. Raises TimestampAmbiguous if the substitution
+        would change a timestamp.
         """
         if not self._survive_substitution:
             with suppress(ParseException):
@@ -167,8 +168,9 @@ class _Values:
         return [self._jvm.session.expression(column._jc) for column in self._columns]  # noqa: SLF001 - not in PySpark's API
 
     def _survives(self, column: Column) -> bool:
-        """Return whether a literal keeps type and value when Spark parses its SQL."""
+        """Return whether a literal keeps its type and its value when Spark parses its SQL."""
         literal = self._jvm.session.expression(column._jc)  # noqa: SLF001 - not in PySpark's API
+        # Spark writes and reads timestamps in the time zone of the thread's active session.
         self._jvm.activate()
         try:
             parsed = self._parser.parseExpression(literal.sql())
@@ -184,10 +186,11 @@ def _refuse_timestamp(parameter: Parameter, jvm: Py4JBridge) -> TimestampAmbiguo
     zone = jvm.session.sessionState().conf().sessionLocalTimeZone()
     marker = "?" if parameter.name is None else f":{parameter.name}"
     return TimestampAmbiguous(
-        f"{marker} is {parameter.value}, in the hour that the clocks of {zone} repeat. In a script,"
-        " the query of a view and the values of a PARTITION clause, Spark writes a timestamp as a"
-        " local time, which would be one hour earlier. Set spark.sql.session.timeZone to UTC, or"
-        " pass the value as STRING and cast it."
+        f"The parameter {marker} is {parameter.value}, in the hour that the clocks of {zone}"
+        " repeat. In a script, the query of a view, a column default and the values of a PARTITION"
+        " clause, Spark writes a timestamp as a local time, which would be one hour earlier. Set"
+        " spark.sql.session.timeZone to UTC, or pass the value as STRING with its offset and cast"
+        " it."
     )
 
 

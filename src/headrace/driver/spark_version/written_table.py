@@ -17,7 +17,7 @@ _COMMANDS = "org.apache.spark.sql.execution.command"
 _PARTITIONS_OF_DROP = 100
 """Number of partitions that one command drops."""
 _PARTITIONS_TO_ASK_FOR = 10
-"""Number of partitions up to which each is asked for, in place of a list of all."""
+"""Largest number of partitions that are looked up one by one. For more, all are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +52,40 @@ class WrittenTable:
 
     def list_partitions(self, static: dict[str, str]) -> dict[str, str]:
         """Return the location of each partition with these values, by its path, e.g. `k=1/j=2`."""
-        return self._list(self._jvm.some(self._jvm.mapping(static)) if static else self._jvm.none())
+        spec = self._jvm.some(self._jvm.mapping(static)) if static else self._jvm.none()
+        return self._list_matching(spec)
 
     def find_partitions(self, paths: Collection[str]) -> dict[str, str]:
         """Return the location of each of these partitions that exists, by its path.
 
-        A Hive metastore takes longer for each further partition that it lists. A few partitions of
-        a table with thousands are therefore asked for one by one.
+        A few partitions are looked up one by one, because the time in which a Hive metastore lists
+        a table grows with the number of its partitions.
 
         Args:
-            paths: Paths with all partition columns. Hive writes their names in lower case.
+            paths: Paths with all partition columns. Their names may differ in case from those of
+                the catalog: Hive writes them in lower case.
         """
-        known = {path: self._complete_names(path) for path in paths}
+        catalog_paths = {path: self._use_catalog_names(path) for path in paths}
         if len(paths) > _PARTITIONS_TO_ASK_FOR:
-            found = self.list_partitions({})
+            locations = self.list_partitions({})
         else:
-            found = {}
-            for path in known.values():
-                found |= self._list(self._jvm.some(self._parse(path)))
-        return {path: found[name] for path, name in known.items() if name in found}
+            locations = {}
+            for name in catalog_paths.values():
+                locations |= self._list_matching(self._jvm.some(self._parse(name)))
+        return {path: locations[name] for path, name in catalog_paths.items() if name in locations}
 
-    def _complete_names(self, path: str) -> str:
+    def _use_catalog_names(self, path: str) -> str:
         """Return a path with the names of the partition columns as the catalog has them."""
         parts = [part.partition("=") for part in path.split("/")]
         names = self._partition_names
         return "/".join(f"{names.get(key.lower(), key)}={value}" for key, _, value in parts)
 
-    def _list(self, spec: Any) -> dict[str, str]:
-        """Return the location of each partition that Spark's Option of a spec selects."""
+    def _list_matching(self, spec: Any) -> dict[str, str]:
+        """Return the location of each partition that matches a spec, by its path.
+
+        Args:
+            spec: Scala's Option of a partial partition spec; None selects all partitions.
+        """
         partitions = self._v1_catalog.java_catalog.listPartitions(self._identifier, spec)
         found = self._staged_files.partitions(partitions, self._partition_columns)
         return {path: self._files.qualify(location) for path, location in found.items()}

@@ -223,7 +223,10 @@ class ViewPlanner:
     def _rows_to_write(
         self, ctas: Ctas, checks: RowChecks | None, table: TwoPhaseTable
     ) -> DataFrame | None:
-        """Return the rows to write if they are not those of the query: none for a stream."""
+        """Return the rows to write: an empty frame for a stream, or the rows that are not dropped.
+
+        Return None for a view without expectations: Spark writes the rows of the query itself.
+        """
         if ctas.is_streaming:
             return self._session.createDataFrame([], ctas.query.schema)
         if checks is None:
@@ -273,7 +276,7 @@ def _check_query(ctas: Ctas, command: CreateMaterializedView, defined: list[str]
 
 
 def _check_conditions(rows: DataFrame, command: CreateMaterializedView, text: str) -> None:
-    """Raise InvalidExpectation for a condition that the rows do not allow, with its position."""
+    """Raise InvalidExpectation, with its position, for a condition that the rows do not allow."""
     for each in command.constraints:
         condition = blank_before_condition(text, each)
         placed = each.expectation.model_copy(update={"condition": condition})
@@ -281,8 +284,8 @@ def _check_conditions(rows: DataFrame, command: CreateMaterializedView, text: st
             CheckedColumns([placed]).add_to(rows, raises=False)
         except InvalidExpectation as error:
             cause = error.__cause__
-            known = find_position(cause, text) if isinstance(cause, PySparkException) else None
-            error.position = known or position_at(text, each.condition_at)
+            reported = find_position(cause, text) if isinstance(cause, PySparkException) else None
+            error.position = reported or position_at(text, each.condition_at)
             raise
 
 

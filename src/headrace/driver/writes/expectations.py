@@ -173,7 +173,7 @@ class RowChecks:
         return replace_query(parsed_plan, self.count_and_drop(rows, raises=raises))
 
     def count_and_drop(self, rows: DataFrame, *, raises: bool = False) -> DataFrame:
-        """Return the rows that are not dropped. They are counted when they are written.
+        """Return the rows that are not dropped. The query that writes them counts all rows.
 
         Args:
             raises: See `add_to`.

@@ -197,7 +197,7 @@ class StagedWrite(TwoPhaseWrite):
         Directories are relative to the table's. Raises CatalogError if one is outside of it.
 
         Args:
-            folders: Paths of the partitions with new rows. An overwrite also changes the others.
+            folders: Paths of the partitions with new rows. An overwrite also changes others.
         """
         record = self._record
         if not record.tracks_partitions:
