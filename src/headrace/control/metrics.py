@@ -422,18 +422,17 @@ _OTHER_EXPECTATION = "other"
 
 
 class ExpectationMetrics:
-    """Counters of checked rows: of statements that this node follows, and of reported batches."""
+    """Counters of checked rows, of followed runs and of reported batches and refreshes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._labels = set[tuple[str, str, str]]()
         """Expectations with a time series of their own: owner, job and name."""
         self._rows = Counter(
             "headrace_expectation_rows",
-            "Rows that were checked by an expectation of a job, or of a materialized view, whose"
-            " complete name is in `job`, by outcome: `passed`,"
-            " `violated`, or `null` if the condition was NULL. After"
-            f" {_MAX_EXPECTATIONS} expectations, `job` and `expectation` of the others are"
-            f" `{_OTHER_EXPECTATION}`.",
+            "Rows that an expectation has checked, by outcome: `passed`, `violated`, or `null` if"
+            " the condition was NULL. `job` is the name of the job, or the complete name of the"
+            f" materialized view. After {_MAX_EXPECTATIONS} expectations, `job` and `expectation`"
+            f" of the others are `{_OTHER_EXPECTATION}`.",
             ["owner", "job", "expectation", "outcome"],
             registry=registry,
         )

@@ -468,7 +468,7 @@ class Node:
 
 
 def _observe(database: Database, settings: Settings, metrics: StatementMetrics) -> None:
-    """Let the store call what measures and reports its changes."""
+    """Set what the store calls at the end of statements and at the steps of streaming queries."""
     database.observe_ends = metrics.observe_ends
     database.observe_stream_run = OpenLineageStreamEvents(settings.openlineage).record
 

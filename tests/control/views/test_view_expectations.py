@@ -92,7 +92,7 @@ def test_a_refresh_that_violates_fail_update_keeps_the_generation_and_shows_its_
     assert shown["checked_statement"] == statement
 
 
-def test_a_refresh_that_fails_before_it_counts_keeps_the_counts_before(view: ViewWriter) -> None:
+def test_a_refresh_that_fails_before_it_counts_keeps_the_last_counts(view: ViewWriter) -> None:
     before = describe_checks(view)
     statement, driver = view.submit_refresh()
     begin_generation(driver, statement)
@@ -124,7 +124,9 @@ def _violations() -> list[Violations]:
     ],
     ids=["none", "fewer", "others"],
 )
-def test_counts_that_contradict_the_view_are_not_known(view: ViewWriter, reported: Any) -> None:
+def test_counts_that_contradict_the_view_are_stored_as_unknown(
+    view: ViewWriter, reported: Any
+) -> None:
     view.refresh(reported)
     shown = describe_checks(view)
 
@@ -132,7 +134,7 @@ def test_counts_that_contradict_the_view_are_not_known(view: ViewWriter, reporte
     assert shown["rows_dropped"] is None
 
 
-def test_a_driver_that_has_not_committed_the_rows_reports_no_counts(view: ViewWriter) -> None:
+def test_counts_of_rows_that_were_not_committed_are_ignored(view: ViewWriter) -> None:
     before = describe_checks(view)
     statement, driver = view.submit_refresh()
     begin_generation(driver, statement)
@@ -142,7 +144,7 @@ def test_a_driver_that_has_not_committed_the_rows_reports_no_counts(view: ViewWr
     assert describe_checks(view) == before
 
 
-def test_a_view_without_expectations_takes_no_counts(node: InProcessNode) -> None:
+def test_counts_of_a_view_without_expectations_are_ignored(node: InProcessNode) -> None:
     view = ViewWriter(node).make()
     view.refresh(make_counts())
 
@@ -165,7 +167,7 @@ def test_checked_rows_are_a_metric(view: ViewWriter) -> None:
 
 REFUSED = {
     "CREATE MATERIALIZED VIEW v (CONSTRAINT a EXPECT (b > 0)) WITH (auto_refresh = true) AS"
-    " SELECT 1": ("invalid_statement", "refreshes itself has no expectations"),
+    " SELECT 1": ("invalid_statement", "refreshes itself cannot have expectations"),
     "CREATE MATERIALIZED VIEW v (CONSTRAINT a EXPECT (b), CONSTRAINT a EXPECT (c)) AS SELECT 1": (
         "invalid_statement",
         "Two expectations have the name a.",

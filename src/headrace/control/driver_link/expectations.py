@@ -41,7 +41,10 @@ def find_expectations(
 
 
 def save_counts(tx: Tx, statement_id: str, counts: ExpectationCounts) -> None:
-    """Store what a driver has counted, unless it contradicts the expectations of the statement."""
+    """Store what a driver has counted for a statement of a run, or for the refresh of a view.
+
+    Counts that name other expectations are not stored. Those of a view are then stored as unknown.
+    """
     checks = expectations.find(tx, statement_id)
     if checks is None:
         save_refresh(tx, statement_id, counts)
@@ -52,10 +55,14 @@ def save_counts(tx: Tx, statement_id: str, counts: ExpectationCounts) -> None:
 def save_refresh(
     tx: Tx, statement_id: str, counts: ExpectationCounts | None
 ) -> tuple[MaterializedView, ViewChecks] | None:
-    """Store what a driver has counted of the view that a statement writes; None: it is not known.
+    """Store what a driver has counted for the view that a statement writes.
 
-    Return the view and its expectations. Return None if the statement writes no view with
-    expectations.
+    Args:
+        counts: None if they are not known.
+
+    Returns:
+        The view, and its expectations with the stored counts. None if the statement writes no view
+        with expectations.
     """
     view = views.of_writer(tx, statement_id)
     expected = [] if view is None else list_expectations_of_view(view)
@@ -70,7 +77,7 @@ def save_refresh(
 def _have_names_of(
     counts: ExpectationCounts, expected: Sequence[Expectation], statement_id: str
 ) -> bool:
-    """Return whether counts are those of the expectations of a statement, and log if not."""
+    """Return whether counts name the expectations of a statement. Log a warning if not."""
     if [each.name for each in counts.expectations] == [each.name for each in expected]:
         return True
     _LOG.warning("statement %s: its counts name other expectations", statement_id)
@@ -90,14 +97,15 @@ class ViewChecking:
         self._observe_refresh = observe_refresh or (lambda *_: None)
 
     def apply(self, tx: Tx, message: Ended, command: str | None, state: StatementState) -> None:
-        """Store what a statement has counted that writes a view, and record violations.
+        """Store what a statement that writes a view has counted, and record violations.
 
         Args:
             command: First words of the statement, if it is one of Headrace's own.
-            state: The state in which the node ends it.
+            state: State in which the node ends the statement. The counts are ignored if the driver
+                has reported another one, for example a success without a commit.
         """
         counts = message.known_counts
-        # A failure without counts keeps the rows before it, and their counts.
+        # A failure without counts leaves the previous rows in the view, and so their counts.
         is_counted = counts is not None or state is StatementState.SUCCESS
         if command not in {CREATE_VIEW, REFRESH_VIEW} or state is not message.state:
             return
@@ -107,7 +115,7 @@ class ViewChecking:
         view, checks = saved
         self._alerts.record_violated_refresh(tx, view, checks)
         if checks.counts is not None:
-            # Counters grow after the commit.
+            # After the commit: a metric cannot be rolled back.
             tx.on_end(partial(self._observe, view, checks.counts))
 
     def _observe(

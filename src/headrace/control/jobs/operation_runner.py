@@ -66,8 +66,9 @@ class OperationRunner:
         self._is_stopping = False
         self._renew_at = 0.0
         self._claim_at = 0.0
+        """Time of the next claim without a wake-up, which finds operations with expired leases."""
         self._may_claim = True
-        """Whether there may be operations to claim, apart from those whose leases expire."""
+        """Whether a wake-up or a full claim has announced further operations."""
         self._pool = ThreadPoolExecutor(
             context.settings.jobs.parallelism, thread_name_prefix="headrace-operation"
         )
@@ -130,7 +131,7 @@ class OperationRunner:
     def _claim(self) -> None:
         free = _MAX_CLAIMED - len(self._due)
         with self._condition:
-            # The end of each step wakes the thread, too.
+            # The end of each step wakes the thread, too, and must not cause a read of the store.
             if free <= 0 or not (self._may_claim or time.monotonic() >= self._claim_at):
                 return
             self._may_claim, self._claim_at = False, time.monotonic() + _IDLE_SECONDS

@@ -165,7 +165,7 @@ class Alerts:
 
 
 def _list_violated(checks: CheckedRows) -> list[dict[str, Any]]:
-    """Return what a message says about the expectations that rows have violated."""
+    """Return the expectations that rows have violated, with their counts, as JSON of a message."""
     return [
         {
             "name": each.name,

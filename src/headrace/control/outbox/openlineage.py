@@ -1,8 +1,9 @@
 """OpenLineage events about runs of batch jobs, their statements, and runs of streaming queries.
 
-A run of a job, each of its statements, and each run of a streaming query in Spark have one START,
-and one COMPLETE, FAIL or ABORT. The transaction that begins or ends them inserts the event into the
-outbox, whose unique key prevents a second one.
+Each run of a job, each statement of such a run, and each run of a streaming query in Spark has one
+START, and one COMPLETE, FAIL or ABORT. A run of a streaming query also has one RUNNING when its
+tables are known. The transaction that stores the step inserts the event into the outbox, whose
+unique key prevents a second one.
 https://openlineage.io/spec/2-0-2/OpenLineage.json
 """
 
@@ -41,14 +42,16 @@ _PRODUCER = f"urn:headrace:{__version__}"
 _SPEC = "https://openlineage.io/spec"
 _END_TYPES = {RunState.SUCCEEDED: "COMPLETE", RunState.FAILED: "FAIL"}
 """Types of the events that end a run; the others are ABORT."""
-_STREAM_TYPES = {  # apart from the start
+_STREAM_TYPES = {
     StreamRunStep.TABLES_REPORTED: "RUNNING",
     StreamRunStep.FINISHED: "COMPLETE",
     StreamRunStep.STOPPED: "ABORT",
     StreamRunStep.FAILED: "FAIL",
 }
+"""Types of the events about a streaming query, apart from START."""
 _KINDS = {"START": f"{OPENLINEAGE}.start", "RUNNING": f"{OPENLINEAGE}.running"}
-"""Kinds of deliveries; those of the other types end a run."""
+"""Kinds of deliveries by type of event. The other types end a run, and share a kind: it is part of
+the outbox's key, so that a run has one end."""
 _END_KIND = f"{OPENLINEAGE}.end"
 
 
@@ -136,10 +139,7 @@ class OpenLineageStreamEvents:
         self._namespace = settings.namespace
 
     def record(self, tx: Tx, change: StreamRunChange) -> None:
-        """Insert the events for a step of a run, except those that the run has already.
-
-        A run has one RUNNING, when the tables of its query are known.
-        """
+        """Insert the events about a step of a run, except those that the outbox already has."""
         if not self._is_enabled:
             return
         tables = lineage.list_of_stream(tx, change.query.id)
@@ -277,5 +277,8 @@ def _to_uuid(object_id: str) -> str:
 
 
 def _derive_uuid(query: StreamQuery, run_id: str) -> str:
-    """Return the id of a run of a streaming query. The driver has chosen `run_id`."""
+    """Return the id of a run of a streaming query.
+
+    A driver can report any `run_id`. The namespace keeps the runs of different queries apart.
+    """
     return str(uuid5(UUID(_to_uuid(query.id)), run_id))

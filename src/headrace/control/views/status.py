@@ -80,8 +80,8 @@ class ViewStatus:
     sources: Sequence[ViewSource]
     """Sources that say how much they have. The store does not know the others."""
     checks: ViewChecks | None = None
-    """Its expectations, and what the last refresh has counted; None: it has none. In a list of
-    views, None."""
+    """Expectations of the view, and what its last refresh has counted. None: the view has none, the
+    caller may not read them, or the status is part of a list."""
 
     @property
     def next_refresh_at(self) -> datetime | None:
@@ -272,7 +272,7 @@ def describe_view(status: ViewStatus) -> dict[str, str | None]:
 
 
 def _describe_checks(checks: ViewChecks | None) -> dict[str, str | None]:
-    """Return what the last refresh has counted, by expectation."""
+    """Return what the last refresh has counted, as properties of the view."""
     if checks is None:
         return {}
     described: dict[str, str | None] = {
@@ -324,7 +324,7 @@ class MaterializedViews:
 
 
 def _hide_text(caller: Caller, status: ViewStatus) -> ViewStatus:
-    """Return the view without its SQL and conditions, unless the caller may read the content."""
+    """Return the view without its SQL and expectations, unless the caller may read the content."""
     if may(caller, Action.READ_CONTENT, status.view):
         return status
     return replace(status, view=replace(status.view, text=HIDDEN_TEXT), checks=None)

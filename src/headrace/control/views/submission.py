@@ -51,10 +51,10 @@ def check_statement(text: str, command: Command | None) -> None:
 
 
 def _check_expectations(text: str, command: CreateMaterializedView) -> None:
-    """Raise InvalidStatement for expectations that are not possible."""
+    """Raise InvalidStatement if a view that refreshes itself has expectations."""
     if command.constraints and command.is_auto_refreshed:
         raise InvalidStatement(
-            "A materialized view that refreshes itself has no expectations.",
+            "A materialized view that refreshes itself cannot have expectations.",
             position=find_position(text, "CONSTRAINT"),
             hint="Leave out auto_refresh and refresh the view by a job, or write the rows with a"
             " streaming job that has `expect`.",
