@@ -46,7 +46,7 @@ class ViewConstraint:
 
     expectation: Expectation
     condition_at: int = field(default=0, compare=False)
-    """Offset of the condition in the text of the statement."""
+    """Offset of the condition in the text of the statement. Equal constraints may differ in it."""
 
     def to_sql(self) -> str:
         expected, action = self.expectation, _ACTIONS[self.expectation.on_violation]
@@ -206,7 +206,7 @@ def _read_constraints(reader: TokenReader) -> tuple[ViewConstraint, ...]:
 
 
 def _read_constraint(reader: TokenReader, earlier: Sequence[ViewConstraint]) -> ViewConstraint:
-    """Read the constraint that follows the earlier ones of the list."""
+    """Read a constraint of the list, and check it against the earlier ones."""
     if len(earlier) == MAX_EXPECTATIONS:
         raise reader.error(f"A materialized view has at most {MAX_EXPECTATIONS} expectations.")
     reader.expect("CONSTRAINT")
@@ -229,6 +229,7 @@ def _read_constraint(reader: TokenReader, earlier: Sequence[ViewConstraint]) -> 
 
 def _read_condition(reader: TokenReader, name: str) -> str:
     begin = reader.offset
+    # `<` and `>` compare values here.
     condition = reader.read_until(")", meaning="a condition", brackets="()")
     for token in code_tokens(condition):
         if token.word == "SELECT":
@@ -282,7 +283,10 @@ def blank_before_query(text: str, command: CreateMaterializedView) -> str:
 
 
 def blank_before_condition(text: str, constraint: ViewConstraint) -> str:
-    """Return the condition of a constraint, at its position in the text, likewise."""
+    """Return the condition of a constraint, at its position in the text.
+
+    All that precedes it is blank, as in `blank_before_query`.
+    """
     return _blank_before(text, constraint.condition_at) + constraint.expectation.condition
 
 

@@ -163,7 +163,7 @@ class TokenReader:
         """Return the text up to one of these symbols outside brackets, which is not skipped.
 
         Args:
-            brackets: Opening and closing brackets, each of one character.
+            brackets: Pairs of an opening and a closing bracket.
         """
         opening, closing = tuple(brackets[::2]), tuple(brackets[1::2])
         first, depth = self._token(), 0

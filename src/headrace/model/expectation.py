@@ -14,7 +14,7 @@ MAX_EXPECTATIONS = 50
 """Largest number of expectations on the rows of one statement."""
 
 ExpectationName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$")]
-"""Name of an expectation, which is unique in its job."""
+"""Name of an expectation, which is unique in its job or materialized view."""
 
 
 Condition = Annotated[str, StringConstraints(max_length=4096)]
@@ -80,7 +80,7 @@ class ExpectationCounts(BaseModel):
     rows_written: Count | None
     """Rows that the statement has written; None: it has failed and has published nothing."""
     expectations: Annotated[list[Violations], Field(max_length=MAX_EXPECTATIONS, fail_fast=True)]
-    """In the order of the manifest."""
+    """In the order of the manifest, or of the constraints of the view."""
 
     @property
     def is_published(self) -> bool:
@@ -145,4 +145,4 @@ class ViewChecks(CheckedRows):
     """The expectations of a materialized view, and what its last refresh has counted."""
 
     statement_id: str | None
-    """The statement that has counted; None: none is known."""
+    """The statement that has counted. None: no counts of the view are stored."""

@@ -477,10 +477,10 @@ class Ended(Message):
 
     @property
     def known_counts(self) -> ExpectationCounts | None:
-        """What was counted for expectations, unless it contradicts the number of rows written."""
+        """What was counted for expectations; None if it contradicts the number of rows written."""
         counts = self.expectation_counts
-        is_proven = counts is not None and self.rows_written in {None, counts.rows_written}
-        return counts if is_proven else None
+        is_consistent = counts is not None and self.rows_written in {None, counts.rows_written}
+        return counts if is_consistent else None
 
     @model_validator(mode="after")
     def _check_result(self) -> Ended:

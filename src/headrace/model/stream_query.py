@@ -320,7 +320,7 @@ class StreamQuery(QueryAttempt):
     last_batch: int | None
     """Number of the last committed batch."""
     healthy_since: datetime | None
-    """Start of the current run; None: none is known."""
+    """Start of the current run; None while the query does not run."""
     report_epoch: int | None
     """Epoch of the driver whose report was applied last."""
     report_sequence: int | None
@@ -332,13 +332,13 @@ class StreamQuery(QueryAttempt):
 
     @property
     def has_run(self) -> bool:
-        """Whether Spark runs the query, as far as its driver has reported it."""
+        """Whether Spark runs the query, according to the last report of its driver."""
         is_stopping = self.state is StreamState.STOPPING and self.healthy_since is not None
         return self.state is StreamState.RUNNING or is_stopping
 
 
 class StreamRunStep(StrEnum):
-    """What a node learns about a run of a streaming query: one start of the query in Spark."""
+    """A step of a run of a streaming query. Each start of the query in Spark is a run."""
 
     STARTED = "started"
     TABLES_REPORTED = "tables_reported"
@@ -349,14 +349,14 @@ class StreamRunStep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRunChange:
-    """A step of a run of a streaming query."""
+    """A run of a streaming query, and the step that a transaction stores for it."""
 
     query: StreamQuery
     run_id: str
     """Id of the run in Spark, as the driver has reported it."""
     step: StreamRunStep
     failure: Failure | None = None
-    """Why the run has failed."""
+    """Why the run has failed; None for the other steps."""
 
 
 class DefinitionKind(StrEnum):

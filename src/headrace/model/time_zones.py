@@ -1,6 +1,6 @@
 """Time zones of schedules, from the package tzdata and not from the host.
 
-Nodes with the same packages therefore compute the same times, whatever their hosts have installed.
+Nodes with the same version of the package therefore compute the same times on all hosts.
 """
 
 from __future__ import annotations

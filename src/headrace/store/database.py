@@ -201,10 +201,11 @@ _LONG_WAIT = 0.9
 
 
 ObserveStreamRun: TypeAlias = "Callable[[Tx, StreamRunChange], None]"
+"""Takes the transaction that stores a step of a run of a streaming query, and the step."""
 
 
 def _ignore_stream_run(_tx: Tx, _change: StreamRunChange) -> None:
-    """Ignore a step of a run."""
+    """Ignore a step of a run: no observer is set."""
 
 
 class Tx:
@@ -236,7 +237,7 @@ class Tx:
         self.topics.update(dict.fromkeys(topics))
 
     def note_stream_run(self, change: StreamRunChange) -> None:
-        """Note that the transaction stores a step of a run of a streaming query."""
+        """Pass a step of a run of a streaming query to the observer, within this transaction."""
         self._observe_stream_run(self, change)
 
     def on_end(self, callback: Callable[[bool], None]) -> None:

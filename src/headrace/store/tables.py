@@ -1203,7 +1203,8 @@ run_expectations = Table(
     Index("run_expectations_by_job", "job_id", "statement_id"),
 )
 
-# What a refresh of a materialized view has counted. The view has the expectations in its text.
+# What the CREATE or a REFRESH of a materialized view has counted. The text of the view declares its
+# expectations.
 view_expectations = Table(
     "view_expectations",
     metadata,
@@ -1215,7 +1216,7 @@ view_expectations = Table(
         primary_key=True,
     ),
     Column("view_id", id_type(), nullable=False),
-    # NULL: it is not known.
+    # NULL: the counts are not known.
     Column("counts", Document(ExpectationCounts)),
     Index("view_expectations_by_view", "view_id", "statement_id"),
 )

@@ -1,4 +1,4 @@
-"""What statements of runs, and refreshes of materialized views, have counted for expectations."""
+"""The expectations of statements of runs, and what such statements and refreshes have counted."""
 
 from __future__ import annotations
 
@@ -69,13 +69,20 @@ _SAVE = {
 
 
 def save_refresh(tx: Tx, view_id: str, statement_id: str, counts: ExpectationCounts | None) -> None:
-    """Store what the statement that writes a view has counted; None: it is not known."""
+    """Store what the statement that writes a view has counted. It replaces earlier counts.
+
+    Args:
+        counts: None if they are not known.
+    """
     row = {"statement_id": statement_id, "view_id": view_id, "counts": counts}
     tx.execute(_SAVE[tx.dialect], row)
 
 
 def find_last_refresh(tx: Tx, view_id: str) -> tuple[str, ExpectationCounts | None] | None:
-    """Return the last statement that has written a view and its counts; None if there is none."""
+    """Return the id and the counts of the last statement whose counts of a view are stored.
+
+    Return None if there is no such statement. The counts are None if they are not known.
+    """
     columns = view_expectations.c
     query = select(columns.statement_id, columns.counts).where(columns.view_id == view_id)
     row = tx.execute(query.order_by(columns.statement_id.desc()).limit(1)).one_or_none()

@@ -79,7 +79,7 @@ def find_path(query: StreamQuery, report: QueryReport) -> list[StreamState] | No
     """Return the states on the way to the reported one; None if there is no way.
 
     A driver reports its current state, and may have passed through others since its last report.
-    With a new run, the way leads through `running`.
+    If the report names a new run, the states include `running`, with which the run begins.
     """
     source, target = query.state, report.state
     if source is target and not _has_restarted(query, report):
@@ -368,7 +368,7 @@ def _walk(
             actor=actor,
             detail=detail if is_last else None,
             failure=report.error if is_last and not is_running else None,
-            # The run before the present one has failed with it.
+            # A driver that runs the query again reports why the run before has failed.
             run_failure=report.error if is_running else None,
             values=values if is_last else on_the_way,
         )
@@ -482,7 +482,8 @@ def _change(
     """Change the state of a locked query, with its event. Return the query in its new state.
 
     Args:
-        run_failure: Why the run of the query has failed, if `failure` does not say so.
+        run_failure: Why the present run has failed, if the query itself continues. By default, the
+            run has failed with `failure`.
         values: Columns to set, for example those of a report.
         is_clean: Whether the query has left nothing in its sink. A report without failures says so.
     """
@@ -534,9 +535,9 @@ def _note_end_of_run(
     """Note the end of the run of a query.
 
     Args:
-        query: The query as it was before.
-        target: State that it gets.
-        reason: Why it is `stopped`.
+        query: The query before its change of state.
+        target: State of the query after the change.
+        reason: Why the query has stopped, if `target` is `stopped`.
         failure: Why the run has failed, if that is known.
     """
     if target not in {StreamState.STOPPED, StreamState.PAUSED}:
@@ -549,7 +550,7 @@ def _note_end_of_run(
 def _note_run(
     tx: Tx, query: StreamQuery, step: StreamRunStep, *, failure: Failure | None = None
 ) -> None:
-    """Note a step of the run of a query. A driver may have reported no id of the run."""
+    """Note a step of the run of a query. Do nothing if no driver has reported the id of the run."""
     if query.run_id is not None:
         change = StreamRunChange(query=query, run_id=query.run_id, step=step, failure=failure)
         tx.note_stream_run(change)
