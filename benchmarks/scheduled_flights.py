@@ -43,7 +43,7 @@ _SETTINGS = (
     "spark.sql.shuffle.partitions = 2",
     f"spark.sql.session.timeZone = {ZONE.key}",
 )
-"""What the manifests set, too."""
+"""Configuration of the script, which the manifests also set."""
 
 
 def extract_flights(folder: Path) -> None:
@@ -102,7 +102,7 @@ def run_backfill(node: NodeClient) -> float:
     start = time.perf_counter()
     node.call("POST", "/api/v1/jobs/load-departures/backfills", interval)
     while True:
-        # The list of all runs takes CPU time of the node: it is only read at the end.
+        # Only at the end: a list of all runs takes CPU time of the node, which is measured.
         if not _has_live_runs(node) and _count_succeeded(node) == before + DAYS:
             return time.perf_counter() - start
         time.sleep(0.2)
@@ -114,7 +114,10 @@ def _has_live_runs(node: NodeClient) -> bool:
 
 
 def _count_succeeded(node: NodeClient) -> int:
-    """Return the number of runs of the last job that have succeeded. No run must have failed."""
+    """Return the number of runs of the last job that have succeeded.
+
+    Raises AssertionError if a run has failed or was skipped.
+    """
     count, path = 0, "/api/v1/runs?job=worst-days&limit=100"
     cursor = ""
     while True:

@@ -33,7 +33,7 @@ AMOUNTS = [None, *range(1, 10)]
 ROWS = {"rows_in": 10, "rows_dropped": 3, "rows_written": 7}
 """What a batch with these amounts counts."""
 VIOLATIONS = {"large": (3, 1), "small": (2, 1), "numbered": (0, 0)}
-"""Violations of a batch with these amounts, and how many of them are NULL."""
+"""Violations that such a batch counts, and how many of them are NULL."""
 SLOW = "reflect('java.lang.Thread', 'sleep', 30L) IS NOT NULL"
 """Makes a batch take 0.3 s."""
 
@@ -99,7 +99,7 @@ class CheckedJob(CountingJob):
         return self.node.http.get(f"/api/v1/jobs/{self.name}/expectations").json()["stream"]
 
     def await_counts(self) -> None:
-        """Wait until each file has a batch that is counted, or whose counts are not known."""
+        """Wait until the batch of each file is counted, or is known to have no counts."""
 
         def is_counted() -> bool:
             checks = self.read_checks()
@@ -162,7 +162,7 @@ def test_each_batch_is_counted_once_and_written_once_whenever_its_driver_is_kill
         for _ in range(4):
             job.add_file()
         kill_at(job, moment, job.batches_before + chance.randrange(3))
-    # The next driver continues with the batches before this file, and publishes none of its rows.
+    # The next driver publishes the batches before this file, and none of the file's rows.
     job.add_file(has_number=False)
     wait_until(job.has_failed, seconds=120, what="the stream has failed", every=0.3)
     assert job.read_sink() == job.list_kept(job.file_count - 1)
@@ -172,7 +172,7 @@ def test_each_batch_is_counted_once_and_written_once_whenever_its_driver_is_kill
 
     assert job.read_sink() == job.list_kept(job.file_count)
     checks = job.read_checks()
-    # A batch whose driver was lost between its commit and its report is not known.
+    # The counts of a batch are not known if its driver was lost between commit and report.
     assert checks["unknown_batches"] <= len(moments), checks
     total, count = checks["total"], checks["batches"]
     assert {key: total[key] for key in ROWS} == {key: count * ROWS[key] for key in ROWS}

@@ -105,7 +105,7 @@ def test_a_write_to_a_system_table_is_refused(node: NodeProcess, session: str, t
 
 
 def _list_stream_events(node: NodeProcess, name: str) -> list[dict[str, Any]]:
-    """Return the OpenLineage events of a query that have arrived, after the check of each."""
+    """Return the OpenLineage events of a query that have arrived. Each event is checked."""
     file = node.home / _EVENTS
     lines = file.read_text().splitlines() if file.exists() else []
     events = [json.loads(line) for line in lines]

@@ -251,7 +251,7 @@ def test_parameters_are_bound_by_spark(
     assert node.rows(text, session, parameters=parameters) == [row]
 
 
-def test_a_timestamp_in_the_hour_that_the_clocks_repeat_is_exact(
+def test_a_timestamp_in_a_repeated_hour_is_exact_and_refused_in_a_view(
     node: NodeProcess, session: str
 ) -> None:
     parameters = [

@@ -174,7 +174,8 @@ def check_attempts(rows: Rows) -> Iterator[str]:
 def check_tables_match_statements(rows: Rows) -> Iterator[str]:
     """Check that a successful CTAS has committed one table, and no other statement has.
 
-    A CTAS with IF NOT EXISTS whose attempt was lost finds the table of another statement.
+    A CTAS with IF NOT EXISTS that is retried may find the table of another statement. It then
+    commits none.
     """
     yield from _check_lifecycle(
         TRANSACTION, TransactionState, rows.events, rows.transactions, frozenset()

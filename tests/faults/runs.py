@@ -151,7 +151,7 @@ def make_history(seed: str, deployment: Deployment = Deployment.POSTGRES) -> Run
 
 
 def list_seeds(count: int, seed: str) -> list[str]:
-    """Return the seeds of the first histories of a run, or those of the histories that it names."""
+    """Return the seeds of `count` histories, or those of the histories that the seed names."""
     run, _, numbers = seed.partition(".")
     if not numbers:
         return [f"{run}.{number}" for number in range(count)]
@@ -166,8 +166,8 @@ class RunPlayer(HistoryClient):
         super().__init__(lane, "runs")
         self.passages: list[dict[str, Any]] = []
         """The passages of the last history: see `Plan`."""
-        # `only_reads`: the node has the lock of a SQLite file. The few writes of the test take
-        # turns with those of the node by the lock of SQLite itself.
+        # `only_reads` takes no lock on a SQLite file, which the node has locked. SQLite itself
+        # serialises the few writes of the test with those of the node.
         self._store = Database.open(lane.nodes[0].store_url, only_reads=True)
         for text in _TABLES:
             self._query(text)
@@ -353,7 +353,7 @@ def main(arguments: list[str]) -> int:
     seeds = list_seeds(options.count, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="headrace-runs-", dir="/tmp"))
     report, begin = RunReport(), time.monotonic()
-    # An interrupted run still prints the report of the histories that have ended.
+    # An interrupted run prints the report of the histories that have ended.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: report.stopping.set())
     with closing(Catalog(folder / "catalog")) as catalog:

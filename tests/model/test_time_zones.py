@@ -22,7 +22,7 @@ def offset_of(zone: tzinfo) -> timedelta | None:
 
 @pytest.fixture
 def other_host(tmp_path: Path) -> Iterator[None]:
-    """Let the host believe that Berlin has the time of Tokyo."""
+    """Let the time zone data of the host say that Berlin has the time of Tokyo."""
     (tmp_path / "Europe").mkdir()
     with as_file(files("tzdata").joinpath("zoneinfo", "Asia", "Tokyo")) as tokyo:
         shutil.copy(tokyo, tmp_path / "Europe" / "Berlin")

@@ -130,7 +130,7 @@ class ViewWriter:
         """Write the generation of a statement to its successful end. Return its number.
 
         Args:
-            counts: What the driver reports of the expectations.
+            counts: What the driver has counted for the expectations of the view.
         """
         new = new_view(self.name) if statement == self.statement else None
         generation = begin_generation(driver, statement, new)

@@ -95,8 +95,8 @@ _GAUGES = (
     ),
     _Gauge(
         "headrace_stream_late_rows",
-        "Rows that the newest batch dropped because they were later than its watermark. Operators"
-        " with state drop them.",
+        "Rows that the operators with state dropped in the newest batch, because they were later"
+        " than its watermark.",
         lambda batch: batch.late_rows,
     ),
     _Gauge(
@@ -422,7 +422,7 @@ _OTHER_EXPECTATION = "other"
 
 
 class ExpectationMetrics:
-    """Counters of checked rows, of followed runs and of reported batches and refreshes."""
+    """Counters of checked rows: those of followed runs, and of reported batches and refreshes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._labels = set[tuple[str, str, str]]()

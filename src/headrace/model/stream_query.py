@@ -144,7 +144,7 @@ class QueryProgress(BaseModel):
     """Milliseconds of the parts of the batch (`BatchPart`), as far as Spark reports them."""
     watermark: Name | None = None
     late_rows: Count = 0
-    """Rows that were later than the watermark, and that the operators with state have dropped."""
+    """Rows that operators with state have dropped, because they were later than the watermark."""
     state_rows: Count = 0
     state_bytes: Count = 0
     lag: JsonObject = {}

@@ -34,12 +34,12 @@ RECEIVER = {"url": "http://127.0.0.1:9/", "namespace": "test"}
 
 @pytest.fixture
 def query(start_node: StartNode) -> RunningQuery:
-    """Return a query that runs, in a node that makes events."""
+    """Return a running query of a node that has a receiver of OpenLineage events."""
     return RunningQuery(start_node(openlineage=RECEIVER, lease={"sweep": "50ms"}))
 
 
 def list_events(node: InProcessNode) -> list[Json]:
-    """Return the events in their order, after the check of each of them."""
+    """Return the events in their order. Each is checked against the specification."""
     with node.database.read() as tx:
         texts = tx.execute(select(deliveries.c.payload).order_by(deliveries.c.id)).scalars()
         events = [json.loads(text) for text in texts]
@@ -190,7 +190,7 @@ def test_a_run_that_begins_between_two_reports_has_its_events(
 
 
 @pytest.mark.parametrize("state", [StreamState.BACKING_OFF, StreamState.STARTING])
-def test_a_further_failure_with_the_same_counts_is_a_run(
+def test_a_new_run_has_its_events_also_if_state_and_failures_stay_the_same(
     query: RunningQuery, state: StreamState
 ) -> None:
     query.report(state, **FAILURE)
@@ -213,7 +213,7 @@ def test_a_run_that_ends_before_its_first_report_has_its_tables(start_node: Star
 def test_a_query_that_backs_off_has_no_run_to_abort(query: RunningQuery) -> None:
     query.report(StreamState.BACKING_OFF, **FAILURE)
     with query.node.database.write("test") as tx:
-        # The retention has deleted them.
+        # As if the retention had deleted the events of the run.
         tx.execute(delete(deliveries))
     query.node.act_on_stream(query.name, "stop")
     query.report(StreamState.STOPPED, failures=1)
@@ -239,7 +239,7 @@ def test_a_repeated_report_repeats_no_event(query: RunningQuery) -> None:
     before = list_events(query.node)
     for sequence, (state, facts) in enumerate(reports, start=1):
         query.report(state, sequence=sequence, **facts)
-    # A driver that names an old run again does not begin it again.
+    # A report that names the old run again does not begin it again.
     query.report(StreamState.RUNNING, sequence=3)
     query.report(StreamState.BACKING_OFF, sequence=4, **FAILURE)
 

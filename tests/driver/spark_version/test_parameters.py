@@ -176,7 +176,7 @@ def test_a_timestamp_that_spark_would_write_as_another_one_is_refused(
         run(new_york, "BEGIN SELECT :at; END", at)
 
 
-def test_values_that_the_text_does_not_name_take_no_call(
+def test_values_that_the_text_does_not_name_need_no_call_of_the_jvm(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unused = [Parameter(name=f"y{n}", value="2026-01-01", type="TIMESTAMP") for n in range(9)]

@@ -36,7 +36,7 @@ class CheckedView:
         """Replace the rows of the table."""
         self.spark.sql(f"INSERT OVERWRITE {self.table} VALUES {rows}")
 
-    def create(self, *constraints: str) -> str:
+    def make_create(self, *constraints: str) -> str:
         """Return the statement that creates the view."""
         clause = self.namespace.lake.clause.split("PARTITIONED")[0]
         listed = ",\n  ".join(constraints)
@@ -71,7 +71,7 @@ def summarize(counts: ExpectationCounts | None) -> tuple[int, int, int | None, l
 def test_the_rows_of_every_refresh_are_counted_and_dropped(
     checked: CheckedView, link: ViewLink
 ) -> None:
-    text = checked.create(
+    text = checked.make_create(
         f"CONSTRAINT positive EXPECT (amount > 0) {DROP}", "CONSTRAINT small EXPECT (amount < 20)"
     )
     created = link.create(checked.spark, text)
@@ -102,7 +102,7 @@ def test_the_rows_of_every_refresh_are_counted_and_dropped(
 def test_a_refresh_that_violates_fail_update_keeps_the_rows_before(
     checked: CheckedView, link: ViewLink
 ) -> None:
-    text = checked.create(
+    text = checked.make_create(
         f"CONSTRAINT positive EXPECT (amount > 0) {FAIL}", f"CONSTRAINT odd EXPECT (id <> 2) {DROP}"
     )
     checked.write("(1, 10), (2, 20)")
@@ -121,7 +121,7 @@ def test_a_refresh_that_violates_fail_update_keeps_the_rows_before(
 def test_a_view_whose_first_rows_violate_fail_update_is_not_created(
     checked: CheckedView, link: ViewLink
 ) -> None:
-    text = checked.create(f"CONSTRAINT positive EXPECT (amount > 0) {FAIL}")
+    text = checked.make_create(f"CONSTRAINT positive EXPECT (amount > 0) {FAIL}")
     with pytest.raises(ExpectationFailed, match="`positive`"):
         link.create(checked.spark, text)
 
@@ -135,7 +135,7 @@ def test_the_next_driver_reports_the_counts_of_the_lost_one(
     def crash(*_arguments: object) -> None:
         raise Crash
 
-    text = checked.create(f"CONSTRAINT positive EXPECT (amount > 0) {DROP}")
+    text = checked.make_create(f"CONSTRAINT positive EXPECT (amount > 0) {DROP}")
     link.create(checked.spark, text)
     checked.write("(7, 1), (8, 0)")
     with monkeypatch.context() as patch:
@@ -164,7 +164,9 @@ def test_a_condition_that_the_rows_do_not_allow_is_refused_at_its_position(
     checked: CheckedView, link: ViewLink, condition: str
 ) -> None:
     line, column, message = REFUSED[condition]
-    text = checked.create("CONSTRAINT id EXPECT (id > 0)", f"CONSTRAINT other EXPECT ({condition})")
+    text = checked.make_create(
+        "CONSTRAINT id EXPECT (id > 0)", f"CONSTRAINT other EXPECT ({condition})"
+    )
     with pytest.raises(InvalidExpectation) as caught:
         link.create(checked.spark, text)
     position = caught.value.position
@@ -180,7 +182,7 @@ def test_a_condition_that_the_rows_do_not_allow_is_refused_at_its_position(
 def test_a_refresh_fails_if_the_column_of_a_condition_is_gone(
     checked: CheckedView, link: ViewLink
 ) -> None:
-    link.create(checked.spark, checked.create(f"CONSTRAINT a EXPECT (amount > 0) {DROP}"))
+    link.create(checked.spark, checked.make_create(f"CONSTRAINT a EXPECT (amount > 0) {DROP}"))
     checked.spark.sql(f"DROP TABLE {checked.table}")
     checked.spark.sql(f"CREATE TABLE {checked.table} USING parquet AS SELECT 1L AS id")
     with pytest.raises(InvalidExpectation, match="amount"):

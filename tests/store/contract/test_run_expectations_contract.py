@@ -1,6 +1,6 @@
 """Contract of the expectations of runs and of materialized views: counts belong to a statement.
 
-Those of a run end with the run, and those of a view with the statement.
+The counts of a run are deleted with the run, and those of a view with the statement.
 """
 
 from __future__ import annotations

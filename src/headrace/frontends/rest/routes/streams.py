@@ -123,7 +123,7 @@ class BatchBody(ResponseModel):
     watermark: str | None
     """Watermark of the batch, in Spark's format; null without one."""
     late_rows: int
-    """Rows that were later than the watermark, and that the operators with state have dropped."""
+    """Rows that operators with state have dropped, because they were later than the watermark."""
     state_rows: int
     """Rows in the state of the query."""
     state_bytes: int
