@@ -172,8 +172,9 @@ def test_each_batch_is_counted_once_and_written_once_whenever_its_driver_is_kill
 
     assert job.read_sink() == job.list_kept(job.file_count)
     checks = job.read_checks()
-    # The counts of a batch are not known if its driver was lost between commit and report.
-    assert checks["unknown_batches"] <= len(moments), checks
+    # The counts of a batch are not known if its driver was lost between commit and report. A driver
+    # reports each half second, and commits at most three batches of a backlog before it is killed.
+    assert checks["unknown_batches"] <= 3 * len(moments), checks
     total, count = checks["total"], checks["batches"]
     assert {key: total[key] for key in ROWS} == {key: count * ROWS[key] for key in ROWS}
     counted = {each["name"]: (each["violations"], each["nulls"]) for each in total["expectations"]}

@@ -61,7 +61,7 @@ _BATCH_COLUMNS = (
     ListColumn(title="ROWS", text=lambda item: item["input_rows"], right=True),
     ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
     ListColumn(title="PROCESSED/S", text=lambda item: item["process_rate"], right=True),
-    ListColumn(title="LATE ROWS", text=lambda item: item["late_rows"] or None, right=True),
+    ListColumn(title="LATE ROWS", text=lambda item: item.get("late_rows") or None, right=True),
 )
 _MINUTE_FIELDS = (
     *("at", "batches", "input_rows", "input_rate", "process_rate", "slowest_milliseconds"),

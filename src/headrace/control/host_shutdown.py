@@ -33,6 +33,7 @@ from headrace.control.launchers.base import LauncherHost
 from headrace.control.launchers.bootstrap_files import BootstrapFiles, TemporaryFolders
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, build_launchers
+from headrace.control.outbox.openlineage import OpenLineageStreamEvents
 from headrace.control.sessions.takeover import DriverEnds, Takeovers
 from headrace.errors import HeadraceError, LaunchFailed
 from headrace.files.file_locks import lock_file
@@ -86,6 +87,7 @@ def _end_drivers_of_store(settings: Settings, report: ShutdownReport) -> None:
     try:
         with closing(Database.open(settings.store_url, connect_timeout=timeout)) as database:
             database.migrate()
+            database.observe_stream_run = OpenLineageStreamEvents(settings.openlineage).record
             _fence_drivers(database, settings, report)
     except HeadraceError as error:
         report.problems.append(

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from tests.control.outbox.test_openlineage import validate
 from tests.support.deployed_job import DeployedJob
 from tests.support.identities import LOCAL_OWNER
@@ -21,8 +21,10 @@ from tests.support.waiting import wait_until
 from headrace.control.outbox import openlineage
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
+from headrace.model.lineage import TableUse
 from headrace.model.stream_query import EndReason
-from headrace.store.tables import deliveries
+from headrace.store.clock import clock
+from headrace.store.tables import deliveries, stream_queries
 
 Json = dict[str, Any]
 TABLES = [make_use("raw", READ, "a", "b"), make_use("clean", WRITE, "a")]
@@ -123,6 +125,34 @@ def test_a_run_that_a_user_ends_is_aborted_when_it_has_stopped(
 
     assert list_types(query.node) == ["START", "RUNNING", "ABORT"]
     assert names(list_events(query.node)[-1]["outputs"]) == ["clean"]
+
+
+def test_a_run_that_has_not_seen_a_pause_continues(query: RunningQuery) -> None:
+    query.report(StreamState.RUNNING, lineage=TABLES)
+    query.node.act_on_stream(query.name, "pause")
+    query.node.act_on_stream(query.name, "resume")
+    query.report(StreamState.RUNNING, progress=[make_batch(1)])
+    assert list_types(query.node) == ["START", "RUNNING"]
+    query.report(StreamState.STOPPED, reason=EndReason.SOURCES_ENDED)
+    assert list_types(query.node) == ["START", "RUNNING", "COMPLETE"]
+
+
+def test_a_run_that_an_older_node_has_ended_is_not_ended_again(query: RunningQuery) -> None:
+    query.report(StreamState.BACKING_OFF, **FAILURE)
+    with query.node.database.write("test") as tx:
+        # It leaves the start of the run behind.
+        tx.execute(update(stream_queries).values(healthy_since=clock()))
+    query.node.act_on_stream(query.name, "stop")
+    query.report(StreamState.STOPPED)
+    assert list_types(query.node) == ["START", "FAIL"]
+
+
+@pytest.mark.parametrize("location", ["s3a://b[12]/x", "kafka://[broker]:9092", "s3a://a\u2100b/c"])
+def test_a_location_that_is_no_uri_delays_no_report(query: RunningQuery, location: str) -> None:
+    strange = TableUse(direction=READ, location=location)
+    query.report(StreamState.RUNNING, lineage=[strange])
+    [dataset] = list_events(query.node)[-1]["inputs"]
+    assert (dataset["namespace"], dataset["name"]) == ("file", location)
 
 
 def test_a_run_whose_sources_have_ended_is_complete(query: RunningQuery) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException, PySparkException
 from tests.support.ctas import fetch_frame_rows
 from tests.support.jvm_calls import counted_calls
 
@@ -174,6 +174,15 @@ def test_a_timestamp_that_spark_would_write_as_another_one_is_refused(
     at = Parameter(name="at", value=SECOND_HOUR, type=type_name)
     with pytest.raises(TimestampAmbiguous, match="clocks of America/New_York repeat"):
         run(new_york, "BEGIN SELECT :at; END", at)
+
+
+def test_only_a_text_that_names_the_timestamp_is_refused(new_york: SparkSession) -> None:
+    at = Parameter(name="at", value=SECOND_HOUR, type="TIMESTAMP")
+    named = run(new_york, "SELECT at + 1 AS at FROM VALUES (1) AS t (at) -- :at", at)
+    assert fetch_frame_rows(named) == [(2,)]
+    assert fetch_frame_rows(run(new_york, "BEGIN SELECT 3 AS at; END", at)) == [(3,)]
+    with pytest.raises(ParseException, match="PARSE_SYNTAX_ERROR"):
+        run(new_york, "SELECT FROM WHERE :at )", at)
 
 
 def test_values_that_the_text_does_not_name_need_no_call_of_the_jvm(

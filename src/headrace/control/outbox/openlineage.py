@@ -226,7 +226,11 @@ def _split_location(location: str) -> tuple[str, str]:
     """Return the namespace and the name of files, as OpenLineage names datasets."""
     if location.startswith("jdbc:"):
         return location.removeprefix("jdbc:"), location
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        # A driver reports any text, for example `s3a://a[b]/c`.
+        return "file", location
     if parts.netloc:
         return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/") or "/"
     return "file", parts.path if parts.scheme == "file" else location

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -132,11 +133,13 @@ class _Values:
         if not self._survive_substitution:
             with suppress(ParseException):
                 plan = self._parser.parsePlan(text)
-                if self._has_markers(plan) and plan_class_name(plan) != SCRIPT:
+                if plan_class_name(plan) != SCRIPT:
                     return plan
-        if self._ambiguous:
-            raise _refuse_timestamp(self._ambiguous[0], self._jvm)
-        return self._parser.parsePlanWithParameters(text, self._parser_context())
+        plan = self._parser.parsePlanWithParameters(text, self._parser_context())
+        for parameter in self._ambiguous:
+            if parameter.name is None or re.search(rf":\s*`?{parameter.name}\b", text):
+                raise _refuse_timestamp(parameter, self._jvm)
+        return plan
 
     def bind(self, plan: Any) -> Any:
         """Return a plan in which Spark's analyser binds the values to the remaining markers.
@@ -224,7 +227,7 @@ def _is_folded(parameter: Parameter) -> bool:
 
 
 def _type_of(parameter: Parameter) -> str:
-    return str(parameter.type).upper()
+    return str(parameter.type).strip().upper()
 
 
 def _type_name(parameter: Parameter) -> str | None:

@@ -55,7 +55,9 @@ class WrittenTable:
         spec = self._jvm.some(self._jvm.mapping(static)) if static else self._jvm.none()
         return self._list_matching(spec)
 
-    def find_partitions(self, paths: Collection[str]) -> dict[str, str]:
+    def find_partitions(
+        self, paths: Collection[str], static: dict[str, str] | None = None
+    ) -> dict[str, str]:
         """Return the location of each of these partitions that exists, by its path.
 
         A few partitions are looked up one by one, because the time in which a Hive metastore lists
@@ -64,10 +66,11 @@ class WrittenTable:
         Args:
             paths: Paths with all partition columns. Their names may differ in case from those of
                 the catalog: Hive writes them in lower case.
+            static: Values that all of the partitions have; None: none are known.
         """
         catalog_paths = {path: self._use_catalog_names(path) for path in paths}
         if len(paths) > _PARTITIONS_TO_ASK_FOR:
-            locations = self.list_partitions({})
+            locations = self.list_partitions(static or {})
         else:
             locations = {}
             for name in catalog_paths.values():

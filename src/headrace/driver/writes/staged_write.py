@@ -205,7 +205,7 @@ class StagedWrite(TwoPhaseWrite):
         if record.mode == "overwrite":
             partitions = self._table.list_partitions(staged_rows.static)
         else:
-            partitions = self._table.find_partitions(folders)
+            partitions = self._table.find_partitions(folders, staged_rows.static)
         places = _relative_places(partitions, record.location)
         if places is None:
             raise CatalogError(

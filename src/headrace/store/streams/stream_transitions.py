@@ -337,8 +337,11 @@ def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> No
             return
         if query.wanted is not Wanted.RUNNING:
             return
-        # The pause was taken back, and the driver has started the query again already.
-        query = _confirm_stop(tx, query, actor=actor)
+        # The pause was taken back. The driver has started the query again already, or has not seen
+        # the pause: then the run has no end.
+        runs_on = report.run_id == query.run_id
+        stopped = replace(query, healthy_since=None) if runs_on else query
+        query = _confirm_stop(tx, stopped, actor=actor)
     path = find_path(query, report)
     if path is None:
         return
@@ -488,8 +491,9 @@ def _change(
         is_clean: Whether the query has left nothing in its sink. A report without failures says so.
     """
     columns = dict(values or {})
-    ends_run = query.has_run and target is not StreamState.STOPPING
-    if ends_run:
+    keeps_run = query.has_run and target is StreamState.STOPPING
+    if not keeps_run:
+        # A node of an older version leaves it behind when a run ends.
         columns["healthy_since"] = None
     if target is StreamState.RUNNING:
         columns["healthy_since"] = clock()
@@ -511,12 +515,12 @@ def _change(
         failure=failure,
         is_locked=True,
     )
-    if ends_run:
+    if query.has_run and not keeps_run:
         _note_end_of_run(tx, query, target, columns.get("end_reason"), run_failure or failure)
     changed = replace(
         query,
         state=target,
-        healthy_since=None if ends_run else query.healthy_since,
+        healthy_since=query.healthy_since if keeps_run else None,
         run_id=columns.get("run_id", query.run_id),
         last_batch=columns.get("last_batch", query.last_batch),
     )
