@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import (
@@ -23,15 +21,17 @@ from headrace.grammar.lexer import Token, code_tokens
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.text import position_at
 from headrace.grammar.token_reader import TokenReader
-from headrace.model.expectation import MAX_EXPECTATIONS, Expectation, OnViolation
+
+if TYPE_CHECKING:
+    from headrace.model.expectation import Expectation
 
 _VIEW = "the name of a materialized view"
 _AUTO_REFRESH = "auto_refresh"
 _PROPERTIES = (_AUTO_REFRESH, "refresh_interval", "checkpoint_location")
 _ACTIONS = {
-    OnViolation.WARN: "",
-    OnViolation.DROP: " ON VIOLATION DROP ROW",
-    OnViolation.FAIL: " ON VIOLATION FAIL UPDATE",
+    "warn": "",
+    "drop": " ON VIOLATION DROP ROW",
+    "fail": " ON VIOLATION FAIL UPDATE",
 }
 _REFUSED = {
     "name": "The name of an expectation has at most 90 letters, digits, dots, `_` and `-`, and"
@@ -207,6 +207,15 @@ def _read_constraints(reader: TokenReader) -> tuple[ViewConstraint, ...]:
 
 def _read_constraint(reader: TokenReader, earlier: Sequence[ViewConstraint]) -> ViewConstraint:
     """Read a constraint of the list, and check it against the earlier ones."""
+    # Commands of the shell use the grammar without pydantic, which takes long to import.
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from headrace.model.expectation import (  # noqa: PLC0415
+        MAX_EXPECTATIONS,
+        Expectation,
+        OnViolation,
+    )
+
     if len(earlier) == MAX_EXPECTATIONS:
         raise reader.error(f"A materialized view has at most {MAX_EXPECTATIONS} expectations.")
     reader.expect("CONSTRAINT")
@@ -217,7 +226,7 @@ def _read_constraint(reader: TokenReader, earlier: Sequence[ViewConstraint]) -> 
     reader.expect("(")
     condition_at, condition = reader.offset, _read_condition(reader, name)
     reader.expect(")")
-    action = _read_action(reader)
+    action = OnViolation(_read_action(reader))
     try:
         expectation = Expectation(name=name, condition=condition, on_violation=action)
     except ValidationError as error:
@@ -240,13 +249,13 @@ def _read_condition(reader: TokenReader, name: str) -> str:
     return condition
 
 
-def _read_action(reader: TokenReader) -> OnViolation:
+def _read_action(reader: TokenReader) -> str:
     if not reader.accept("ON", "VIOLATION"):
-        return OnViolation.WARN
+        return "warn"
     if reader.accept("DROP", "ROW"):
-        return OnViolation.DROP
+        return "drop"
     reader.expect("FAIL", "UPDATE")
-    return OnViolation.FAIL
+    return "fail"
 
 
 def _read_properties(reader: TokenReader) -> Options:
