@@ -93,39 +93,31 @@ class Alerts:
         """Insert the messages about the expectations that a statement of a run has violated."""
         if checks is None:
             return
-        violated = _list_violated(checks)
-        if violated:
-            data = {
-                **describe_run(run),
-                "statement": checks.statement_id,
-                "expectations": violated,
-            }
-            self.record(
-                tx,
-                AlertEvent.EXPECTATION_VIOLATED,
-                data,
-                subject=checks.statement_id,
-                owner=run.owner,
-                job=run.name,
-            )
+        self._record_violated(
+            tx, describe_run(run), checks, checks.statement_id, owner=run.owner, job=run.name
+        )
 
     def record_violated_refresh(self, tx: Tx, view: MaterializedView, checks: ViewChecks) -> None:
         """Insert the messages about the expectations that a refresh of a view has violated."""
+        if checks.statement_id is not None:
+            about = {"view": view.qualified_name, "owner": view.owner}
+            self._record_violated(tx, about, checks, checks.statement_id, owner=view.owner)
+
+    def _record_violated(
+        self,
+        tx: Tx,
+        about: dict[str, Any],
+        checks: CheckedRows,
+        statement_id: str,
+        *,
+        owner: str,
+        job: str | None = None,
+    ) -> None:
         violated = _list_violated(checks)
-        if violated and checks.statement_id is not None:
-            data = {
-                "view": view.qualified_name,
-                "owner": view.owner,
-                "statement": checks.statement_id,
-                "expectations": violated,
-            }
-            self.record(
-                tx,
-                AlertEvent.EXPECTATION_VIOLATED,
-                data,
-                subject=checks.statement_id,
-                owner=view.owner,
-            )
+        if violated:
+            data = {**about, "statement": statement_id, "expectations": violated}
+            event = AlertEvent.EXPECTATION_VIOLATED
+            self.record(tx, event, data, subject=statement_id, owner=owner, job=job)
 
     def record_violated_batch(self, tx: Tx, query: StreamQuery, violation: BatchViolation) -> None:
         """Insert the messages about the expectations that a batch of a stream has violated."""

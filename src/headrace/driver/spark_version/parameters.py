@@ -84,7 +84,7 @@ def _find_named(text: str, parameters: Sequence[Parameter]) -> list[Parameter]:
 
 
 _ALIKE = frozenset({"BIGINT", "BINARY", "DATE", "TIMESTAMP_NTZ"})
-"""Types of which one value stands for all: the literals of all values have the same form."""
+"""Types whose literals all have the same form, so that one value of each is checked."""
 _TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
 
 
