@@ -286,7 +286,10 @@ def read_newest(
     before: str | None = None,
     limit: int,
 ) -> list[Event]:
-    """Return at most `limit` events of some entities, newest first.
+    """Return at most `limit` committed events of some entities, newest first.
+
+    No reader continues forwards from them. So, unlike those of `read`, they are complete without
+    waiting for older transactions.
 
     Args:
         owners: Owners of the entities; None: events of all entities.
@@ -295,7 +298,7 @@ def read_newest(
     Raises:
         InvalidRequest: `before` is not a cursor.
     """
-    query = _SELECT.where(*_after(tx, None), events.c.entity_id.in_(entity_ids))
+    query = _SELECT.where(events.c.entity_id.in_(entity_ids))
     if before is not None:
         query = query.where(tuple_(*_ORDER) < tuple_(*EventPosition.parse(before)))
     if owners is not None:

@@ -173,6 +173,23 @@ def test_readers_wait_for_a_transaction_that_commits_late(stoppable_url: str) ->
         store.close()
 
 
+def test_the_newest_events_of_an_entity_do_not_wait_for_older_transactions(
+    stoppable_url: str,
+) -> None:
+    """A long transaction, also one of another database of the server, delays only followers."""
+    with closing(Database.open(stoppable_url)) as store:
+        first, second = new_session(store), new_session(store)
+        start = _read(store)[-1].cursor
+        with store.write("test") as old:
+            assert sessions.transition(old, first, SessionState.CLOSING, actor="old")
+            with store.write("test") as new:
+                assert sessions.transition(new, second, SessionState.CLOSING, actor="new")
+            with store.read() as tx:
+                newest = events.read_newest(tx, [first, second], limit=1)
+            assert [event.actor for event in newest] == ["new"]
+            assert _read(store, start) == []
+
+
 def test_readers_wait_for_an_older_transaction_whose_event_has_a_higher_id(
     stoppable_url: str,
 ) -> None:
