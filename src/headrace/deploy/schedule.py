@@ -156,19 +156,13 @@ def _check_clocks(schedule: Schedule) -> None:
 
 
 def _check_files(schedule: Schedule) -> None:
-    """Raise ScheduleProblem for a second location, and for one whose files do not start a run."""
+    """Raise ScheduleProblem for a second location: a run reads the files of one."""
     locations = [keys for keys, part in schedule.walk() if part.on_files is not None]
     if len(locations) > 1:
         raise ScheduleProblem(
             "The schedule has two `on-files`, and a run reads the files of one location.",
             hint="Follow the directory above, or deploy two jobs.",
             keys=locations[1],
-        )
-    if locations and "all" in locations[0]:
-        raise ScheduleProblem(
-            "`all` cannot have `on-files`: new files start a run by themselves.",
-            hint="Let a job read the files, and another one follow it with `after`.",
-            keys=locations[0],
         )
 
 

@@ -291,6 +291,11 @@ class JobRun:
     """Begin of its last attempt."""
     ended_at: datetime | None
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether new files have started it, alone or with other conditions."""
+        return any(each.location is not None for each in self.inputs)
+
 
 def measure_lateness(run: JobRun, now: datetime) -> float | None:
     """Return the seconds by which the last attempt of a run began late, or is late until now.

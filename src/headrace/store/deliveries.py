@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping, Select, delete, select, union_all, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.delivery import RECENT_MESSAGES, Delivery, NewDelivery, RecentDeliveries
 from headrace.model.ids import new_id
@@ -19,6 +18,7 @@ from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.records import record_to_columns
 from headrace.store.tables import deliveries as table
+from headrace.store.upserts import build_for_dialects
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 _SELECT = select(table)
@@ -29,10 +29,10 @@ _OUTCOME = [
 ]
 _ENDPOINTS_AT_ONCE = 100
 """Endpoints of one query. SQLite combines at most 500 queries into one."""
-_INSERT = {
-    name: insert(table).values(created_at=clock(), next_at=clock()).on_conflict_do_nothing()
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
+_INSERT = build_for_dialects(
+    table,
+    lambda new: new.values(created_at=clock(), next_at=clock()).on_conflict_do_nothing(),
+)
 
 
 def insert_deliveries(tx: Tx, new: Sequence[NewDelivery]) -> None:

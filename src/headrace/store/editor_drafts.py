@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sqlalchemy import delete, literal, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.draft import EditorDraft
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import editor_drafts as table
+from headrace.store.upserts import build_for_dialects
 
 _SELECT = select(*(column for column in table.c if column.name != "created_at"))
 _SUMMARY = select(
@@ -17,13 +17,14 @@ _SUMMARY = select(
 )
 
 
-_INSERT = {
-    name: insert(table)
-    .values(created_at=clock(), updated_at=clock(), revision=1)
-    .on_conflict_do_nothing()
-    .returning(table.c.id)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
+_INSERT = build_for_dialects(
+    table,
+    lambda new: (
+        new.values(created_at=clock(), updated_at=clock(), revision=1)
+        .on_conflict_do_nothing()
+        .returning(table.c.id)
+    ),
+)
 
 
 def insert_draft(

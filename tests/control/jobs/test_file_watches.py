@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.support.batch_jobs import insert_batch_job
-from tests.support.in_process_node import make_settings
-from tests.support.store import register_node
+from tests.support.listed_files import register_watcher
 from tests.support.waiting import wait_until
 
 from headrace.control.jobs import file_watches as module
@@ -50,15 +49,9 @@ class Watched:
         self.job_id = ""
 
     def add_node(self, node_id: str) -> FileWatches:
-        register_node(self.store, node_id)
-        settings = make_settings(self.root / "home", jobs={"watched_locations": self.allowed})
-        context: Any = SimpleNamespace(
-            database=self.store,
-            settings=settings,
-            node_id=node_id,
-            secrets=SimpleNamespace(list_owners=lambda _tx, owner: frozenset({owner})),
+        watches = register_watcher(
+            self.store, self.root / "home", self.allowed, lambda: self.seconds, node_id=node_id
         )
-        watches = FileWatches(context, read_time=lambda: self.seconds, submit=lambda poll: poll())
         self.nodes[node_id] = watches
         return watches
 

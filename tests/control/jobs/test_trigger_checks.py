@@ -240,7 +240,7 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
         ({"on-files": "/in", "marker": "_SUCCESS", "settle": "9s"}, "delete `settle`"),
         ({"every": "1h", "poll": "10s"}, "`poll` only goes with `on-files`"),
         ({"any": [{"on-files": "/a"}, {"on-files": "/b"}]}, "has two `on-files`"),
-        ({"all": [{"after": ["a"]}, {"on-files": "/a"}]}, "`all` cannot have `on-files`"),
+        ({"all": [{"on-files": "/a"}, {"on-files": "/b"}]}, "has two `on-files`"),
         ({"on-change": ["a b"]}, "'a b' is not the name of a table"),
         ({"max-lag": "1h", "of": ["a b"]}, "'a b' is not the name of a table"),
         ({"any": [{"max-lag": "1h", "of": ["t"]}, {"every": "1h"}]}, "`max-lag` is not combined"),

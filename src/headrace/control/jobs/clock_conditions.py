@@ -1,8 +1,9 @@
 """Conditions together with a clock: the logical times that wait until the others are met.
 
 The run of a logical time is inserted when its time comes. It waits until each job has a run that
-has succeeded and whose logical time is within the interval, and each table has changed. The times
-of a clock tile the time, so that each upstream run belongs to exactly one.
+has succeeded and whose logical time is within the interval, each table has changed, and the
+location has new files. The times of a clock tile the time, so that each upstream run belongs to
+exactly one.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ class _Time:
         """Whether the run of the time was skipped, and has used none of its conditions."""
         return self.last is not None and self.last.state is RunState.SKIPPED
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the run of the time has not begun, and waits for no condition."""
+        last = self.last
+        return last is not None and has_not_begun(last) and not last.awaits_conditions
+
     def has_runs_of(self, names: Collection[str]) -> bool:
         """Return whether each of these jobs has a run that belongs to the time."""
         present = {each.run.name.casefold() for each in self.members}
@@ -75,9 +82,18 @@ class _Time:
 
 
 def start_times(
-    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+    tx: Tx,
+    schedule: JobSchedule,
+    conditions: Combination,
+    notes: RunNotes,
+    live: list[JobRun],
+    files: Sequence[RunInput] = (),
 ) -> None:
-    """Start the runs of the times of a locked schedule for which all conditions are met."""
+    """Start the runs of the times of a locked schedule for which all conditions are met.
+
+    Args:
+        files: New files, if they are one of the conditions.
+    """
     clock = conditions.clock
     assert clock is not None
     try:
@@ -89,17 +105,19 @@ def start_times(
         return
     times = [each for each in times if not _leave_to_later(tx, schedule, each, notes, live)]
     changes = notes.find_changes(conditions.watches)
-    met = [each for each in times if each.has_runs_of(conditions.jobs)]
+    # A run that other conditions have started may begin meanwhile, without the files.
+    open_times = [each for each in times if not (files and each.is_due)]
+    met = [each for each in open_times if each.has_runs_of(conditions.jobs)]
     ready = [each for each in met if not upstream.may_run_before(each.instant)]
     if len(ready) < len(met) and upstream.is_behind:
         notes.retry_after(_RETRY)
     if changes is None or not ready:
         return
-    if conditions.watches:
-        # One run uses the changes.
+    if conditions.watches or files:
+        # One run uses the changes and the files.
         ready = ready[:1] if schedule.rules.catch_up is CatchUp.ALL else ready[-1:]
     for each in ready:
-        if not _start(tx, schedule, each, changes, live):
+        if not _start(tx, schedule, each, [*changes, *files], live):
             notes.retry_after(PARKED)
             return
         notes.use_runs(each.members)
@@ -297,6 +315,7 @@ def _describe_missing(conditions: Combination, present: set[str], changed: set[s
     ]
     if missing:
         return " and ".join(missing)
-    if names:
+    if names and not conditions.is_of_files:
         return f"runs of {' and '.join(names)} for its interval that have not ended"
-    return "the changes to settle"
+    files = [f"new files in {part.on_files}" for part in conditions.parts if part.on_files]
+    return files[0] if files else "the changes to settle"

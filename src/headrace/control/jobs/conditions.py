@@ -113,16 +113,75 @@ def evaluate(tx: Tx, schedule: JobSchedule) -> None:
     notes = RunNotes(tx, schedule, now)
     if not notes.are_paused:
         live = runs.list_live(tx, schedule.job_id)
-        # `file_watches.py` starts the runs that read new files.
-        combinations = [each for each in rule.list_combinations() if not each.is_of_files]
+        combinations = rule.list_combinations()
         for each in combinations:
-            if each.clock is None:
-                _start_runs(tx, schedule, each, notes, live, now)
-            elif not each.is_clock:
-                start_times(tx, schedule, each, notes, live)
+            # `start_reader` starts the runs that read new files.
+            if not each.is_of_files:
+                _start_combination(tx, schedule, each, notes, live, now)
         _skip_failed(tx, schedule, combinations, notes, live)
     notes.save(tx)
     start_next(tx, schedule.job_id, actor=ACTOR)
+
+
+def _start_combination(
+    tx: Tx,
+    schedule: JobSchedule,
+    conditions: Combination,
+    notes: RunNotes,
+    live: list[JobRun],
+    now: datetime,
+    files: Sequence[RunInput] = (),
+) -> None:
+    if conditions.clock is None:
+        _start_runs(tx, schedule, conditions, notes, live, now, files)
+    elif not conditions.is_clock:
+        start_times(tx, schedule, conditions, notes, live, files)
+
+
+def may_start_reader(tx: Tx, schedule: JobSchedule) -> bool:
+    """Return whether new files may start a run now. Lock and change nothing."""
+    rule = schedule.rules.schedule
+    live = runs.list_live(tx, schedule.job_id)
+    if rule is None or any(has_not_begun(run) and run.reads_files for run in live):
+        # The run that waits begins first, and the next one reads all files that are new then.
+        return False
+    combinations = [each for each in rule.list_combinations() if each.is_of_files]
+    if any(len(each.parts) == 1 for each in combinations):
+        return True
+    notes = RunNotes(tx, schedule, read_clock(tx.connection))
+    is_time = any(run.awaits_conditions for run in live)
+    return any(
+        notes.find_changes(each.watches) is not None
+        and each.jobs <= {end.run.name.casefold() for end in notes.list_succeeded(each.jobs)}
+        and (each.clock is None or is_time or bool(each.jobs))
+        for each in combinations
+    )
+
+
+def start_reader(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None:
+    """Insert or start the run of a locked schedule that reads new files.
+
+    Return its id; None: the other conditions of each combination are not met.
+
+    Args:
+        files: The location and the number of the files.
+    """
+    rule = schedule.rules.schedule
+    assert rule is not None
+    now = read_clock(tx.connection)
+    live, notes = runs.list_live(tx, schedule.job_id), RunNotes(tx, schedule, now)
+    before = {run.id for run in live if run.reads_files}
+    for each in rule.list_combinations():
+        if each.is_of_files:
+            _start_combination(tx, schedule, each, notes, live, now, [files])
+        reader = next((run for run in live if run.reads_files and run.id not in before), None)
+        if reader is not None:
+            break
+    if notes.are_used:
+        notes.save(tx)
+        # Other combinations may need the rest.
+        triggers.wake(tx, schedule.job_id)
+    return None if reader is None else reader.id
 
 
 def _start_runs(
@@ -132,23 +191,38 @@ def _start_runs(
     notes: RunNotes,
     live: list[JobRun],
     now: datetime,
+    files: Sequence[RunInput],
 ) -> None:
     """Insert the runs of a combination without a clock whose conditions are met."""
     changes = notes.find_changes(conditions.watches)
     if changes is None:
         return
+    if conditions.jobs:
+        _start_sets(tx, schedule, conditions, notes, live, changes, files)
+    elif len(live) < MOST_WAITING:
+        _start_changed(tx, schedule, [*changes, *files], live, now)
+        notes.use_changes(tx, conditions.watches)
+    else:
+        notes.retry_after(PARKED)
+
+
+def _start_sets(
+    tx: Tx,
+    schedule: JobSchedule,
+    conditions: Combination,
+    notes: RunNotes,
+    live: list[JobRun],
+    changes: Sequence[RunInput],
+    files: Sequence[RunInput],
+) -> None:
+    """Insert the runs that follow runs of other jobs, with changes and files that have come."""
     places = max(MOST_WAITING - len(live), 0)
-    if not conditions.jobs:
-        if places:
-            _start_changed(tx, schedule, changes, live, now)
-            notes.use_changes(tx, conditions.watches)
-        else:
-            notes.retry_after(PARKED)
-        return
     sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
-    if conditions.watches and sets:
-        # One run uses all changes, and so all runs that have waited for them.
+    if sets and (conditions.watches or files):
+        # One run uses all changes and files, and so all runs that have waited for them.
         sets = [_InputSet([member for each in sets for member in each.members])]
+        if files and _has_due_run(tx, schedule, sets[0]):
+            return
     # `catch-up` decides about all of them, also about those of the next transaction.
     reasons = _apply_catch_up(schedule, sets)
     waiting_counts = list(accumulate(reason is None for reason in reasons))
@@ -156,10 +230,17 @@ def _start_runs(
     if len(begun) < len(sets):
         notes.retry_after(timedelta() if len(begun) == MOST_WAITING else PARKED)
     for inputs, reason in zip(begun, reasons, strict=False):
-        _start(tx, schedule, inputs, changes, reason, live)
+        # A run that is skipped leaves the files to the next one.
+        _start(tx, schedule, inputs, changes if reason else [*changes, *files], reason, live)
         notes.use_runs(inputs.members)
     if begun:
         notes.use_changes(tx, conditions.watches)
+
+
+def _has_due_run(tx: Tx, schedule: JobSchedule, inputs: _InputSet) -> bool:
+    """Return whether the logical time has a run that may begin meanwhile, without the files."""
+    last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
+    return last is not None and has_not_begun(last)
 
 
 def _find_sets(
@@ -284,9 +365,13 @@ def _skip(tx: Tx, schedule: JobSchedule, upstream: JobRun, live: list[JobRun]) -
 def _start_changed(
     tx: Tx, schedule: JobSchedule, inputs: list[RunInput], live: list[JobRun], now: datetime
 ) -> None:
-    """Insert a run for changes of tables, unless one is due that has not begun."""
+    """Insert a run for changes of tables and new files.
+
+    Changes without files are added to a run that is due and has not begun. Files are not: the run
+    may begin meanwhile, without them.
+    """
     waiting = [run for run in live if run.trigger is RunTrigger.CONDITION and has_not_begun(run)]
-    if waiting:
+    if waiting and not any(each.location for each in inputs):
         add_inputs(tx, schedule, waiting[-1], inputs, live)
         return
     due = DueRun(

@@ -22,19 +22,18 @@ from itertools import accumulate, islice
 from urllib.parse import quote
 
 from headrace.control.context import NodeContext
+from headrace.control.jobs.conditions import may_start_reader, start_reader
 from headrace.control.jobs.file_tracker import FileRules, FileTracker, NewFile
-from headrace.control.jobs.firing import ACTOR, DueRun, insert_due, span_until, start_next
+from headrace.control.jobs.firing import ACTOR, start_next
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.places import find_watch_denial
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable, StoreUnavailable
 from headrace.files.listing import ListedFile, TooManyFiles, list_files, to_file_uri
-from headrace.model.lifecycle import RunState
-from headrace.model.run import FileWatch, JobRun, JobSchedule, RunInput, RunTrigger, UsedFile
+from headrace.model.run import FileWatch, JobSchedule, RunInput, UsedFile
 from headrace.model.schedule import SETTLE, Schedule
-from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import file_watches, runs, schedules
+from headrace.store.jobs import file_watches, schedules
 from headrace.text.readable import escape_controls
 
 _LOG = logging.getLogger("headrace.schedules")
@@ -226,8 +225,7 @@ class FileWatches:
         """Store what a list has led to, in one transaction; nothing if it has led to nothing."""
         tracker, watch = held.tracker, held.watch
         assert tracker is not None
-        if changes.new and self._has_waiting_run(watch):
-            # That run begins first, and the next one reads all files that are new then.
+        if changes.new and not self._may_start(watch):
             changes = replace(changes, new=())
         if not changes.has_files and changes.problem == watch.problem:
             return
@@ -242,8 +240,7 @@ class FileWatches:
                 file.key: UsedFile(file.state, tracker.used[key].run_id)
                 for file, key in changes.renamed
             }
-            if changes.new:
-                run_id = _start(tx, schedule, changes.new)
+            if changes.new and (run_id := _start(tx, schedule, changes.new)) is not None:
                 used |= {file.key: UsedFile(file.state, run_id) for file in changes.new}
             file_watches.use(tx, watch.job_id, used)
         if changes.problem is not None and watch.problem is None:
@@ -252,11 +249,11 @@ class FileWatches:
         tracker.forget([*changes.forgotten, *former])
         tracker.used.update(used)
 
-    def _has_waiting_run(self, watch: FileWatch) -> bool:
-        """Return whether a run for new files has not begun."""
+    def _may_start(self, watch: FileWatch) -> bool:
+        """Return whether new files may start a run now. They stay new otherwise."""
         with self._database.read() as tx:
-            live = runs.list_live(tx, watch.job_id)
-        return any(run.state is RunState.DUE and _reads_files(run) for run in live)
+            schedule = schedules.find(tx, watch.job_id)
+            return schedule is not None and may_start_reader(tx, schedule)
 
 
 def _list_files(held: _Held, location: str) -> list[ListedFile]:
@@ -300,24 +297,18 @@ def _choose(place: str, new: Sequence[NewFile]) -> list[NewFile]:
     return list(first[: max(fitting, 1)])
 
 
-def _start(tx: Tx, schedule: JobSchedule, files: Sequence[NewFile]) -> str:
-    """Insert the run of a locked schedule that reads some files. Return its id."""
+def _start(tx: Tx, schedule: JobSchedule, files: Sequence[NewFile]) -> str | None:
+    """Start the run of a locked schedule that reads some files.
+
+    Return its id; None: other conditions of the schedule are not met.
+    """
     rule = schedule.rules.files
     assert rule is not None
     assert rule.on_files is not None
-    due = DueRun(
-        times=span_until(tx, schedule.job_id, read_clock(tx.connection)),
-        is_missed=False,
-        skip_reason=None,
-        trigger=RunTrigger.CONDITION,
-        inputs=[RunInput(location=rule.on_files, file_count=len(files))],
-    )
-    [run, *_] = insert_due(tx, schedule, due, runs.list_live(tx, schedule.job_id))
-    uris = [to_file_uri(rule.on_files, file.path) for file in files]
-    file_watches.insert_run_files(tx, run.id, uris)
-    start_next(tx, schedule.job_id, actor=ACTOR)
-    return run.id
-
-
-def _reads_files(run: JobRun) -> bool:
-    return any(each.location is not None for each in run.inputs)
+    named = RunInput(location=rule.on_files, file_count=len(files))
+    run_id = start_reader(tx, schedule, named)
+    if run_id is not None:
+        uris = [to_file_uri(rule.on_files, file.path) for file in files]
+        file_watches.insert_run_files(tx, run_id, uris)
+        start_next(tx, schedule.job_id, actor=ACTOR)
+    return run_id

@@ -42,6 +42,11 @@ class RunNotes:
         """Whether the job is stopped, so that it keeps its notes until its start."""
         return any(row["is_paused"] for row in self._tables.values())
 
+    @property
+    def are_used(self) -> bool:
+        """Whether a run has used a note."""
+        return bool(self._used_ids or self._used_changes)
+
     def list_succeeded(self, names: Collection[str]) -> list[UpstreamRun]:
         """Return the runs of these jobs that have succeeded, the earliest logical time first."""
         return [
@@ -175,10 +180,14 @@ def add_inputs(
 
 def merge_inputs(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
     """Return the inputs of a run with further ones. Changes of one table are one input."""
-    merged = {each.table or each.run: each for each in before}
+    merged = {_name_input(each): each for each in before}
     for each in after:
-        first = merged.get(each.table or each.run, each)
-        merged[each.table or each.run] = each.model_copy(
+        first = merged.get(_name_input(each), each)
+        merged[_name_input(each)] = each.model_copy(
             update={"after_transaction": first.after_transaction}
         )
     return list(merged.values())
+
+
+def _name_input(run_input: RunInput) -> str | None:
+    return run_input.table or run_input.run or run_input.location

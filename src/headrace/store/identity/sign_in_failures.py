@@ -16,12 +16,12 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, case, delete, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.errors import TooManyFailures
 from headrace.store.clock import clock, seconds_between
 from headrace.store.database import Tx
 from headrace.store.tables import sign_in_failures as table
+from headrace.store.upserts import insert_into
 
 _FORGOTTEN_SECONDS = 3600.0
 """Time after the last pause at which all failures are forgotten."""
@@ -104,7 +104,6 @@ def _counts(name: str, address: str) -> Iterator[_Count]:
 
 def _increment(tx: Tx, count: _Count) -> bool:
     """Add one failure, and begin the pause that follows. Return False if there is a pause now."""
-    insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
     is_forgotten = table.c.free_at < clock(-_FORGOTTEN_SECONDS)
     over = table.c.failures + 1 - count.free
     pause = case(
@@ -112,7 +111,9 @@ def _increment(tx: Tx, count: _Count) -> bool:
         (over * over > count.longest_pause, count.longest_pause),
         else_=over * over,
     )
-    row = insert(table).values(name=count.name, address=count.address, failures=1, free_at=clock())
+    row = insert_into(tx, table).values(
+        name=count.name, address=count.address, failures=1, free_at=clock()
+    )
     upsert = row.on_conflict_do_update(
         index_elements=[table.c.name, table.c.address],
         set_={

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.expectation import Expectation, ExpectationCounts, StatementChecks
 from headrace.model.run import JobRun
 from headrace.store.database import Tx
 from headrace.store.tables import run_expectations as table
 from headrace.store.tables import view_expectations
+from headrace.store.upserts import build_replacement
 
 _SELECT = select(table.c.statement_id, table.c.run_id, table.c.expectations, table.c.counts)
+_SAVE_REFRESH = build_replacement(view_expectations, "statement_id", "counts")
 
 
 def insert_expectations(
@@ -55,19 +55,6 @@ def save_counts(tx: Tx, statement_id: str, counts: ExpectationCounts | None) -> 
     tx.execute(change.values(counts=counts))
 
 
-def _make_upsert(insert: Any) -> Any:
-    new = insert(view_expectations)
-    return new.on_conflict_do_update(
-        index_elements=["statement_id"], set_={"counts": new.excluded.counts}
-    )
-
-
-_SAVE = {
-    name: _make_upsert(insert)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
-
-
 def save_refresh(tx: Tx, view_id: str, statement_id: str, counts: ExpectationCounts | None) -> None:
     """Store what the statement that writes a view has counted. It replaces earlier counts.
 
@@ -75,7 +62,7 @@ def save_refresh(tx: Tx, view_id: str, statement_id: str, counts: ExpectationCou
         counts: None if they are not known.
     """
     row = {"statement_id": statement_id, "view_id": view_id, "counts": counts}
-    tx.execute(_SAVE[tx.dialect], row)
+    tx.execute(_SAVE_REFRESH[tx.dialect], row)
 
 
 def find_last_refresh(tx: Tx, view_id: str) -> tuple[str, ExpectationCounts | None] | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.connection import Cursor
 from headrace.store.database import Tx
 from headrace.store.tables import cursors as table
+from headrace.store.upserts import insert_into
 
 
 def find(tx: Tx, statement_id: str) -> Cursor | None:
@@ -28,9 +28,9 @@ def save(tx: Tx, statement_id: str, cursor: Cursor, *, previous: Cursor | None) 
     """
     values = cursor._asdict()
     if previous is None:
-        insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
-        new = insert(table).values(statement_id=statement_id, **values).on_conflict_do_nothing()
-        return tx.execute(new.returning(table.c.statement_id)).one_or_none() is not None
+        row = insert_into(tx, table).values(statement_id=statement_id, **values)
+        new = row.on_conflict_do_nothing().returning(table.c.statement_id)
+        return tx.execute(new).one_or_none() is not None
     stored = (table.c.start, table.c.end, table.c.sequence)
     change = update(table).where(table.c.statement_id == statement_id)
     for column, value in zip(stored, previous, strict=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sqlalchemy import bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.execution import StatementExecution
 from headrace.model.session import DriverLease
 from headrace.store.database import Tx
 from headrace.store.tables import statement_executions as table
 from headrace.store.tables import statements
+from headrace.store.upserts import build_for_dialects
 
 _REPORTED = select(statements.c.id, bindparam("reported", type_=table.c.execution.type)).where(
     statements.c.id == bindparam("statement"),
@@ -19,13 +19,14 @@ _REPORTED = select(statements.c.id, bindparam("reported", type_=table.c.executio
     statements.c.epoch == bindparam("lease_epoch"),
     statements.c.ended_at.is_not(None),
 )
-_SAVE = {
-    name: insert(table)
-    .from_select(["statement_id", "execution"], _REPORTED)
-    .on_conflict_do_nothing()
-    .returning(table.c.statement_id)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
+_SAVE = build_for_dialects(
+    table,
+    lambda new: (
+        new.from_select(["statement_id", "execution"], _REPORTED)
+        .on_conflict_do_nothing()
+        .returning(table.c.statement_id)
+    ),
+)
 
 
 def save(tx: Tx, lease: DriverLease, executions: Mapping[str, StatementExecution]) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sqlalchemy import delete, func, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.errors import IdempotencyConflict
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import idempotency
+from headrace.store.upserts import insert_into
 
 KEPT_SECONDS = 24 * 3600.0
 
@@ -41,8 +41,7 @@ def remember(tx: Tx, owner: str, key: str, body_hash: str, statement_id: str) ->
     Raises:
         IdempotencyKeyUsed: Another submit has stored the key. The error rolls the transaction back.
     """
-    insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
-    row = insert(idempotency).values(
+    row = insert_into(tx, idempotency).values(
         owner=owner, key=key, body_hash=body_hash, statement_id=statement_id, created_at=clock()
     )
     columns = [idempotency.c.body_hash, idempotency.c.statement_id, idempotency.c.created_at]

@@ -41,7 +41,6 @@ from sqlalchemy import (
     literal,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.config.limits import LimitName
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
@@ -65,6 +64,7 @@ from headrace.store.tables import (
     stream_queries,
     submit_rates,
 )
+from headrace.store.upserts import build_replacement, insert_into
 
 
 class Counted(StrEnum):
@@ -204,6 +204,7 @@ _READY = (
 )
 
 
+_SAVE_SHARE = build_replacement(fair_shares, "owner", "start", "finish")
 # The last claims: those that later claims of their owners follow.
 _LAST_CLAIMS = select(fair_shares).where(
     fair_shares.c.finish > select(func.max(fair_shares.c.start)).scalar_subquery()
@@ -248,12 +249,11 @@ def take_submit(tx: Tx, owner: str, per_minute: int) -> float:
     the transaction ends.
     """
     step = _MINUTE / per_minute
-    insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
     # The part of a microsecond that each step loses must not refuse the last submit of a minute.
     longest = _MINUTE - step * (1 - _TOLERANCE)
     to_full = -seconds_since(submit_rates.c.full_at)
     taken = (
-        insert(submit_rates)
+        insert_into(tx, submit_rates)
         .values(owner=owner, full_at=clock(step))
         .on_conflict_do_update(
             index_elements=[submit_rates.c.owner],
@@ -330,13 +330,7 @@ def record_turn(tx: Tx, turn: Turn) -> None:
     if turn.times is None:
         return
     start, finish = turn.times
-    insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
-    row = insert(fair_shares).values(owner=turn.owner, start=start, finish=finish)
-    tx.execute(
-        row.on_conflict_do_update(
-            index_elements=[fair_shares.c.owner], set_={"start": start, "finish": finish}
-        )
-    )
+    tx.execute(_SAVE_SHARE[tx.dialect], {"owner": turn.owner, "start": start, "finish": finish})
 
 
 def choose_next(tx: Tx, limit: Limit) -> list[str]:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.stream_expectation import StreamCounts
 from headrace.model.stream_query import StreamQuery
 from headrace.store.database import Tx
 from headrace.store.tables import stream_expectations as table
 from headrace.store.tables import stream_queries
+from headrace.store.upserts import build_replacement
 
-
-def _make_upsert(insert: Any) -> Any:
-    new = insert(table)
-    return new.on_conflict_do_update(
-        index_elements=["query_id"], set_={"counts": new.excluded.counts}
-    )
-
-
-_SAVE = {
-    name: _make_upsert(insert)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
+_SAVE = build_replacement(table, "query_id", "counts")
 
 
 def save(tx: Tx, query_id: str, counts: StreamCounts) -> None:

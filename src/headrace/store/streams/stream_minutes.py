@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, delete, or_, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.stream_history import (
     HISTORY_MINUTES,
@@ -27,6 +26,7 @@ from headrace.store.clock import current_minute, read_clock
 from headrace.store.database import Tx
 from headrace.store.tables import stream_minutes as table
 from headrace.store.tables import stream_queries
+from headrace.store.upserts import build_for_dialects
 
 _VALUES = (*SUMS, *LARGEST, *LATEST)
 
@@ -38,7 +38,7 @@ def _make_upsert(insert: Any) -> Any:
     of two for its minute, which readers join.
     """
     minute = current_minute()
-    new = insert(table).values(slot=minute % HISTORY_MINUTES, minute=minute)
+    new = insert.values(slot=minute % HISTORY_MINUTES, minute=minute)
     is_same = table.c.minute == new.excluded.minute
     changed = {
         name: case((is_same, _merge(name, new.excluded[name])), else_=new.excluded[name])
@@ -61,10 +61,7 @@ def _merge(name: str, added: ColumnElement[Any]) -> ColumnElement[Any]:
     return added
 
 
-_ADD = {
-    name: _make_upsert(insert)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
+_ADD = build_for_dialects(table, _make_upsert)
 
 
 def add(tx: Tx, query_id: str, batches: Sequence[QueryProgress]) -> None:

@@ -9,24 +9,23 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import RowMapping, Text, and_, cast, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.model.stream_query import MeasuredQuery, QueryProgress
 from headrace.store.database import Tx
 from headrace.store.streams import stream_minutes
 from headrace.store.tables import stream_progress, stream_queries
+from headrace.store.upserts import build_for_dialects
 
 RING = 100
 """Number of batches that are kept for each query."""
 
 
-def _make_upsert(insert: Any) -> Any:
+def _make_upsert(new: Any) -> Any:
     """Return the statement that saves batches, and returns those that it did not have.
 
     A driver reports a batch again if the answer of the node was lost. A run without a checkpoint
     begins with batch 0 again, which is another batch.
     """
-    new = insert(stream_progress)
     is_new = or_(
         stream_progress.c.batch != new.excluded.batch,
         cast(stream_progress.c.progress, Text) != cast(new.excluded.progress, Text),
@@ -38,10 +37,7 @@ def _make_upsert(insert: Any) -> Any:
     ).returning(stream_progress.c.slot)
 
 
-_SAVE = {
-    name: _make_upsert(insert)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
+_SAVE = build_for_dialects(stream_progress, _make_upsert)
 
 
 def save(tx: Tx, query_id: str, batches: Sequence[QueryProgress]) -> None:
