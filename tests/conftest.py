@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,9 @@ settings.load_profile("steady")
 
 def pytest_configure() -> None:
     short_lived_java.apply()
+    # A server may be paused for longer than the five seconds that httpx waits by default.
+    for kind in ("connect", "read", "write", "pool"):
+        setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, kind, 60.0)
 
 
 @pytest.hookimpl(optionalhook=True)
