@@ -106,11 +106,15 @@ class Terminal:
         Raises SystemExit if the command fails.
         """
         begin = self._prompt_line()
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             # tmux takes a semicolon at the end of an argument for its own.
             self._run("send-keys", "-l", "--", re.sub(";$", r"\;", line))
+            typed_at = self._prompt_line()
             began_at = time.monotonic()
             self._run("send-keys", "Enter")
+            if number < len(lines):
+                # The terminal itself would show keys that come before the shell reads them.
+                self._wait_for_cursor("> ", below=typed_at)
         self._wait_for_prompt()
         seconds = time.monotonic() - began_at
         history = int(self._run("display-message", "-p", "#{history_size}"))
@@ -134,8 +138,15 @@ class Terminal:
     def _wait_for_prompt(self) -> None:
         self._run("wait-for", "prompt")
         # The shell prints its prompt after the notification.
-        deadline = time.monotonic() + 10
-        while self._run("display-message", "-p", "#{cursor_x}").strip() != str(len("$ ")):
+        self._wait_for_cursor("$ ")
+
+    def _wait_for_cursor(self, prompt: str, *, below: int = -1) -> None:
+        """Wait until the cursor is behind a prompt, in a line below another one."""
+        deadline = time.monotonic() + 60
+        while (
+            self._run("display-message", "-p", "#{cursor_x}").strip() != str(len(prompt))
+            or self._prompt_line() <= below
+        ):
             if time.monotonic() > deadline:
                 raise SystemExit("The shell shows no prompt.")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,9 @@ settings.load_profile("steady")
 
 def pytest_configure() -> None:
     short_lived_java.apply()
+    # A server may be paused for longer than the five seconds that httpx waits by default.
+    for kind in ("connect", "read", "write", "pool"):
+        setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, kind, 60.0)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -94,6 +98,14 @@ def yarn() -> YarnCluster:
     return YarnCluster(Path(address["conf"]), address["url"])
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _patient_resolution_of_links() -> Iterator[None]:
+    """Let the file system of this host take longer: the tests fill its disk and its cores."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.files.places._RESOLVE_SECONDS", 60.0)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the settings of the developer who runs the tests."""
@@ -114,7 +126,7 @@ def home(_own_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     yield path
     try:
-        wait_until(lambda: not processes_of(path), seconds=30, what="its processes have ended")
+        wait_until(lambda: not processes_of(path), what="its processes have ended")
     except AssertionError:
         left = processes_of(path)
         commands = [" ".join(_command(process)) for process in left]
@@ -127,7 +139,7 @@ def _no_child_left() -> Iterator[None]:
     """Fail a test that leaves a child process running. Processes of wider fixtures may run on."""
     before = children()
     yield
-    _, left = psutil.wait_procs(list(children() - before), timeout=5)
+    _, left = psutil.wait_procs(list(children() - before), timeout=30)
     if left:
         commands = [" ".join(_command(process)) for process in left]
         end(set(left))

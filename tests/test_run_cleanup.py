@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support import run_cleanup
-from tests.support.run_cleanup import RUN_ID, end_run, processes_with
+from tests.support.run_cleanup import RUN_ID, end_run, is_live, processes_with
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -73,11 +73,11 @@ def run(
             assert make.poll() is None, (tmp_path / "log").read_text()
             return file.exists()
 
-        wait_until(has_begun, seconds=120, what="the test runs")
+        wait_until(has_begun, seconds=180, what="the test runs")
         run_id, folder = json.loads(file.read_text())
         try:
             yield psutil.Process(make.pid), run_id
-            make.wait(timeout=30)
+            make.wait(timeout=60)
             assert not Path(folder).exists()
         finally:
             end_run(run_id, [psutil.Process(make.pid)] if make.poll() is None else [])
@@ -118,14 +118,10 @@ def test_an_interrupted_run_leaves_nothing(
     else:
         (make if target == "make" else controller).send_signal(number)
     wait_until(
-        lambda: not processes_with(run_id) and not _is_running(controller),
+        lambda: not processes_with(run_id) and not is_live(controller),
         what="all processes of the run have ended",
     )
     wait_until(lambda: not _guards_of(run_id), what="the guard has ended")
-
-
-def _is_running(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _guards_of(run_id: str) -> list[psutil.Process]:
@@ -142,4 +138,4 @@ def test_a_guard_that_starts_after_the_end_of_its_run_cleans_up() -> None:
     with subprocess.Popen(["sleep", "600"], env=environment) as orphan:
         command = [sys.executable, run_cleanup.__file__, run_id, str(controller.pid), ""]
         subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
-        assert orphan.wait(timeout=10) == -signal.SIGTERM
+        assert orphan.wait(timeout=60) == -signal.SIGTERM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -39,7 +40,7 @@ class PseudoTerminal:
 
     def run(self, *arguments: str) -> str:
         """Run a command and return its whole output, without carriage returns."""
-        assert self.start(*arguments).wait(timeout=30) == 0
+        assert self.start(*arguments).wait(timeout=120) == 0
         self.close()
         return self.text
 
@@ -49,7 +50,9 @@ class PseudoTerminal:
 
     @property
     def text(self) -> str:
-        return self._written.decode().replace("\r\n", "\n")
+        # A part of a character at the end is left out: the command may be writing it.
+        written = codecs.getincrementaldecoder("utf-8")().decode(self._written)
+        return written.replace("\r\n", "\n")
 
     def close(self) -> None:
         if self._secondary >= 0:

@@ -45,7 +45,7 @@ def run_command(served: InProcessNode, home: Path, words: list[str]) -> tuple[in
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return done.returncode, done.stderr

@@ -63,7 +63,7 @@ def test_purge_asks_on_a_terminal(
     wait_until(lambda: "for ever? [y/N]" in terminal.text, what="the question")
     assert "Ended more than 7d ago: statements 1," in terminal.text
     terminal.type(f"{answer}\n")
-    assert command.wait(timeout=30) == 0
+    assert command.wait(timeout=120) == 0
     terminal.close()
     assert exists(real_node, old) == (answer == "n")
     assert ("Nothing was deleted." in terminal.text) == (answer == "n")

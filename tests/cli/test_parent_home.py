@@ -50,7 +50,7 @@ def run(folder: Path) -> Run:
             env={**environment, **variables},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

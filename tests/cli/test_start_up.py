@@ -75,7 +75,7 @@ def test_a_table_on_a_terminal_imports_rich_and_no_other_slow_module(
     node.on("SELECT 1", columns=[("x", "int")], chunks=[[[1]]])
     terminal = PseudoTerminal(environment, columns=5000)
     program = [sys.executable, "-c", _PROGRAM]
-    assert terminal.start("sql", "SELECT 1", "-q", program=program).wait(timeout=30) == 0
+    assert terminal.start("sql", "SELECT 1", "-q", program=program).wait(timeout=120) == 0
     terminal.close()
     imported = set(terminal.text.rstrip().rpartition("\n")[2].split())
     assert SLOW_MODULES & imported == {"rich"}

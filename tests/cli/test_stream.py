@@ -77,7 +77,7 @@ def test_a_watched_query_is_redrawn_until_ctrl_c(
         )
     finally:
         process.send_signal(signal.SIGINT)
-        exit_code = process.wait(timeout=30)
+        exit_code = process.wait(timeout=120)
     terminal.close()
     screens = terminal.text.split(REDRAW)
 
@@ -107,7 +107,7 @@ def test_a_watch_without_a_terminal_writes_once(
         env=stream_environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
 
@@ -151,7 +151,7 @@ def test_a_history_is_a_table_of_minutes_or_all_that_the_api_says(
             check=False,
         )
 
-    add_minutes(served.database, query.id, 9, 4, input_rows=600, watermark_gap=1500)
+    add_minutes(served.database, query.id, 9, 2, input_rows=600, watermark_gap=1500)
     lines = show().stdout.splitlines()
     assert lines[0].startswith("at,batches,input_rows,input_rate,")
     assert [line.split(",")[1:4] for line in lines[1:]] == [["1", "600", "10.0"]] * 2
@@ -167,7 +167,7 @@ def test_a_history_on_a_terminal_says_when_the_query_did_not_run(
 ) -> None:
     add_minutes(served.database, query.id, 9, watermark_gap=1500)
     process = terminal.start("stream", "history", query.name)
-    code = process.wait(timeout=30)
+    code = process.wait(timeout=120)
     terminal.close()
     assert code == 0, terminal.text
     assert "WATERMARK GAP" in terminal.text

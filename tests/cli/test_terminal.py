@@ -156,9 +156,9 @@ def test_progress_is_one_line_that_counts_from_the_submit_also_after_attach(
     statement |= {"created_at": hour_ago.isoformat(), "progress": {"tasks_done": 1} | TASKS}
     terminal = PseudoTerminal(environment, columns=40)
     process = terminal.start("statement", "attach", "last")
-    wait_until(lambda: "running" in terminal.text, what="the progress line")
+    wait_until(lambda: "of 5 tasks" in terminal.text, what="the progress line")
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=120) == 130
     terminal.close()
     lines = re.findall(r"running · 1 h 2 min · 1 of 5 tasks[^\r\n]*", terminal.text)
     assert lines
@@ -178,9 +178,9 @@ def test_the_progress_line_is_drawn_and_erased(
 ) -> None:
     node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], hangs=True)
     process = terminal.start("sql", "SELECT")
-    wait_until(lambda: "running" in terminal.text, what="the progress line")
+    wait_until(lambda: "of 4 tasks" in terminal.text, what="the progress line")
     node.finish(next(iter(node.statements)))
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     terminal.close()
     assert re.search(r"running · [\dhdmins ]+ · 1 of 4 tasks", terminal.text)
     after_progress = terminal.text.rpartition("tasks")[2]
@@ -192,7 +192,7 @@ def test_the_progress_line_is_drawn_and_erased(
 def test_binary_formats_are_refused_on_a_terminal(
     node: ScriptedNode, terminal: PseudoTerminal
 ) -> None:
-    assert terminal.start("sql", "SELECT", "--format", "parquet").wait(timeout=30) == 2
+    assert terminal.start("sql", "SELECT", "--format", "parquet").wait(timeout=120) == 2
     terminal.close()
     assert "is binary" in terminal.text
     assert not node.statements
@@ -201,7 +201,7 @@ def test_binary_formats_are_refused_on_a_terminal(
 def test_sql_with_options_of_a_script_is_not_read_from_a_terminal(
     terminal: PseudoTerminal,
 ) -> None:
-    assert terminal.start("sql", "--detach").wait(timeout=30) == 2
+    assert terminal.start("sql", "--detach").wait(timeout=120) == 2
     terminal.close()
     assert "There is no SQL to run." in terminal.text
 
@@ -242,7 +242,7 @@ def test_control_sequences_of_a_server_do_not_reach_the_terminal(
     node._add_statement(HOSTILE, "mine")
 
     terminal = PseudoTerminal({**environment, "NO_COLOR": "1"}, columns=2000)
-    terminal.start(*command, *([] if command[0] != "sql" else ["--quiet"])).wait(timeout=30)
+    terminal.start(*command, *([] if command[0] != "sql" else ["--quiet"])).wait(timeout=120)
     terminal.close()
 
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", terminal.text), terminal.text

@@ -343,11 +343,11 @@ def test_a_manifest_of_another_job_with_problems_keeps_its_name() -> None:
 
 def test_a_thousand_manifests_are_read_in_a_few_seconds() -> None:
     text = SQL + "description: x\nspark-properties: {a: 1, b: 2}\ntrigger: 5 seconds\n"
-    before = time.process_time()
+    before = time.thread_time()
     loaded = load(*(text.replace("name: j", f"name: j{n}") for n in range(1000)))
 
     assert len(loaded.manifests) == 1000
-    assert time.process_time() - before < 10  # about 1.2 s on a free machine
+    assert time.thread_time() - before < 10  # about 1.2 s on a free machine
 
 
 class TestLimits:

@@ -166,10 +166,10 @@ def test_aliases_that_multiply_are_refused_before_they_are_expanded() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     findings = Findings()
-    before = time.process_time()
+    before = time.thread_time()
 
     assert read_documents("m.yaml", "\n".join(lines), findings) == []
-    assert time.process_time() - before < 5
+    assert time.thread_time() - before < 5
     assert "20,000 values" in findings.problems[0].message
 
 

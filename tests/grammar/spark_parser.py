@@ -56,7 +56,7 @@ class SparkParser:
             assert self._process.stdin is not None
             self._process.stdin.close()
             try:
-                self._process.wait(timeout=30)
+                self._process.wait(timeout=90)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 raise
@@ -88,7 +88,7 @@ def main() -> None:
         print(json.dumps(response), file=output, flush=True)
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=20)
+    gateway.proc.wait(timeout=60)
 
 
 class _Server:

@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.end_headers()
         self.wfile.write(b"first")
-        if first_piece_arrived.wait(10):
+        if first_piece_arrived.wait(60):
             self.wfile.write(b"second")
 
     do_GET = do_POST = do_DELETE = _respond  # noqa: N815 - names of http.server
@@ -94,7 +94,7 @@ def balanced(folder: Path, *statuses: int) -> Iterator[tuple[httpx.Client, list[
             stack.callback(server.shutdown)
         addresses = [server.address for server in servers]
         url = stack.enter_context(running_nginx(folder, addresses, free_port()))
-        yield stack.enter_context(httpx.Client(base_url=url, timeout=20)), servers
+        yield stack.enter_context(httpx.Client(base_url=url, timeout=60)), servers
 
 
 def _counts(servers: list[Upstream]) -> list[int]:

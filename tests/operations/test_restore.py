@@ -98,7 +98,7 @@ def follow_until(node: NodeProcess, cursor: str, expected: set[str]) -> list[str
     headers = {"Accept": "text/event-stream", "Last-Event-ID": cursor}
     cursors: list[str] = []
     missing = set(expected)
-    with node.http.stream("GET", "/api/v1/events", headers=headers, timeout=30) as stream:
+    with node.http.stream("GET", "/api/v1/events", headers=headers, timeout=60) as stream:
         for line in stream.iter_lines():
             if line.startswith("data: "):
                 event = json.loads(line.removeprefix("data: "))

@@ -87,11 +87,16 @@ class DeployedJob:
 
     def advance(self, batches: int) -> None:
         """Let the queries commit batches, and wait until the node knows them."""
-        wait_until(self.running_checkpoints, what="the queries run")
+        wait_until(self._are_running, what="the queries run")
         for _number in range(batches):
             self.drivers.advance()
         newest = max(self.drivers.checkpoints[each] for each in self.running_checkpoints())
         wait_until(lambda: self.show()["last_batch"] == newest, what="the batches are reported")
+
+    def _are_running(self) -> bool:
+        """Return whether the drivers have begun the live queries of the job."""
+        live = self.running_checkpoints()
+        return bool(live) and all(each in self.drivers.checkpoints for each in live)
 
     def running_checkpoints(self) -> list[str]:
         """Return the checkpoints of the queries of the job that are live."""
@@ -105,5 +110,5 @@ class DeployedJob:
             found.update(self.node.http.get(f"/api/v1/deployments/{deployment_id}").json())
             return found["state"] in states
 
-        wait_until(has_state, seconds=10, what=f"the deployment is {' or '.join(states)}")
+        wait_until(has_state, what=f"the deployment is {' or '.join(states)}")
         return found

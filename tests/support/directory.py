@@ -78,7 +78,7 @@ class Directory:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     @contextmanager

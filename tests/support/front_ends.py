@@ -130,7 +130,7 @@ class FrontEndClient(ABC):
             base_url=server.node.address,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,
-            timeout=30,
+            timeout=120,
         )
 
     def sign_in(self) -> None:  # noqa: B027 - HTTP signs in by each request
@@ -387,7 +387,7 @@ class FlightClient(FrontEndClient):
         self.flight = fl.FlightClient(f"grpc://127.0.0.1:{server.flight_port}")
         basic = base64.b64encode(f"token:{token}".encode())
         self.options = fl.FlightCallOptions(
-            headers=[(b"authorization", b"Basic " + basic)], timeout=60
+            headers=[(b"authorization", b"Basic " + basic)], timeout=120
         )
         self._threads = ThreadPoolExecutor(16)
 

@@ -45,7 +45,7 @@ class KafkaCountingJob(CountingJob):
             admin = confluent_kafka.admin.AdminClient(self._servers)
             before = confluent_kafka.TopicPartition(_TOPIC, 0, self._end)
             for future in admin.delete_records([before]).values():
-                future.result(30)
+                future.result(60)
         producer = confluent_kafka.Producer(self._servers)
         for number in range(_RECORDS):
             producer.produce(_TOPIC, json.dumps({"n": number}), partition=0)

@@ -103,7 +103,7 @@ def read_log(request: LaunchRequest, status: DriverStatus) -> str:
     """Return the text of the log that the status names, or else of the log of the request."""
     if status.log is None:
         return request.log.read_text()
-    page = httpx.get(f"{status.log}/stdout?start=0", follow_redirects=True, timeout=10)
+    page = httpx.get(f"{status.log}/stdout?start=0", follow_redirects=True, timeout=60)
     return page.text
 
 

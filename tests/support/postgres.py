@@ -27,7 +27,7 @@ _OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "off",
     "full_page_writes": "off",
-    "max_connections": "200",
+    "max_connections": "400",
     "log_min_messages": "fatal",
 }
 
@@ -50,7 +50,16 @@ class Postgres:
 
     def drop(self, database: str) -> None:
         """Drop a database and close the connections to it."""
-        self._execute(f"DROP DATABASE {database} WITH (FORCE)")
+
+        def is_dropped() -> bool:
+            try:
+                self._execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+            except psycopg.errors.ObjectInUse:
+                # The server gives the processes of closed connections five seconds to end.
+                return False
+            return True
+
+        wait_until(is_dropped, what=f"the database {database} is dropped")
 
     def _execute(self, text: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
@@ -61,9 +70,18 @@ class PostgresServer(Postgres):
     """A server that the tests start and stop, on a free port."""
 
     def __init__(
-        self, programs: Path, folder: Path, *, copy_of: PostgresServer | None = None
+        self,
+        programs: Path,
+        folder: Path,
+        *,
+        copy_of: PostgresServer | None = None,
+        autovacuum: bool = True,
     ) -> None:
-        """Create and start a server in an empty folder, or a copy of another server."""
+        """Create and start a server in an empty folder, or a copy of another server.
+
+        Args:
+            autovacuum: Whether it may analyze tables by itself, in transactions of its own.
+        """
         self.programs = programs
         self._data = folder / "data"
         self._log = folder / "log"
@@ -77,6 +95,7 @@ class PostgresServer(Postgres):
         super().__init__(free_port())
         self._options = {
             **_OPTIONS,
+            "autovacuum": "on" if autovacuum else "off",
             "port": str(self.port),
             "unix_socket_directories": str(folder),
         }
@@ -174,11 +193,14 @@ def running_server(*, copy_of: PostgresServer | None = None) -> Iterator[Postgre
 
     Args:
         copy_of: A server that is restored from its files, in its state at the moment.
+
+    The server has no transactions but those of its callers: any other one would delay the events
+    that readers see.
     """
     programs = find_programs()
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     try:
-        server = PostgresServer(programs, folder, copy_of=copy_of)
+        server = PostgresServer(programs, folder, copy_of=copy_of, autovacuum=False)
         try:
             yield server
         finally:

@@ -11,7 +11,9 @@ import psutil
 
 def children() -> set[psutil.Process]:
     """Return the live direct children of this process."""
-    return {child for child in _iterate_children() if _is_alive(child)}
+    # The kernel may leave out a child if another one ends during the read.
+    found = {child for _read in range(2) for child in _iterate_children()}
+    return {child for child in found if _is_alive(child)}
 
 
 def processes_of(home: Path) -> set[psutil.Process]:
@@ -26,17 +28,16 @@ def processes_of(home: Path) -> set[psutil.Process]:
 def end(processes: set[psutil.Process]) -> None:
     """Kill processes and all their descendants."""
     for process in processes:
-        try:
-            for descendant in [process, *process.children(recursive=True)]:
-                descendant.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(list(processes), timeout=10)
+        kill_with_descendants(process)
+    psutil.wait_procs(list(processes), timeout=30)
 
 
 def kill_with_descendants(process: psutil.Process) -> None:
-    """Kill a process and all its descendants. One of them may end by itself meanwhile."""
-    for each in [process, *process.children(recursive=True)]:
+    """Kill a process and all its descendants. Each of them may end by itself meanwhile."""
+    descendants: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        descendants = process.children(recursive=True)
+    for each in [process, *descendants]:
         with contextlib.suppress(psutil.NoSuchProcess):
             each.kill()
 

@@ -103,7 +103,7 @@ def end_run(run_id: str, others: list[psutil.Process]) -> None:
             process.send_signal(signal.SIGTERM)
     psutil.wait_procs(remaining, timeout=_TERMINATE_SECONDS)
     deadline = time.monotonic() + _KILL_SECONDS
-    while remaining := [*filter(_is_live, others), *processes_with(run_id)]:
+    while remaining := [*filter(is_live, others), *processes_with(run_id)]:
         for process in remaining:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -122,14 +122,15 @@ def _carries(process: psutil.Process, run_id: str) -> bool:
     try:
         return (
             process.pid != os.getpid()
-            and _is_live(process)
+            and is_live(process)
             and process.environ().get(RUN_ID) == run_id
         )
     except psutil.Error:
         return False
 
 
-def _is_live(process: psutil.Process) -> bool:
+def is_live(process: psutil.Process) -> bool:
+    """Return whether a process has not ended. It may end at any moment."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

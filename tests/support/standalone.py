@@ -30,12 +30,12 @@ class StandaloneCluster:
         [app_id] = [one["id"] for one in self._state()["activeapps"] if one["name"] == application]
         return [
             process
-            for process in psutil.process_iter(["cmdline"])
-            if app_id in (process.info["cmdline"] or []) and "java" in process.name()
+            for process in psutil.process_iter(["cmdline", "name"])
+            if app_id in (process.info["cmdline"] or []) and "java" in (process.info["name"] or "")
         ]
 
     def _state(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.url}/json/", timeout=10).json())
+        return dict(httpx.get(f"{self.url}/json/", timeout=60).json())
 
     def is_up(self) -> bool:
         try:

@@ -6,13 +6,16 @@ The fixture `store` runs a test once on SQLite and once on PostgreSQL: a contrac
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import Dialect, select, text, update
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.compiler import SQLCompiler
 from tests.support.postgres import Postgres, start_server
 from tests.support.shared_services import shared
 
@@ -26,7 +29,7 @@ from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import events, nodes, tables
-from headrace.store.clock import clock
+from headrace.store.clock import CLOCK_FUNCTION, Instant, clock
 from headrace.store.database import Database, Tx
 from headrace.store.sessions import sessions, takeovers
 from headrace.store.statements import statement_transitions, statements
@@ -108,9 +111,45 @@ def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
 def store(request: pytest.FixtureRequest) -> Iterator[Database]:
     """Open a migrated, empty store: on SQLite, then on PostgreSQL."""
     fixture = "sqlite_url" if request.param == "sqlite" else "postgres_url"
-    database = Database.open(request.getfixturevalue(fixture))
+    # A write of a test may wait for long for its turn and for the disk.
+    database = Database.open(request.getfixturevalue(fixture), connect_timeout=60)
     yield database
     database.close()
+
+
+@pytest.fixture
+def stopped_clock(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock of the store, so that pauses and ages do not depend on the test's own time."""
+    stop_clock(monkeypatch, store)
+
+
+def stop_clock(patch: pytest.MonkeyPatch, *stores: Database) -> None:
+    """Stop the clock of stores that have not executed anything yet.
+
+    Other stores of this process keep their clock: a node of other tests may use one meanwhile.
+    """
+    now = datetime.now(UTC)
+    dialects = [engine.dialect for each in stores for engine in (each._readers, each._writers)]
+    compilers = clock._compiler_dispatcher.specs  # type: ignore[attr-defined]
+    names = {
+        "sqlite": (f"{CLOCK_FUNCTION}()", str(Instant().process_bind_param(now, sqlite.dialect()))),
+        "postgresql": ("clock_timestamp()", f"TIMESTAMPTZ '{now.isoformat()}'"),
+    }
+    for name, (function, instant) in names.items():
+        patch.setitem(compilers, name, _stop(compilers[name], dialects, function, instant))
+
+
+def _stop(
+    compile_clock: Callable[..., str], dialects: list[Dialect], function: str, instant: str
+) -> Callable[..., str]:
+    """Return a function that compiles the clock, for some dialects as a fixed instant."""
+
+    def compile_stopped(element: clock, compiler: SQLCompiler, **options: Any) -> str:
+        compiled = compile_clock(element, compiler, **options)
+        is_stopped = any(compiler.dialect is each for each in dialects)
+        return compiled.replace(function, instant) if is_stopped else compiled
+
+    return compile_stopped
 
 
 def migrate(url: str) -> None:

@@ -71,7 +71,7 @@ def receive_webhooks(context: ssl.SSLContext | None = None) -> Iterator[WebhookR
             headers = {name.lower(): value for name, value in self.headers.items()}
             receiver.messages.append(ReceivedMessage(self.path, headers, body))
             receiver.arrived.set()
-            receiver.answering.wait(30)
+            receiver.answering.wait(60)
             status, more, text = receiver.answers.pop(0) if receiver.answers else (200, {}, b"ok")
             self.send_response(status)
             for name, value in {**more, "Content-Length": str(len(text))}.items():

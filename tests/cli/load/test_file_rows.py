@@ -46,11 +46,11 @@ def test_csv_distinguishes_null_from_an_empty_string(tmp_path: Path, end: str) -
 
 
 def test_a_long_quoted_field_takes_linear_time(tmp_path: Path) -> None:
-    begin = time.process_time()
+    begin = time.thread_time()
     field = '""x\n' * 200_000
     (row,) = rows(tmp_path, "f.csv", f'a\n"{field}"\n')
     assert row == (2, {"a": field.replace('""', '"')})
-    assert time.process_time() - begin < 5  # 10 s and more if each line reads all lines before it
+    assert time.thread_time() - begin < 5  # 10 s and more if each line reads all lines before it
 
 
 def test_an_empty_line_is_null_in_a_file_with_one_column(tmp_path: Path) -> None:

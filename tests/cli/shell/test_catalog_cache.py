@@ -29,7 +29,7 @@ class Loader:
     def load(self, lookup: Lookup) -> list[CatalogName]:
         outcome = self.outcome
         self.loads.append(lookup)
-        assert self.permits.acquire(timeout=10)
+        assert self.permits.acquire(timeout=60)
         if isinstance(outcome, Exception):
             raise outcome
         return [CatalogName(text) for text in outcome]

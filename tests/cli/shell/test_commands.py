@@ -37,7 +37,7 @@ def test_help_lists_every_command(open_shell: ShellTerminal) -> None:
     written = open_shell.enter("\\?", "Ctrl-D")
     assert all(command.usage in written for command in COMMANDS)
     open_shell.type("\\q\r")
-    assert open_shell.process.wait(timeout=20) == 0
+    assert open_shell.process.wait(timeout=120) == 0
 
 
 def test_the_list_of_commands_is_complete() -> None:

@@ -51,9 +51,9 @@ def completions(before: str, after: str = "", *, requested: bool = True) -> list
 
 
 def test_a_long_word_takes_linear_time() -> None:
-    begin = time.process_time()
+    begin = time.thread_time()
     assert completions(f"SELECT {'a' * 30_000} FROM ord")[0] == "orders"
-    assert time.process_time() - begin < 1  # several seconds if the whole text is searched
+    assert time.thread_time() - begin < 1  # several seconds if the whole text is searched
 
 
 @pytest.mark.parametrize(

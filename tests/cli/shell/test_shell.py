@@ -60,7 +60,7 @@ def test_a_named_session_stays_open(node: ScriptedNode, shell: ShellTerminal) ->
 
 def test_an_unknown_session_is_refused_at_the_start(shell: ShellTerminal) -> None:
     shell.process = shell.start("shell", "--session", "absent")
-    assert shell.process.wait(timeout=20) == 2
+    assert shell.process.wait(timeout=120) == 2
     assert "There is no session 'absent'." in shell.text
 
 
@@ -148,7 +148,7 @@ def test_sigterm_ends_the_shell_and_closes_its_session(
     shell.open()
     shell.wait_for("default>")
     shell.process.send_signal(signal.SIGTERM)
-    assert shell.process.wait(timeout=20) == 130
+    assert shell.process.wait(timeout=120) == 130
     (session,) = node.sessions.values()
     assert session["state"] == "closing"
 

@@ -12,6 +12,8 @@ from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.sessions import takeovers
 
+pytestmark = pytest.mark.usefixtures("stopped_clock")
+
 _AGO = -1.0
 
 

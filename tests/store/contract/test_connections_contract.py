@@ -146,7 +146,10 @@ def test_idle_connections_without_a_live_statement_are_closed_and_deleted_later(
 def test_a_connection_that_is_used_while_idle_ones_are_closed_stays_open(
     postgres_url: str,
 ) -> None:
-    with closing(Database.open(postgres_url)) as store, ThreadPoolExecutor(1) as threads:
+    with (
+        closing(Database.open(postgres_url, connect_timeout=60)) as store,
+        ThreadPoolExecutor(1) as threads,
+    ):
         connection = open_connection(store)
         with store.write("test") as tx:
             tx.execute(update(table).values(last_used_at=clock(-100)))
@@ -180,7 +183,10 @@ def test_a_position_is_stored_by_one_of_two_nodes_that_read_the_same_one(store: 
 
 @pytest.mark.postgres
 def test_two_first_positions_at_once_do_not_fail(postgres_url: str) -> None:
-    with closing(Database.open(postgres_url)) as store, ThreadPoolExecutor(1) as threads:
+    with (
+        closing(Database.open(postgres_url, connect_timeout=60)) as store,
+        ThreadPoolExecutor(1) as threads,
+    ):
         statement = new_statement(store, running_session(store).session_id)
 
         def save() -> bool:

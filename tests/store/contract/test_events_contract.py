@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Database]:
     A transaction of any database of a server delays the events of the others.
     """
     fixture = "sqlite_url" if request.param == "sqlite" else "stoppable_url"
-    with closing(Database.open(request.getfixturevalue(fixture))) as database:
+    with closing(Database.open(request.getfixturevalue(fixture), connect_timeout=60)) as database:
         yield database
 
 

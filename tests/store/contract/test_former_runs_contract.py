@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import update
 from tests.support.store import OWNER, new_statement, running_session
 
@@ -40,6 +41,7 @@ def read(store: Database, statement_id: str, limit: int = 20) -> list[float]:
         return [round(each, 1) for each in statements.read_durations(tx, statement, limit)]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_the_last_runs_of_the_same_text_are_found(store: Database) -> None:
     lease = running_session(store)
     for ago, seconds in ((300.0, 3.0), (200.0, 2.0), (100.0, 1.5)):

@@ -13,7 +13,13 @@ from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
-from tests.support.store import INLINE, new_session, new_statement, running_session
+from tests.support.store import (
+    INLINE,
+    new_session,
+    new_statement,
+    running_session,
+    stop_clock,
+)
 
 from headrace.config.limits import LimitName
 from headrace.model.connection import ConnectionSpec
@@ -306,14 +312,14 @@ def _submit(store: Database, owner: str, per_minute: int) -> float:
         return limits.take_submit(tx, owner, per_minute)
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize("per_minute", [1, 7, 10])
 def test_the_submits_of_a_minute_can_be_made_at_once_and_no_more(
     store: Database, per_minute: int
 ) -> None:
     assert [_submit(store, "ada", per_minute) for _number in range(per_minute)] == [0] * per_minute
     wait = _submit(store, "ada", per_minute)
-    step = 60 / per_minute
-    assert step - 3 < wait <= step
+    assert wait == pytest.approx(60 / per_minute, rel=0.02)
     assert _submit(store, "bob", per_minute) == 0
     with store.read() as tx:
         used = limits.measure(tx, "ada", per_minute=per_minute)
@@ -321,6 +327,7 @@ def test_the_submits_of_a_minute_can_be_made_at_once_and_no_more(
         assert limits.measure(tx, "cyd", per_minute=per_minute)[LimitName.SUBMITS] == 0
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_a_submit_is_possible_again_when_the_time_of_one_has_passed(store: Database) -> None:
     assert [_submit(store, "ada", 6) for _number in range(6)] == [0] * 6
     _let_pass(store, 10)
@@ -409,7 +416,10 @@ def cluster(store: Database, request: pytest.FixtureRequest) -> Iterator[list[Da
             yield [store] * 3
             return
         url = request.getfixturevalue("postgres_url")
-        others = [stack.enter_context(closing(Database.open(url))) for _number in range(2)]
+        others = [
+            stack.enter_context(closing(Database.open(url, connect_timeout=60)))
+            for _number in range(2)
+        ]
         yield [store, *others]
 
 
@@ -433,8 +443,9 @@ def test_fifty_reservations_at_once_on_three_nodes_stop_exactly_at_the_limit(
 
 
 def test_fifty_submits_at_once_on_three_nodes_are_no_more_than_those_of_a_minute(
-    cluster: list[Database],
+    cluster: list[Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stop_clock(monkeypatch, *cluster)
     with ThreadPoolExecutor(50) as threads:
         waits = list(threads.map(lambda number: _submit(cluster[number % 3], "ada", 2), range(50)))
     assert waits.count(0) == 2
@@ -509,6 +520,7 @@ def _store_result(
     return statement_id
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_the_stored_bytes_of_an_owner_are_those_of_results_that_are_kept(store: Database) -> None:
     lease = running_session(store)
     with store.write("test") as tx:
@@ -535,7 +547,7 @@ def test_the_stored_bytes_of_an_owner_are_those_of_results_that_are_kept(store: 
 
     used, waits = read()
     assert used == 3_000_000_020
-    assert waits == [pytest.approx(100, abs=5), pytest.approx(200, abs=5), None]
+    assert waits == [pytest.approx(100), pytest.approx(200), None]
     with store.write("test") as tx:
         results.mark_gone(tx, first)
     assert read()[0] == 20

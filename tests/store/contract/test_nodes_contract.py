@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.store import read_changes, set_present_since
 
 from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
+
+pytestmark = pytest.mark.usefixtures("stopped_clock")
 
 
 def _register(tx: Tx, node_id: str, address: str = "http://a:1", seconds: float = 60) -> int:

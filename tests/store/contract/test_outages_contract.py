@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from sqlalchemy import text
@@ -20,7 +21,7 @@ from headrace.store.sessions import sessions
 @pytest.fixture
 def remote(stoppable_url: str) -> Iterator[Database]:
     """Open a PostgreSQL store whose server the test may stop."""
-    database = Database.open(stoppable_url, pool_size=3, connect_timeout=2)
+    database = Database.open(stoppable_url, pool_size=3, connect_timeout=30)
     yield database
     database.close()
 
@@ -69,11 +70,12 @@ def test_a_transaction_is_rolled_back_if_the_server_stops_before_its_commit(
     assert remote.write_count == count
 
 
-def test_a_full_pool_is_an_outage(remote: Database) -> None:
+def test_a_full_pool_is_an_outage(stoppable_url: str) -> None:
     outage = pytest.raises(StoreUnavailable, match="free connection")
-    with remote.read(), remote.read(), remote.read(), outage, remote.read():
-        pass
-    remote.ping()
+    with closing(Database.open(stoppable_url, pool_size=3, connect_timeout=2)) as remote:
+        with remote.read(), remote.read(), remote.read(), outage, remote.read():
+            pass
+        remote.ping()
 
 
 def test_a_query_that_exceeds_the_statement_timeout_is_an_outage(remote: Database) -> None:

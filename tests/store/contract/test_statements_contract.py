@@ -179,6 +179,7 @@ def _view(store: Database, view: StatementView, limit: int = 2, **filters: Any) 
         before = ids[-1]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_what_waits_longest_is_listed_first_over_all_owners(store: Database) -> None:
     lease = running_session(store)
     for state in (StatementState.RUNNING, StatementState.FAILED):
@@ -193,6 +194,7 @@ def test_what_waits_longest_is_listed_first_over_all_owners(store: Database) -> 
     assert _view(store, StatementView.WAITING, owners=["ada"]) == [ids[2], ids[0]]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_what_runs_longest_is_listed_first(store: Database) -> None:
     leases = [running_session(store) for _number in range(4)]
     states = [StatementState.RUNNING, StatementState.LAUNCHED, *[StatementState.RUNNING] * 2]
@@ -208,6 +210,7 @@ def test_what_runs_longest_is_listed_first(store: Database) -> None:
     assert _view(store, StatementView.RUNNING, over_seconds=20) == [ids[1], ids[2]]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_ended_statements_that_ran_for_long_are_listed_newest_end_first(store: Database) -> None:
     lease = running_session(store)
     ids = []

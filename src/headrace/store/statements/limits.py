@@ -211,7 +211,7 @@ _LAST_CLAIMS = select(fair_shares).where(
 )
 _MINUTE = 60.0
 _TOLERANCE = 0.01
-"""Part of the time of one submit."""
+"""Part of the time of one submit that rounding may add or take."""
 _EXPIRIES_READ = 1000
 
 
@@ -300,7 +300,7 @@ def measure(tx: Tx, owner: str, *, per_minute: int | None) -> dict[LimitName, in
     """
     row = tx.execute(_USE, {"of_owner": owner}).mappings().one()
     to_full = max(0.0, row["to_full"] or 0.0)
-    submits = math.ceil(to_full * (per_minute or 0) / _MINUTE)
+    submits = math.ceil(to_full * (per_minute or 0) / _MINUTE - _TOLERANCE)
     used = {name: int(row[name.value]) for name in LimitName if name is not LimitName.SUBMITS}
     return used | {LimitName.SUBMITS: submits}
 
