@@ -62,7 +62,7 @@ class Browser:
         self.http = httpx.Client(
             base_url=f"{self.address}/ui/",
             trust_env=False,
-            timeout=30,
+            timeout=60,
             headers={"Accept": "text/html", "Sec-Fetch-Site": "same-origin"},
         )
 

@@ -272,7 +272,7 @@ class FlightClient:
         kind = "unary" if isinstance(request, bytes) else "stream"
         metadata = list(self.headers.items())
         # A unary answer is a stream of one message.
-        call = getattr(self.channel, f"{kind}_stream")(path)(request, metadata=metadata, timeout=30)
+        call = getattr(self.channel, f"{kind}_stream")(path)(request, metadata=metadata, timeout=60)
         try:
             answers = list(call)
         except grpc.RpcError as error:

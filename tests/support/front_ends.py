@@ -130,7 +130,7 @@ class FrontEndClient(ABC):
             base_url=server.node.address,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,
-            timeout=30,
+            timeout=60,
         )
 
     def sign_in(self) -> None:  # noqa: B027 - HTTP signs in by each request

@@ -191,7 +191,7 @@ class SocketClient(HiveClient):
 
     def __init__(self, port: int, token: str, *, user: str = "token") -> None:
         super().__init__()
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.send_sasl(1, b"PLAIN")
         self.send_sasl(2, f"\0{user}\0{token}".encode())
         status, size = struct.unpack("!BI", self.receive(5))

@@ -169,19 +169,19 @@ def serve_node(
         node.start(request_stop=lambda: None)
         thread.start()
         try:
-            assert servers.started.wait(10), "the node does not listen"
+            assert servers.started.wait(60), "the node does not listen"
             node.announce()
             headers = {"Authorization": f"Bearer {node.token}"} if embedded else {}
             verify = node.context.client_tls.make_context() if tls else False
             with httpx.Client(
-                base_url=address, headers=headers, trust_env=False, verify=verify, timeout=30
+                base_url=address, headers=headers, trust_env=False, verify=verify, timeout=60
             ) as client:
                 yield InProcessNode(node, launcher, client)
         finally:
             servers.request_stop()
             for each in (launcher, *others):
                 each.close()
-            thread.join(20)
+            thread.join(60)
             node.stop()
         assert not thread.is_alive()
 

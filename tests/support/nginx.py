@@ -53,7 +53,7 @@ def running_nginx(folder: Path, nodes: Sequence[str], port: int) -> Iterator[str
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
 
 
 def _main_configuration(folder: Path) -> str:

@@ -65,7 +65,7 @@ class Issuer:
             assert self._process is not None
             assert self._process.poll() is None, (self._folder / "log").read_text()
             try:
-                return httpx.get(f"{self.url}/jwks", trust_env=False).is_success
+                return httpx.get(f"{self.url}/jwks", trust_env=False, timeout=30).is_success
             except httpx.TransportError:
                 return False
 
@@ -74,7 +74,7 @@ class Issuer:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(30)
             self._process = None
 
     def service_token(self, resource: str | None = None) -> str:
@@ -91,6 +91,7 @@ class Issuer:
             data=form,
             auth=("service", "secret-of-the-service"),
             trust_env=False,
+            timeout=30,
         )
         return str(answer.raise_for_status().json()["access_token"])
 
@@ -108,7 +109,7 @@ class Issuer:
 
     def approve(self, address: str, name: str) -> None:
         """Do what a user does in a browser: open an address, sign in with a name, and agree."""
-        with httpx.Client(follow_redirects=True, trust_env=False) as browser:
+        with httpx.Client(follow_redirects=True, trust_env=False, timeout=30) as browser:
             page = browser.get(address)
             while "<form" in page.text:
                 url, fields = _read_form(page)
@@ -133,7 +134,7 @@ class Issuer:
 
     def refuse(self, address: str) -> None:
         """Do what a user does who does not expect the code: press "abort"."""
-        with httpx.Client(follow_redirects=True, trust_env=False) as browser:
+        with httpx.Client(follow_redirects=True, trust_env=False, timeout=30) as browser:
             url, fields = _read_form(browser.get(address))
             url, fields = _read_form(browser.post(url, data=fields))
             browser.post(url, data={**fields, "abort": "yes"}).raise_for_status()

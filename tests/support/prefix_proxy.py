@@ -41,6 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers=[(name, value) for name, value in self.headers.items() if name != "Connection"],
             content=self.rfile.read(int(self.headers.get("Content-Length", 0))),
             trust_env=False,
+            timeout=60,
         )
         self.send_response(answer.status_code)
         for name, value in answer.headers.multi_items():

@@ -99,7 +99,7 @@ class ScriptedDriver:
             trust_env=False,
             # To read the certificates of the system takes longer than most tests.
             verify=ssl.create_default_context(cadata=bootstrap.ca) if bootstrap.ca else False,
-            timeout=30,
+            timeout=60,
         )
 
     def __enter__(self) -> Self:
@@ -159,9 +159,9 @@ class ScriptedDriver:
         return self._call("poll", message, Orders)
 
     def claim(self) -> Assignment:
-        """Poll for the next statement, which must come within ten seconds."""
+        """Poll for the next statement, which must come within half a minute."""
         # The first poll at a process is short.
-        assignment = self.poll(wait=10).assignment or self.poll(wait=10).assignment
+        assignment = self.poll(wait=1).assignment or self.poll(wait=30).assignment
         assert assignment is not None
         return assignment
 
@@ -346,10 +346,10 @@ class ScriptedLauncher:
         return ScriptedDriver(request.bootstrap, on_goodbye=exit_after_goodbye)
 
     def wait_for_request(self, session_id: str, *, launch: int = 1) -> LaunchRequest:
-        """Return a launch request of a session, which must come within ten seconds."""
+        """Return a launch request of a session, which must come within half a minute."""
         requests = self._requests[session_id]
         with self._launched:
-            assert self._launched.wait_for(lambda: len(requests) >= launch, 10)
+            assert self._launched.wait_for(lambda: len(requests) >= launch, 30)
             return requests[launch - 1]
 
     def report_exit(self, session_id: str, reason: str) -> None:
