@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.store import set_present_since
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
@@ -186,6 +187,8 @@ def test_a_driver_that_does_not_renew_its_lease_is_declared_lost_and_killed(
     statement_id = node.submit("DROP TABLE t", session=session_id)["id"]
     driver.claim()
     with node.database.write("test.expire") as tx:
+        # Drivers get the time of a lease to renew at a node that has just started.
+        set_present_since(tx, node.node.id, clock(-3600))
         tx.execute(update(sessions_table).values(lease_until=clock(-1)))
     statement = node.statement(statement_id, wait_timeout="30s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from tests.support.batch_jobs import insert_batch_job
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
-from tests.support.store import INLINE, new_statement
+from tests.support.store import INLINE, new_statement, set_present_since
 from tests.support.waiting import wait_until
 
 from headrace.control import node_lease
@@ -62,6 +62,7 @@ def test_an_expired_lease_makes_the_node_poll_and_kill_the_driver(start_node: St
     node = start_node(lease={"sweep": "20ms"})
     node.start_session()
     with node.database.write("test") as tx:
+        set_present_since(tx, node.node.id, clock(-3600))
         tx.execute(update(sessions).values(lease_until=clock(-1)))
     wait_until(lambda: count_backend_calls(node) == {"start": 1, "find": 0, "poll": 1, "kill": 1})
 
