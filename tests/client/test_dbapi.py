@@ -486,10 +486,15 @@ def test_ctrl_c_cancels_the_statement(
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
+    # A shell starts what runs in the background without Python's handler.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        cursor.execute("HOLD 6")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            cursor.execute("HOLD 6")
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
 
 
