@@ -51,7 +51,7 @@ class Scripts:
     def reply(self, assignment: Assignment) -> Reply:
         self.assignments.append(assignment)
         if assignment.text.startswith("HOLD"):
-            self.held.wait(20)
+            self.held.wait(60)
         if assignment.text in self.computed:
             return self.computed[assignment.text](assignment)
         default = success(inline_result(COLUMNS, ROWS))
@@ -471,7 +471,7 @@ def test_another_thread_cancels_a_statement(
     cursor.cancel()
     wait_until(lambda: node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None)
     held.set()
-    thread.join(20)
+    thread.join(60)
     # The scripted driver ends it with a success, whatever it was asked.
     assert [type(error) for error in caught] in ([], [headrace.OperationalError])
 
@@ -486,10 +486,15 @@ def test_ctrl_c_cancels_the_statement(
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
+    # A shell starts what runs in the background without Python's handler.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        cursor.execute("HOLD 6")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            cursor.execute("HOLD 6")
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert node.statement(str(cursor.statement_id))["cancel_requested_at"] is not None
 
 

@@ -14,7 +14,7 @@ from headrace.client.transport import Endpoint, Transport
 
 
 @contextmanager
-def connect(address: str, token: str | None = None, retry_seconds: float = 5) -> Iterator[Client]:
+def connect(address: str, token: str | None = None, retry_seconds: float = 60) -> Iterator[Client]:
     with Client(address, token, retry_seconds=retry_seconds) as client:
         yield client
 
@@ -88,12 +88,12 @@ def test_an_error_of_a_node_that_reads_from_a_driver_is_not_repeated() -> None:
     answers = [http_response(problem, "503 Unavailable"), http_response(b"rows")]
     with raw_server(*answers) as address, connect(address) as client:
         with pytest.raises(errors.ResultsUnavailable):
-            client.download_held("st_1", {"chunk": 0}, timeout=10)
-        assert b"".join(client.download_held("st_1", {"chunk": 0}, timeout=10)) == b"rows"
+            client.download_held("st_1", {"chunk": 0}, timeout=60)
+        assert b"".join(client.download_held("st_1", {"chunk": 0}, timeout=60)) == b"rows"
 
 
 def test_a_store_that_stays_down_raises_store_unavailable() -> None:
-    with ScriptedNode() as node, connect(node.address, retry_seconds=0.1) as client:
+    with ScriptedNode() as node, connect(node.address, retry_seconds=1) as client:
         node.outages = 1000
         with pytest.raises(errors.StoreUnavailable) as error:
             client.submit({"statement": "SELECT 1"})

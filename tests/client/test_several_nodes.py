@@ -45,7 +45,7 @@ def test_a_wait_continues_at_another_node_without_a_second_statement(
         driver.report_start(assignment.statement_id)
         leaving_stack.close()
         driver.succeed(assignment.statement_id)
-        waiting.join(20)
+        waiting.join(60)
 
         [(address, statement)] = ended
         listed = staying.http.get("/api/v1/statements").json()["items"]

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.store import set_present_since
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
@@ -20,6 +21,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import LINK_PREFIX
 from headrace.store.clock import clock
 from headrace.store.sessions import sessions
+from headrace.store.tables import sessions as sessions_table
 from headrace.store.tables import statements
 
 
@@ -55,7 +57,7 @@ def test_an_open_poll_returns_a_statement_that_is_submitted_meanwhile(node: InPr
         topic = f"session:{session_id}"
         wait_until(lambda: topic in node.database.notifications._topics, what="the poll is open")
         statement_id = node.submit(session=session_id)["id"]
-        assignment = orders.result(timeout=10).assignment
+        assignment = orders.result(timeout=25).assignment
     assert assignment is not None
     assert assignment.statement_id == statement_id
 
@@ -70,10 +72,12 @@ def test_a_poll_without_work_ends_after_its_wait(node: InProcessNode) -> None:
 def test_two_polls_at_once_claim_a_statement_once(node: InProcessNode) -> None:
     """A driver that gave up its first poll may have two of them open."""
     session_id, driver = node.start_session()
+    # The first poll at a process is short.
+    driver.poll()
     with ThreadPoolExecutor(2) as pool:
-        polls = [pool.submit(driver.poll, wait=0.5) for _ in range(2)]
+        polls = [pool.submit(driver.poll, wait=30) for _ in range(2)]
         statement_id = node.submit(session=session_id)["id"]
-        answers = [poll.result(timeout=10).assignment for poll in polls]
+        answers = [poll.result(timeout=25).assignment for poll in polls]
     # Both polls may return the same attempt: the node cannot know which answer arrives.
     assert {assignment.statement_id for assignment in answers if assignment is not None} == {
         statement_id
@@ -178,18 +182,23 @@ def test_a_call_with_another_epoch_than_that_of_the_session_is_refused(node: InP
 def test_a_driver_that_does_not_renew_its_lease_is_declared_lost_and_killed(
     start_node: StartNode,
 ) -> None:
-    node = start_node(lease={"duration": "1s", "sweep": "100ms"})
+    node = start_node(lease={"sweep": "100ms"})
     session_id, driver = node.start_session()
     statement_id = node.submit("DROP TABLE t", session=session_id)["id"]
     driver.claim()
-    statement = node.statement(statement_id, wait_timeout="20s")
+    with node.database.write("test.expire") as tx:
+        # Drivers get the time of a lease to renew at a node that has just started.
+        set_present_since(tx, node.node.id, clock(-3600))
+        tx.execute(update(sessions_table).values(lease_until=clock(-1)))
+    statement = node.statement(statement_id, wait_timeout="30s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
     assert node.launcher.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     assert expect_refusal(driver.renew).status_code == 409
 
 
 def test_a_driver_that_renews_its_lease_keeps_its_session(start_node: StartNode) -> None:
-    node = start_node(lease={"duration": "1s", "sweep": "100ms"})
+    # A shorter lease could end while the machine lets this process wait.
+    node = start_node(lease={"duration": "3s", "sweep": "100ms"})
     session_id, driver = node.start_session()
     first_end = read_lease_end(node, session_id)
     stopping = threading.Event()
@@ -201,7 +210,7 @@ def test_a_driver_that_renews_its_lease_keeps_its_session(start_node: StartNode)
     renewal = threading.Thread(target=renew)
     renewal.start()
     try:
-        wait_until(lambda: (read_lease_end(node, session_id) - first_end).total_seconds() > 2)
+        wait_until(lambda: (read_lease_end(node, session_id) - first_end).total_seconds() > 4)
         assert node.session_state(session_id) == "running"
     finally:
         stopping.set()

@@ -51,12 +51,12 @@ def test_servers_stop_in_the_reverse_order_of_their_start() -> None:
     servers = _servers(node, _Server("a", log), _Server("b", log))
     thread = threading.Thread(target=servers.run)
     thread.start()
-    assert servers.started.wait(10)
+    assert servers.started.wait(60)
     assert log == ["start a", "start b"]
 
     servers.request_stop()
 
-    thread.join(10)
+    thread.join(60)
     assert log == ["start a", "start b", "stop b", "stop a"]
     assert (node.withdrawals, node.long_polls.stopping) == (1, True)
 

@@ -72,7 +72,9 @@ class Watch:
 
 
 def main(home: Path, results: Path, folder: Path) -> None:
-    settings = make_settings(home, results={"location": str(results)}, statements={})
+    # The drivers of others do not renew: their leases must outlast all attacks.
+    lease = {"duration": "2h", "cancel_grace": "2h"}
+    settings = make_settings(home, results={"location": str(results)}, lease=lease, statements={})
     root = Path(__file__).parents[2]
     python = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_paths()["stdlib"])]
     # A process reads the identity of its host once: before the watch, as it is not in the home.

@@ -63,7 +63,7 @@ class Target(NodeClient):
         ready = self.control / "ready.json"
         wait_until(ready.exists, seconds=60, what="the node serves")
         self.address: str = json.loads(ready.read_text())
-        self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=30)
+        self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=60)
         self._drivers: list[ScriptedDriver] = []
         self.others = self._make_others()
         self.dead = self._end(self.connect(self.session()))
@@ -75,7 +75,7 @@ class Target(NodeClient):
     def connect(self, session_id: str, epoch: int = 1) -> ScriptedDriver:
         """Return the driver of a session, after its `hello`."""
         file = self.control / f"headrace-{session_id}-{epoch}.json"
-        wait_until(file.exists, seconds=20, what="the driver is launched")
+        wait_until(file.exists, seconds=60, what="the driver is launched")
         driver = ScriptedDriver(Bootstrap.model_validate_json(file.read_text()))
         self._drivers.append(driver)
         assert driver.hello().applied

@@ -169,7 +169,7 @@ def test_a_read_ends_with_its_time() -> None:
     start = time.monotonic()
     with opened(send_slowly, chunks=ROWS) as rows, pytest.raises(ResultsUnavailable):
         run_within(0.3, lambda: list(rows.batches()))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_reads_together_buffer_a_number_of_bytes() -> None:
@@ -227,7 +227,7 @@ def test_a_driver_that_takes_too_long_is_given_up(reply: Reply) -> None:
     with opened(reply, seconds=0.5) as rows:
         with pytest.raises(ResultsUnavailable, match="Deadline Exceeded"):
             list(rows.batches())
-        assert time.monotonic() - start < 2.5
+        assert time.monotonic() - start < 30
 
 
 class _Compression(flight.ServerMiddleware):  # type: ignore[misc] # as above
@@ -293,7 +293,7 @@ def test_a_port_of_another_service_is_an_error(serve: Callable[[socket.socket], 
         start = time.monotonic()
         with pytest.raises(ResultsUnavailable):
             list(open_rows(listener.getsockname()[1], seconds=1.0).batches())
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize(

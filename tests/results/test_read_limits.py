@@ -23,7 +23,7 @@ def test_a_read_that_is_too_long_is_given_up() -> None:
     start = time.monotonic()
     with pytest.raises(ResultsUnavailable, match="in time"):
         run_within(0.05, read_for_ever)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_all_reads_together_buffer_a_number_of_bytes() -> None:

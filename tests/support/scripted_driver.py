@@ -161,7 +161,7 @@ class ScriptedDriver:
     def claim(self) -> Assignment:
         """Poll for the next statement, which must come within half a minute."""
         # The first poll at a process is short.
-        assignment = self.poll(wait=30).assignment or self.poll(wait=30).assignment
+        assignment = self.poll(wait=1).assignment or self.poll(wait=30).assignment
         assert assignment is not None
         return assignment
 

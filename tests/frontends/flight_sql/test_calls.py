@@ -62,7 +62,7 @@ class Gate:
 
     def __call__(self, assignment: Assignment) -> dict[str, Any]:
         self.begun.set()
-        self.opened.wait(30)
+        self.opened.wait(60)
         return succeed(COLUMNS, [[1, "a"]])(assignment)
 
 
@@ -313,7 +313,7 @@ def test_a_statement_that_is_polled_can_be_cancelled(flight: FlightNode, action:
     client = flight.connect()
     text = f"SELECT to_cancel('{action}')"
     polled = client.poll(write_command("CommandStatementQuery", write_field(1, text)))
-    assert gate.begun.wait(10)
+    assert gate.begun.wait(60)
     body = write_field(1, polled.info.content)
     if action == "CancelQuery":
         body = write_command("ActionCancelQueryRequest", body)
@@ -346,7 +346,7 @@ def test_a_client_that_cancels_its_call_cancels_the_statement(flight: FlightNode
     client = flight.connect()
     command = write_command("CommandStatementQuery", write_field(1, "SELECT given_up"))
     call = client.begin("GetFlightInfo", command)
-    assert gate.begun.wait(10)
+    assert gate.begun.wait(60)
     call.cancel()
     statement = gate_statement(flight, "SELECT given_up")
     wait_until(lambda: is_cancel_requested(flight, statement))
@@ -530,13 +530,13 @@ def test_a_statement_outlives_the_node_that_waits_for_it(tmp_path: Path) -> None
         client = node.connect()
         command = write_command("CommandStatementQuery", write_field(1, "SELECT lasting"))
         call = client.begin("GetFlightInfo", command)
-        assert gate.begun.wait(10)
+        assert gate.begun.wait(60)
         statement = gate_statement(node, "SELECT lasting")
         database = node.node.database
         node.node.node.withdraw()
         node.node.node.long_polls.release()
         with pytest.raises(grpc.RpcError) as refused:
-            call.result(30)
+            call.result(60)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         assert statement in refused.value.details()
         del database

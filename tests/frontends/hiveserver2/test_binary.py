@@ -25,7 +25,7 @@ _MIB = 1024 * 1024
 @pytest.fixture
 def raw(server: HiveNode) -> Iterator[socket.socket]:
     """Yield a connection on which nothing has been sent."""
-    with socket.create_connection(("127.0.0.1", server.binary.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", server.binary.port), timeout=60) as connection:
         yield connection
 
 
@@ -186,7 +186,7 @@ def test_a_thousand_idle_connections_cost_no_threads_and_little_memory(
     with ExitStack() as opened:
         address = ("127.0.0.1", server.binary.port)
         for _number in range(900):
-            opened.enter_context(socket.create_connection(address, timeout=30))
+            opened.enter_context(socket.create_connection(address, timeout=60))
         clients = [server.over_socket() for _number in range(100)]
         assert clients[-1].open().status.statusCode == 0
         wait_until(lambda: len(server.binary._connections) == 1000)
@@ -200,7 +200,7 @@ def test_a_thousand_idle_connections_cost_no_threads_and_little_memory(
 
 def test_an_error_at_the_sign_in_has_the_code(server: HiveNode) -> None:
     for sent in (b"\0token\0wrong", b"no separators", b"root\0ada\0x", b"\xff\0\xff\0\xff"):
-        with socket.create_connection(("127.0.0.1", server.binary.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", server.binary.port), timeout=60) as connection:
             connection.sendall(struct.pack("!BI", 1, 5) + b"PLAIN")
             connection.sendall(struct.pack("!BI", 2, len(sent)) + sent)
             answer = read_to_end(connection)

@@ -268,10 +268,10 @@ def test_credentials_are_in_no_output_of_the_node(
     monkeypatch.setattr(node.node.sessions, "page", fail)
     # The node closes a connection after such an error.
     url = f"{node.address}{paths[0]}"
-    answers += [(500, httpx.get(url, headers=headers)) for headers in known]
+    answers += [(500, httpx.get(url, headers=headers, timeout=60)) for headers in known]
     with monkeypatch.context() as patch:
         patch.setattr(node.node.authenticator, "find", fail)
-        answers += [(500, httpx.get(url, headers=each)) for each in [*known, wrong[0]]]
+        answers += [(500, httpx.get(url, headers=each, timeout=60)) for each in [*known, wrong[0]]]
     for status, answer in answers:
         assert answer.status_code == status, (answer.url, answer.text)
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -343,6 +343,6 @@ def test_a_body_is_not_read_before_the_token_is_checked(node_with_token: InProce
 def _answer_to(node: InProcessNode, head: str) -> bytes:
     """Send the head of a request without its body, and return the beginning of the response."""
     url = urlsplit(node.address)
-    with socket.create_connection((url.hostname, url.port), timeout=5) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=60) as connection:
         connection.sendall(head.encode())
         return connection.recv(65536)

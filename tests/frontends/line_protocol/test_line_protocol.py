@@ -28,7 +28,7 @@ class _Client:
     """One connection."""
 
     def __init__(self, port: int, token: str = _TOKEN) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._answers = self._socket.makefile("rb")
         self.send("TOKEN", token)
 
@@ -71,10 +71,10 @@ def test_a_client_submits_waits_and_reads_all_pages(
     driver = node.launcher.connect_driver(submitted["session"])
     driver.hello()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.send, "WAIT", submitted["id"], 20)
+        waiting = pool.submit(client.send, "WAIT", submitted["id"], 50)
         rows = [[number] for number in range(5)]
         driver.succeed(driver.claim().statement_id, inline_result([("x", "integer")], rows))
-        assert waiting.result(20)["state"] == "success"
+        assert waiting.result(40)["state"] == "success"
     read, offset = [], 0
     while offset is not None:
         page = client.send("PAGE", submitted["id"], offset, 2)
@@ -115,7 +115,7 @@ def test_a_failure_is_described_with_its_condition_and_its_position(
         column=15,
     )
     driver.report_end(driver.claim().statement_id, StatementState.FAILED, failure=failure)
-    ended = client.send("WAIT", submitted["id"], 20)
+    ended = client.send("WAIT", submitted["id"], 50)
     assert ended["state"] == "failed"
     text = "[TABLE_OR_VIEW_NOT_FOUND] The table does not exist. (line 1, column 15)"
     assert ended["error"] == text
@@ -132,12 +132,12 @@ def test_a_client_lists_tables_and_reads_the_log(
     driver.succeed(driver.claim().statement_id)
     columns = [("namespace", "string"), ("tableName", "string"), ("isTemporary", "boolean")]
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.send, "TABLES", "shop", 20)
+        waiting = pool.submit(client.send, "TABLES", "shop", 50)
         work = driver.claim()
         assert work.text == "SHOW TABLES IN `shop`"
         rows = [["shop", "orders", False], ["", "recent", True]]
         driver.succeed(work.statement_id, inline_result(columns, rows))
-        assert waiting.result(20)["tables"] == [["orders", "table"], ["recent", "view"]]
+        assert waiting.result(40)["tables"] == [["orders", "table"], ["recent", "view"]]
     assert client.send("LOG", session, 100) == {"log": ""}
 
 
@@ -165,7 +165,7 @@ def test_the_end_of_the_process_releases_a_waiting_client(tmp_path: Path) -> Non
             client = _Client(servers[0].port)
             submitted = client.send("SUBMIT", "SELECT 1")
             waiting = pool.submit(client.send, "WAIT", submitted["id"], 60)
-        assert waiting.result(10)["state"] == "waiting"
+        assert waiting.result(40)["state"] == "waiting"
         client.close()
 
 

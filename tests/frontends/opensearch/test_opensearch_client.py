@@ -20,7 +20,7 @@ BASE = "/_plugins/_async_query"
 @pytest.fixture
 def client(node: InProcessNode) -> Iterator[OpenSearch]:
     url = urlsplit(node.address)
-    client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}])
+    client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}], timeout=60)
     yield client
     client.close()
 
@@ -45,12 +45,12 @@ def test_the_client_pings_the_node_and_reads_its_version(
 def test_the_client_needs_the_token_for_ping_and_info(start_node: StartNode) -> None:
     url = urlsplit(start_node(token="secret").address)
     host = {"host": url.hostname, "port": url.port}
-    with OpenSearch(hosts=[host]) as without_token:
+    with OpenSearch(hosts=[host], timeout=60) as without_token:
         assert without_token.ping() is False
         with pytest.raises(AuthenticationException) as caught:
             without_token.info()
         assert caught.value.info["error"]["type"] == "Unauthorized"
-    with OpenSearch(hosts=[host], headers={"Authorization": "Bearer secret"}) as client:
+    with OpenSearch(hosts=[host], headers={"Authorization": "Bearer secret"}, timeout=60) as client:
         assert client.ping() is True
         assert client.info()["cluster_name"] == "headrace"
 

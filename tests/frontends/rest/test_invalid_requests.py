@@ -258,7 +258,7 @@ def test_more_than_a_thousand_parameters_are_refused_at_once(node: InProcessNode
     body = {"statement": "SELECT :p1", "parameters": parameters}
     problem = expect_problem(node, body, 400, "invalid_request")
     assert problem["detail"] == ("The statement has 30000 parameters. At most 1000 are allowed.")
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 25
     statement = node.submit("SELECT :p1", parameters=parameters[:1000])
     assert statement["state"] == "waiting"
 
@@ -279,7 +279,7 @@ def test_a_chunked_body_over_the_limit_is_refused(node: InProcessNode) -> None:
 
     with node.expect_no_changes():
         response = httpx.post(
-            node.address + STATEMENTS, content=chunks(), headers=JSON, trust_env=False
+            node.address + STATEMENTS, content=chunks(), headers=JSON, trust_env=False, timeout=60
         )
     assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
 
@@ -314,7 +314,7 @@ def test_an_unknown_method_gets_405_with_the_allowed_methods(node: InProcessNode
 def post_raw(node: InProcessNode, headers_and_body: bytes, *, hang_up: bool = False) -> bytes:
     """Post raw headers and a raw body to the statements, and return the raw response."""
     url = urlsplit(node.address)
-    with socket.create_connection((url.hostname, url.port), timeout=20) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=60) as connection:
         connection.sendall(f"POST {STATEMENTS} HTTP/1.1\r\nHost: {url.netloc}\r\n".encode())
         connection.sendall(headers_and_body)
         if hang_up:

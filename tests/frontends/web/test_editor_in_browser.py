@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import BrowserContext, Page, Route, expect
-from tests.support.chromium import watch
+from tests.support.chromium import COMPLETION_DELAY, watch
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
@@ -207,6 +207,7 @@ def test_names_of_tables_are_completed_when_the_user_has_loaded_them(
     page.locator(".cm-content").click()
     page.keyboard.type("SELECT * FROM fli")
     expect(page.locator(".cm-completionLabel", has_text="default.flights")).to_be_visible()
+    page.wait_for_timeout(COMPLETION_DELAY)
     page.keyboard.press("Enter")
     expect(page.locator(".cm-content")).to_have_text("SELECT * FROM default.flights")
 
@@ -242,14 +243,13 @@ def test_many_names_are_searched_by_the_node_and_an_old_search_is_given_up(
     assert held
     page.unroute_all(behavior="ignoreErrors")
     page.keyboard.press("Control+Space")
-    options = page.locator(".cm-completionLabel", has_text="default.t_123")
-    expect(options.first).to_be_visible()
-    assert 1 <= page.locator(".cm-completionLabel").count() <= 50
+    options = page.locator(".cm-completionLabel")
+    expect(options.filter(has_text="default.t_123").first).to_be_visible()
+    assert options.count() <= 50
 
 
 def test_the_editor_can_be_read_and_left_with_the_keyboard(page: Page) -> None:
     type_sql(page, "SELECT 1")
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
-    focused = page.evaluate("document.activeElement.id")
-    assert focused == "run"
+    expect(page.locator("#run")).to_be_focused()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import BrowserContext, Page, expect
 from sqlalchemy import text
-from tests.support.chromium import watch
+from tests.support.chromium import COMPLETION_DELAY, watch
 from tests.support.executions import make_execution
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
@@ -99,6 +99,7 @@ def test_a_hostile_name_of_a_table_is_completed_as_text(
     quoted = f"default.`evil{HOSTILE.replace('`', '``')}`"
     expect(page.locator(".cm-completionLabel", has_text="evil")).to_have_text(quoted)
     expect_no_script(page, reports)
+    page.wait_for_timeout(COMPLETION_DELAY)
     page.keyboard.press("Enter")
     expect(page.locator(".cm-content")).to_have_text(f"SELECT * FROM {quoted}")
     expect_no_script(page, reports)
@@ -130,9 +131,9 @@ def test_pages_below_the_path_of_a_proxy_that_cuts_their_events_follow_and_act(
     page.get_by_role("link", name="DROP TABLE a").click()
     expect(page.locator(".summary")).to_contain_text("waiting")
     driver.claim()
-    expect(page.locator(".summary")).to_contain_text("launched", timeout=15_000)
+    expect(page.locator(".summary")).to_contain_text("launched")
     driver.succeed(first)
-    expect(page.locator(".summary")).to_contain_text("success", timeout=15_000)
+    expect(page.locator(".summary")).to_contain_text("success")
     page.get_by_role("link", name="Statements", exact=True).click()
     page.get_by_role("link", name="DROP TABLE b").click()
     page.get_by_role("button", name="Stop").click()
@@ -140,6 +141,7 @@ def test_pages_below_the_path_of_a_proxy_that_cuts_their_events_follow_and_act(
     assert page.url == f"{proxy.url}/ui/statements/{second}"
     for name in ("Editor", "Catalog", "Sessions", "Streams", "Jobs", "Views", "Nodes"):
         page.get_by_role("link", name=name, exact=True).click()
+        page.wait_for_url(f"**/ui/{name.lower()}**")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
     assert {path for path in paths if not path.startswith(f"{PREFIX}/ui")} == set()
     assert f"{PREFIX}/ui/events" in paths
@@ -194,7 +196,7 @@ def test_a_page_follows_a_store_with_many_statements_in_flat_memory(
         statement = submit(node, session)
         driver.claim()
         driver.succeed(statement)
-        expect(page.get_by_text(f"{len(sizes) + 1} new statement")).to_be_visible(timeout=15_000)
+        expect(page.get_by_text(f"{len(sizes) + 1} new statement")).to_be_visible()
         expect(page.locator("tbody tr")).to_have_count(50)
         sizes.append(int(page.evaluate("document.getElementsByTagName('*').length")))
     assert max(sizes) - min(sizes) <= 10

@@ -303,7 +303,9 @@ def test_the_keyboard_is_enough_to_sign_in_and_to_stop_a_statement(
         page.keyboard.press("Enter")
         page.wait_for_url(f"**/statements/{submitted['id']}")
         page.get_by_role("button", name="Stop").focus()
-        page.keyboard.press("Enter")
+        # The page that follows the statement may show its end before the answer has replaced it.
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
         page.get_by_text("cancelled").first.wait_for()
         page.get_by_role("button", name="Sign out").focus()
         page.keyboard.press("Enter")

@@ -26,8 +26,7 @@ from headrace.model.reasons import Reason, ReasonCode
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[DeployedJob]:
     drivers = SimulatedJobs()
-    settings = make_settings(tmp_path / "home", jobs={"proof_timeout": "2s"})
-    with serve_node(settings, drivers) as node:
+    with serve_node(make_settings(tmp_path / "home"), drivers) as node:
         yield DeployedJob(node, drivers, tmp_path / "state")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import BrowserContext, Page, expect
-from tests.support.chromium import watch
+from tests.support.chromium import pause_clock, watch
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 from tests.support.running_query import RunningQuery, make_batch
@@ -38,6 +40,14 @@ def submit(node: InProcessNode, session: str, text: str = "SELECT 1") -> str:
 def show(context: BrowserContext, node: InProcessNode, link: str) -> Page:
     page = context.new_page()
     page.goto(f"{node.address}/ui/{link}")
+    return page
+
+
+def show_until_followed(context: BrowserContext, node: InProcessNode, link: str) -> Page:
+    """Open a page, and wait until it has asked again as it does when it follows the events."""
+    page = context.new_page()
+    with page.expect_response(lambda response: "hx-request" in response.request.headers):
+        page.goto(f"{node.address}/ui/{link}")
     return page
 
 
@@ -115,7 +125,7 @@ def test_nothing_moves_while_the_user_presses_or_selects(
 ) -> None:
     session_id, driver = session
     statement = submit(node, session_id)
-    page = show(context, node, f"statements/{statement}")
+    page = show_until_followed(context, node, f"statements/{statement}")
     refreshes = count_refreshes(page)
     heading = page.get_by_role("heading", name="SQL")
     heading.hover()
@@ -150,9 +160,10 @@ def test_many_changes_cost_few_requests_and_none_while_the_page_is_hidden_or_pau
             driver.succeed(driver_statement)
             page.wait_for_timeout(100)
 
+    began = time.monotonic()
     change(60)
-    # At most one in three seconds: 60 changes take longer than six.
-    assert 1 <= len(refreshes) <= 8
+    # At most one in three seconds, and one that had been due before.
+    assert 1 <= len(refreshes) <= (time.monotonic() - began) / 3 + 2
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     page.wait_for_timeout(500)
@@ -178,6 +189,7 @@ def test_running_rows_cost_few_requests_in_a_minute(
     page.goto(f"{node.address}/ui/statements")
     page.mouse.move(0, 0)
     expect(page.locator("[data-since]")).to_have_count(50)
+    pause_clock(page)
     refreshes = count_refreshes(page)
     for second in range(60):
         if second % 3 == 0:
@@ -185,6 +197,7 @@ def test_running_rows_cost_few_requests_in_a_minute(
             driver.succeed(statements[second // 3])
         page.clock.run_for(1000)
     assert 2 <= len(refreshes) <= 20
+    page.clock.resume()
     # The rows count their seconds themselves.
     expect(page.locator(f"#{statements[-1]} [data-since]")).to_contain_text("min")
 
@@ -234,9 +247,9 @@ def test_a_page_without_a_lasting_connection_follows(
     page = show(context, node, f"statements/{statement}")
     page.wait_for_timeout(500)
     driver.claim()
-    expect(page.locator(".summary")).to_contain_text("launched", timeout=15_000)
+    expect(page.locator(".summary")).to_contain_text("launched")
     driver.succeed(statement)
-    expect(page.locator(".summary")).to_contain_text("success", timeout=15_000)
+    expect(page.locator(".summary")).to_contain_text("success")
 
 
 def test_a_page_says_that_the_node_is_silent_and_catches_up(
@@ -245,12 +258,12 @@ def test_a_page_says_that_the_node_is_silent_and_catches_up(
     session_id, driver = session
     statement = submit(node, session_id)
     page = show(context, node, f"statements/{statement}")
-    expect(page.locator("#age")).to_have_text("Updated 1 s ago.")
+    expect(page.locator("#age")).to_have_text(re.compile(r"Updated [1-9]\d* s ago\."))
     context.set_offline(True)
     driver.claim()
-    expect(page.get_by_role("alert")).to_contain_text("No answer since", timeout=20_000)
+    expect(page.get_by_role("alert")).to_contain_text("No answer since", timeout=60_000)
     context.set_offline(False)
-    expect(page.locator(".summary")).to_contain_text("launched", timeout=20_000)
+    expect(page.locator(".summary")).to_contain_text("launched", timeout=60_000)
     expect(page.locator("#silence")).to_be_hidden()
 
 
@@ -376,15 +389,18 @@ def test_a_refresh_that_changes_nothing_costs_no_body_and_no_swap(
     session_id, driver = session
     submit(node, session_id)
     driver.claim()
-    page = show(context, node, f"statements?session={session_id}")
+    context.clock.install()
+    page = show_until_followed(context, node, f"statements?session={session_id}")
     page.mouse.move(0, 0)
     page.evaluate("document.querySelector('#live td').dataset.kept = 'kept'")
+    page.clock.run_for(60_000)
+    expect(page.locator("#age")).to_have_text(re.compile(r"Updated [4-9]\d s ago\."))
     # A statement that the filter of the page leaves out is no change.
     with page.expect_response(lambda response: "first=" in response.url) as answer:
         node.submit("SELECT 2", session=node.session())
     assert answer.value.status == 304
     assert answer.value.headers.get("content-length", "0") == "0"
-    expect(page.locator("#age")).to_have_text("Updated 0 s ago.")
+    expect(page.locator("#age")).to_have_text(re.compile(r"Updated [1-3]?\d s ago\."))
     assert page.evaluate("document.querySelector('#live td').dataset.kept") == "kept"
     # The next change is shown.
     submit(node, session_id)

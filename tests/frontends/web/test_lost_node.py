@@ -35,7 +35,7 @@ def test_a_page_follows_its_statement_when_its_node_is_killed(
         survivor = next(node for node in nodes.nodes if node is not killed)
         killed.kill()
         survivor.http.post(f"/api/v1/statements/{statement}/cancel", json={})
-        expect(page.locator(".summary")).to_contain_text("cancelled", timeout=30_000)
+        expect(page.locator(".summary")).to_contain_text("cancelled", timeout=60_000)
         # The other pages answer, too, without a second sign-in.
         for name in ("Sessions", "Nodes", "Editor", "Statements"):
             page.get_by_role("link", name=name, exact=True).click()
@@ -45,7 +45,7 @@ def test_a_page_follows_its_statement_when_its_node_is_killed(
         # The list of nodes says since when the killed node is silent.
         page.get_by_role("link", name="Nodes", exact=True).click()
         row = page.locator("tbody tr", has_text=killed.address)
-        expect(row).to_contain_text(re.compile("silent since|ended"), timeout=60_000)
+        expect(row).to_contain_text(re.compile("silent since|ended"), timeout=120_000)
         page.goto(f"{nodes.url}/ui/statements/{statement}")
         shown = page.locator("#live").inner_text()
         for node in nodes.nodes:

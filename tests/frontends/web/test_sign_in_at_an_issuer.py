@@ -52,8 +52,8 @@ def proxy() -> Iterator[PrefixProxy]:
 def issuer(proxy: PrefixProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
     uri = f"{proxy.url}/ui/sign-in/callback"
     folder = tmp_path_factory.mktemp("issuer")
-    # Its tokens expire long before the sign-in of a browser.
-    with running_issuer(folder, seconds=5, redirect_uris=[uri]) as running:
+    # Its tokens expire long before the sign-in of a browser, and not while a page is opened.
+    with running_issuer(folder, seconds=10, redirect_uris=[uri]) as running:
         yield running
 
 
@@ -466,7 +466,6 @@ def test_the_button_works_in_chromium(
     assert node.address == proxy.target
     with chromium.new_context(java_script_enabled=scripts) as context:
         page = context.new_page()
-        page.set_default_timeout(30_000)
         reports: list[str] = []
         page.on(
             "console",

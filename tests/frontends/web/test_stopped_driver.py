@@ -18,9 +18,10 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
-BUDGET_SECONDS = 2.0
+BUDGET_SECONDS = 15.0
 """Time for one page on a machine with much other work. A wait for a driver takes 20 s or more."""
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 8.0
+"""A driver must not lose its lease while the machine lets it wait for some seconds."""
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_the_page_of_a_statement_says_that_its_driver_is_lost_and_its_clock_stop
     expect(page.locator(".summary")).to_contain_text("running")
     os.kill(find_driver(node, statement), number)
     # What is not reported is seen with the end of the lease.
-    expect(page.locator("#live")).to_contain_text("driver_lost", timeout=1000 * (LEASE_SECONDS + 5))
+    expect(page.locator("#live")).to_contain_text("driver_lost", timeout=60_000)
     expect(page.locator("#live [data-since]")).to_have_count(0)
     page.get_by_role("link", name="Statements", exact=True).click()
     expect(page.locator("tbody")).to_contain_text("failed")

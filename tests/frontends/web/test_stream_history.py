@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import Page, Request, expect
-from tests.support.chromium import watch
+from tests.support.chromium import pause_clock, watch
 from tests.support.in_process_node import InProcessNode
 from tests.support.running_query import RunningQuery, make_batch
 from tests.support.stream_minutes import add_minutes, make_older
@@ -157,48 +157,64 @@ def test_a_picked_batch_stays_picked_while_the_page_is_refreshed(
 
 
 @pytest.fixture
-def asked(page: Page) -> list[str | None]:
-    """Return the headers by which requests for the history have taken a turn."""
-    headers: list[str | None] = []
+def asked(page: Page) -> list[Request]:
+    """Return the requests for the history."""
+    requests: list[Request] = []
 
     def note(request: Request) -> None:
         if request.url.endswith("/history"):
-            headers.append(request.headers.get("hx-request"))
+            requests.append(request)
 
     page.on("request", note)
     page.clock.install()
     page.add_init_script("Math.random = () => 0.8")
-    return headers
+    return requests
+
+
+def await_answer(request: Request) -> None:
+    """Wait until a page has the answer: it asks no further question before."""
+    response = request.response()
+    assert response is not None
+    response.finished()
 
 
 def open_until_followed(page: Page, query: RunningQuery) -> None:
-    """Open a page, and let it ask again as it does when it begins to follow the events."""
+    """Open a page, and let it ask again as it does when it begins to follow the events.
+
+    Its time then passes by the calls of the test alone.
+    """
     page.add_init_script(
         "document.addEventListener('headrace:change',"
         " () => document.documentElement.setAttribute('data-followed', ''))"
     )
     open_page(page, query)
     expect(page.locator("html[data-followed]")).to_have_count(1)
-    page.clock.run_for(20_000)
+    pause_clock(page)
+    page.evaluate(CHANGE)
+    with page.expect_response("**/history") as answer:
+        page.clock.run_for(20_000)
+    answer.value.finished()
 
 
 def test_plots_ask_in_turn_with_refreshes_and_not_all_at_the_same_time(
-    page: Page, query: RunningQuery, asked: list[str | None]
+    page: Page, query: RunningQuery, asked: list[Request]
 ) -> None:
     open_until_followed(page, query)
     page.evaluate(CHANGE)
-    with page.expect_request("**/history"):
+    with page.expect_response("**/history") as answer:
         page.clock.run_for(7_000)
+    answer.value.finished()
     before = len(asked)
     page.clock.run_for(31_000)
     assert len(asked) == before
     with page.expect_request("**/history"):
         page.clock.run_for(12_000)
-    assert set(asked) == {"true"}
+    # The header by which requests take a turn.
+    assert {request.headers.get("hx-request") for request in asked} == {"true"}
 
 
 def test_plots_ask_less_often_while_many_pages_are_open(
-    page: Page, query: RunningQuery, asked: list[str | None], monkeypatch: pytest.MonkeyPatch
+    page: Page, query: RunningQuery, asked: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendering, "_PAUSE_PER_STREAM", 100)
     open_until_followed(page, query)
@@ -211,6 +227,7 @@ def test_plots_ask_less_often_while_many_pages_are_open(
             break
     else:
         pytest.fail("The plots asked for no history in 3 min.")
+    await_answer(asked[-1])
     before = len(asked)
     page.evaluate(CHANGE)
     page.clock.run_for(75_000)

@@ -32,7 +32,7 @@ def test_the_private_node_file_contains_the_address_of_the_node(start_node: Star
 def test_a_node_is_not_ready_while_another_process_has_locked_its_store(
     start_node: StartNode,
 ) -> None:
-    node = start_node(store={"connect_timeout": "300ms"})
+    node = start_node(store={"connect_timeout": "1s"})
     statement = node.submit()
     file = node.node.settings.home / "headrace.db"
 

@@ -101,7 +101,7 @@ def test_closing_a_session_cancels_its_statements_and_ends_when_the_driver_says_
 def test_a_session_whose_driver_cannot_start_fails_with_the_reason(start_node: StartNode) -> None:
     node = start_node()
     node.launcher.refusal = "no such backend"
-    statement = node.submit(wait_timeout="20s")
+    statement = node.submit(wait_timeout="50s")
     assert statement["state"] == "failed"
     assert "no such backend" in statement["error"]["message"]
     session = node.describe_session(statement["session_id"])
@@ -219,7 +219,7 @@ def test_a_pipe_in_place_of_a_log_does_not_block_the_node(node: InProcessNode) -
     log = node.node.settings.layout.session_log(session_id)
     os.mkfifo(log)
     try:
-        response = node.http.get(f"/api/v1/sessions/{session_id}/log", timeout=10)
+        response = node.http.get(f"/api/v1/sessions/{session_id}/log", timeout=60)
     finally:
         # A reader that waits for a writer continues.
         os.close(os.open(log, os.O_RDWR | os.O_NONBLOCK))
