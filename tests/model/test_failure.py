@@ -51,6 +51,36 @@ def test_no_part_of_a_named_secret_remains_where_a_text_is_cut(known: KnownSecre
     assert "not" not in known.mask_text(cut_text(text, MAX_SUMMARY))
 
 
+def test_only_the_begin_of_a_long_text_is_searched_for_secrets() -> None:
+    """To search 20 MB takes seconds, in which no other thread of a driver runs."""
+    searched = list[int]()
+
+    def hide(text: str) -> str:
+        searched.append(len(text))
+        return text
+
+    hide_before_cuts(hide)
+    try:
+        assert cut_text("x" * 20_000_000, MAX_MESSAGE) == "x" * (MAX_MESSAGE - 7) + "… [cut]"
+    finally:
+        hide_before_cuts(None)
+    assert searched == [3 * MAX_MESSAGE]
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_no_part_of_a_long_secret_remains_where_the_search_ends(number: int) -> None:
+    """The references are shorter than the values, so that the end of the search comes closer."""
+    value = "".join(f"<{position}>" for position in range(8000))[: MAX_MESSAGE - number]
+    known = KnownSecrets({"pg": value})
+    hide_before_cuts(known.mask_text)
+    try:
+        cut = cut_text(value * 9, MAX_MESSAGE)
+    finally:
+        hide_before_cuts(None)
+    assert "<" not in cut
+    assert cut.endswith("… [cut]")
+
+
 def test_a_message_of_exactly_the_limit_is_kept() -> None:
     assert Failure(code="x", message="ä" * MAX_MESSAGE).message == "ä" * MAX_MESSAGE
 

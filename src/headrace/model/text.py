@@ -28,6 +28,8 @@ MAX_SUMMARY = 1000
 
 _MAX_KEY_BYTES = 1200
 """PostgreSQL's index entries have at most 2,704 bytes, and an index may hold two such texts."""
+_MAX_SECRET = MAX_MESSAGE
+"""Characters of the longest secret that may be in a text."""
 _CUT_MARK = "… [cut]"
 _FORBIDDEN = re.compile("[\0\ud800-\udfff]")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -95,8 +97,15 @@ def cut_text(text: str, limit: int) -> str:
     """
     if len(text) <= limit:
         return text
-    text = hide_secrets(text)
-    return text if len(text) <= limit else text[: limit - len(_CUT_MARK)] + _CUT_MARK
+    # To search many megabytes for secrets would stop the other threads of a driver for seconds.
+    begin = text[: limit + 2 * _MAX_SECRET]
+    masked = hide_secrets(begin)
+    if len(begin) < len(text):
+        # The begin of a secret whose rest is not in `begin` may be at its end.
+        masked = masked[:-_MAX_SECRET]
+    elif len(masked) <= limit:
+        return masked
+    return masked[: limit - len(_CUT_MARK)] + _CUT_MARK
 
 
 def limit_descriptions(descriptions: list[str]) -> list[str]:
