@@ -37,7 +37,7 @@ class AutoReplyLauncher(ScriptedLauncher):
         super().close()
         self._stopping.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     def _serve(self, request: LaunchRequest) -> None:

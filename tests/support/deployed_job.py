@@ -105,5 +105,5 @@ class DeployedJob:
             found.update(self.node.http.get(f"/api/v1/deployments/{deployment_id}").json())
             return found["state"] in states
 
-        wait_until(has_state, seconds=10, what=f"the deployment is {' or '.join(states)}")
+        wait_until(has_state, seconds=60, what=f"the deployment is {' or '.join(states)}")
         return found

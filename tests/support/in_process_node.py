@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from tests.support.node_client import Json, NodeClient
 from tests.support.run_cleanup import run_folder
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
-from tests.support.store import migrate
+from tests.support.store import migrate, set_present_since
 from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
@@ -27,8 +27,10 @@ from headrace.frontends.app import create_app
 from headrace.frontends.http.server import HttpServer
 from headrace.frontends.http.tls import ServerTls
 from headrace.frontends.servers import Server, Servers
+from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import events as event_table
+from headrace.store.tables import sessions as session_table
 
 
 class InProcessNode(NodeClient):
@@ -58,6 +60,19 @@ class InProcessNode(NodeClient):
         """Let a session fail because its driver says that Spark did not start."""
         assert driver.report_spark_failure().applied
         wait_until(lambda: self.session_state(session_id) == "failed", what="the session fails")
+
+    def expire_lease(self, session_id: str) -> None:
+        """End the lease of a driver, or of its start, as if an hour had passed without a renewal.
+
+        With a short lease, a driver would also be lost while the process of the tests is paused.
+        """
+        hour = 3600.0
+        with self.database.write("test.expire") as tx:
+            # A node judges drivers only after it has been present for a lease.
+            set_present_since(tx, self.node.id, clock(-hour))
+            own = update(session_table).where(session_table.c.id == session_id)
+            driven = own.where(session_table.c.lease_until.is_not(None))
+            tx.execute(driven.values(lease_until=clock(-hour)))
 
     @contextmanager
     def expect_no_changes(self) -> Iterator[None]:
@@ -169,19 +184,19 @@ def serve_node(
         node.start(request_stop=lambda: None)
         thread.start()
         try:
-            assert servers.started.wait(10), "the node does not listen"
+            assert servers.started.wait(60), "the node does not listen"
             node.announce()
             headers = {"Authorization": f"Bearer {node.token}"} if embedded else {}
             verify = node.context.client_tls.make_context() if tls else False
             with httpx.Client(
-                base_url=address, headers=headers, trust_env=False, verify=verify, timeout=30
+                base_url=address, headers=headers, trust_env=False, verify=verify, timeout=120
             ) as client:
                 yield InProcessNode(node, launcher, client)
         finally:
             servers.request_stop()
             for each in (launcher, *others):
                 each.close()
-            thread.join(20)
+            thread.join(60)
             node.stop()
         assert not thread.is_alive()
 
