@@ -61,18 +61,24 @@ class InProcessNode(NodeClient):
         assert driver.report_spark_failure().applied
         wait_until(lambda: self.session_state(session_id) == "failed", what="the session fails")
 
-    def expire_lease(self, session_id: str) -> None:
-        """End the lease of a driver, or of its start, as if an hour had passed without a renewal.
+    def let_judge(self) -> None:
+        """Let the node judge drivers, as one that has been present for a lease.
+
+        The first sweep of the node must have begun.
+        """
+        with self.database.write("test.judge") as tx:
+            set_present_since(tx, self.node.id, clock(-3600))
+
+    def expire_lease(self, session_id: str, *, epoch: int = 1) -> None:
+        """End the lease of a driver, of its start or of its takeover, unless the epoch is over.
 
         With a short lease, a driver would also be lost while the process of the tests is paused.
         """
-        hour = 3600.0
+        self.let_judge()
         with self.database.write("test.expire") as tx:
-            # A node judges drivers only after it has been present for a lease.
-            set_present_since(tx, self.node.id, clock(-hour))
-            own = update(session_table).where(session_table.c.id == session_id)
-            driven = own.where(session_table.c.lease_until.is_not(None))
-            tx.execute(driven.values(lease_until=clock(-hour)))
+            own = (session_table.c.id == session_id, session_table.c.epoch == epoch)
+            driven = update(session_table).where(*own, session_table.c.lease_until.is_not(None))
+            tx.execute(driven.values(lease_until=clock(-3600)))
 
     @contextmanager
     def expect_no_changes(self) -> Iterator[None]:
