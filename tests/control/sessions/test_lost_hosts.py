@@ -63,7 +63,9 @@ def start_statement(
     return session_id, driver, statement_id
 
 
-def let_check(node: InProcessNode, launcher: OtherHostLauncher, session_id: str, times: int) -> None:
+def let_check(
+    node: InProcessNode, launcher: OtherHostLauncher, session_id: str, times: int
+) -> None:
     """Let the node ask in vain for the state of a driver so many times, each after a lease."""
 
     def has_checked() -> bool:
@@ -85,7 +87,9 @@ def await_end(node: InProcessNode, session_id: str, statement_id: str) -> Json:
     """Let leases expire until a statement has ended, and return the statement."""
 
     def find_ended() -> Json | None:
-        node.expire_lease(session_id)
+        for epoch in (1, 2):
+            # The driver was fenced, or not.
+            node.expire_lease(session_id, epoch=epoch)
         statement = node.statement(statement_id)
         return statement if statement["ended_at"] else None
 
