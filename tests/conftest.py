@@ -127,7 +127,7 @@ def _no_child_left() -> Iterator[None]:
     """Fail a test that leaves a child process running. Processes of wider fixtures may run on."""
     before = children()
     yield
-    _, left = psutil.wait_procs(list(children() - before), timeout=5)
+    _, left = psutil.wait_procs(list(children() - before), timeout=30)
     if left:
         commands = [" ".join(_command(process)) for process in left]
         end(set(left))
