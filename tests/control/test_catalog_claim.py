@@ -193,7 +193,7 @@ def test_containers_of_one_machine_do_not_share_a_metastore(
 
 def test_a_catalog_without_tables_can_be_changed(tmp_path: Path) -> None:
     with serve_node(make_settings(tmp_path, **external("thrift://a:1")), no_drivers()) as node:
-        assert node.submit("SELECT 1", wait_timeout="20s")["state"] == "failed"
+        assert node.submit("SELECT 1", wait_timeout="60s")["state"] == "failed"
     start_briefly(make_settings(tmp_path, **external("thrift://b:1")))
 
 
@@ -202,7 +202,7 @@ def test_the_catalog_of_a_store_with_tables_is_replaced_only_on_request(tmp_path
     moved = external("thrift://b:1")
     with serve_node(first, no_drivers()) as node:
         table = "CREATE TABLE t AS SELECT 1 AS x"
-        assert node.submit(table, wait_timeout="20s")["state"] == "failed"
+        assert node.submit(table, wait_timeout="60s")["state"] == "failed"
     error = refuse(make_settings(tmp_path, **moved))
     assert "statements that may have created tables" in error.message
     old = read_record(first).id

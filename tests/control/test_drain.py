@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.store import set_present_since
 from tests.support.waiting import wait_until
 
-_QUICK = {"duration": "2s", "renew": "100ms", "sweep": "50ms"}
+from headrace.store.clock import clock
+from headrace.store.tables import nodes as node_table
+
+_QUICK = {"renew": "100ms", "sweep": "50ms"}
 
 
 @contextmanager
@@ -39,6 +44,13 @@ def left(nodes: tuple[InProcessNode, InProcessNode]) -> threading.Event:
     return event
 
 
+def end_lease(node: InProcessNode) -> None:
+    """End the lease of a node that does not renew it."""
+    with node.database.write("test") as tx:
+        own = update(node_table).where(node_table.c.id == node.node.id)
+        tx.execute(own.values(lease_until=clock(-1)))
+
+
 def read_state(asked: InProcessNode, node: InProcessNode) -> str:
     listed = asked.http.get("/api/v1/nodes").json()["items"]
     return str(next(each["state"] for each in listed if each["id"] == node.node.id))
@@ -49,7 +61,7 @@ def test_a_node_drains_on_the_request_of_another_one(
 ) -> None:
     leaving, staying = nodes
     response = staying.http.post(f"/api/v1/nodes/{leaving.node.id}/drain")
-    assert left.wait(10)
+    assert left.wait(60)
 
     assert (response.status_code, response.json()["state"]) == (202, "draining")
     ready = leaving.http.get("/ready")
@@ -68,7 +80,7 @@ def test_a_draining_node_launches_nothing_and_its_drivers_learn_the_other_nodes(
     driver = leaving.launcher.connect_driver(session_id)
     assert driver.hello().applied
     assert leaving.node.drain()
-    assert left.wait(10)
+    assert left.wait(60)
     pending = leaving.session()
 
     assert driver.renew().nodes == [staying.address]
@@ -87,15 +99,15 @@ def test_a_node_waits_for_the_drivers_that_it_is_starting(
 
     def wait_in_start(_name: str) -> None:
         starting.set()
-        assert is_started.wait(20)
+        assert is_started.wait(60)
 
     leaving.launcher.on_start = wait_in_start
     session_id = leaving.session()
-    assert starting.wait(10)
+    assert starting.wait(60)
     leaving.node.drain()
     assert not left.wait(0.5)
     is_started.set()
-    assert left.wait(10)
+    assert left.wait(60)
 
     assert leaving.launcher.connect_driver(session_id).hello().applied
 
@@ -122,10 +134,8 @@ def test_only_a_node_without_a_lease_can_be_confirmed_as_gone(
     live = staying.http.post(path, json={"confirmed": True})
     lost.node._lease.stop()
     unconfirmed = staying.http.post(path, json={"confirmed": False})
-    wait_until(
-        lambda: staying.http.post(path, json={"confirmed": True}).status_code == 200,
-        what="the lease expires",
-    )
+    end_lease(lost)
+    assert staying.http.post(path, json={"confirmed": True}).status_code == 200
     missing = staying.http.post("/api/v1/nodes/no_x/gone", json={"confirmed": True})
 
     assert (live.status_code, live.json()["code"]) == (409, "node_state_conflict")
@@ -144,16 +154,25 @@ def test_a_launch_is_taken_over_when_the_lease_of_its_node_expires(
 
             def hold(_name: str) -> None:
                 claimed.set()
-                assert held.wait(30)
+                assert held.wait(120)
 
             lost.launcher.on_start = hold
             session_id = lost.session()
-            assert claimed.wait(10)
+            assert claimed.wait(60)
             # The node is frozen between its claim and the start of the driver.
             lost.node._lease.stop()
             lost.node._tasks.stop()
             staying.node._tasks = staying.node._make_tasks()
             staying.node._tasks.start()
+
+            def is_launched() -> bool:
+                end_lease(lost)
+                with staying.database.write("test") as tx:
+                    # A node judges others only after it has been present for a lease.
+                    set_present_since(tx, staying.node.id, clock(-3600))
+                return bool(staying.launcher.started)
+
+            wait_until(is_launched, what="the other node launches the driver")
             driver = staying.launcher.connect_driver(session_id)
             assert driver.hello().applied
             held.set()

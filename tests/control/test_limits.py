@@ -142,6 +142,8 @@ def test_a_place_becomes_free_when_a_driver_is_lost(start_node: StartNode) -> No
     node.submit("INSERT INTO t VALUES (1)", session=session_id)
     driver.claim()
     waiting = node.submit("SELECT 2", session=other_id)
+    # The first poll at a process is short.
+    assert other.poll().assignment is None
 
     with ThreadPoolExecutor(1) as thread:
         poll = thread.submit(other.poll, wait=30)

@@ -30,7 +30,7 @@ def test_a_node_whose_lease_expired_long_ago_is_gone(
     register_node(store, "no_1")
     with store.write("test") as tx:
         nodes.register(tx, "no_crashed", address="http://b", version="1", seconds=-31)
-        nodes.register(tx, "no_away", address="http://c", version="1", seconds=-29)
+        nodes.register(tx, "no_away", address="http://c", version="1", seconds=-1)
     ExpiredNodes(NodeContext(store, settings, "no_1", "http://a")).run()
     assert _read_states(store) == {
         "no_1": NodeState.UP,

@@ -67,7 +67,7 @@ def test_an_error_of_one_task_does_not_stop_the_other_tasks(database: Database) 
         raise ValueError("a bad row")
 
     with run_tasks(database, fail, reached.set):
-        assert reached.wait(10)
+        assert reached.wait(60)
 
 
 @pytest.mark.finding("S5")
@@ -106,7 +106,7 @@ def test_a_node_whose_sweep_is_stuck_is_not_ready(
 
     with run_tasks(database, get_stuck) as tasks:
         try:
-            assert entered.wait(10)
+            assert entered.wait(60)
             clock.now += 9
             tasks.check_recent()
             clock.now += 2
@@ -129,7 +129,7 @@ def test_a_node_with_a_stuck_sweep_can_stop(
 
     with run_tasks(database, get_stuck) as tasks:
         try:
-            assert entered.wait(10)
+            assert entered.wait(60)
             start = time.monotonic()
             tasks.stop()
             assert time.monotonic() - start < 20
@@ -179,7 +179,8 @@ def test_a_node_that_was_frozen_for_more_than_half_a_lease_counts_as_away(
         wait_until(lambda: sweeps[-1] == 1004.0, what="a sweep after a short pause")
         assert returns == [1000.0]
         clock.now += 6
-        wait_until(lambda: sweeps[-1] == 1010.0, what="a sweep after a freeze")
+        # A sweep that was under way has the new time too, but is not the first after the freeze.
+        wait_until(lambda: len(returns) > 1, what="a sweep after a freeze")
         assert returns == [1000.0, 1010.0]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from tests.support.in_process_node import make_settings, serve_node
+from tests.support.store import waits_for_lock
 from tests.support.waiting import wait_until
 
 from headrace.control.host.health_checks import CheckStatus, check_cluster
@@ -66,17 +66,14 @@ def test_of_two_nodes_that_start_at_once_the_second_sees_the_first(
     database = Database.open(postgres_url)
     host = {**this_host().to_record(), "machine": "another machine", "name": "far"}
 
-    def waits() -> bool:
-        with database.read() as tx:
-            query = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            return bool(tx.execute(query).scalar_one())
-
     with ThreadPoolExecutor(1) as pool:
         with database.write("test") as tx:
             nodes.lock_registrations(tx)
             nodes.register(tx, "no_far", address="http://far", version="1", seconds=60, host=host)
             starting = pool.submit(node.start, request_stop=lambda: None)
-            wait_until(waits, what="the registration of the second node waits")
+            wait_until(
+                lambda: waits_for_lock(database), what="the registration of the second node waits"
+            )
         with pytest.raises(UnsharedLocation):
             starting.result()
     node.stop()

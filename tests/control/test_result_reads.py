@@ -24,19 +24,22 @@ def make_statement(session_id: str | None) -> Statement:
 
 
 def test_a_read_waits_for_other_reads_of_its_session_but_not_for_ever() -> None:
-    reads = ResultReads(seconds=0.3)
+    reads = ResultReads(seconds=60)
 
     async def read_all() -> list[int]:
         held = reads.select(make_statement("se_1"))
         assert isinstance(held, _HeldReads)
         for _number in range(_SESSION_READS):
             await held._slots.acquire()
-        late = asyncio.create_task(reads.select(make_statement("se_1")).run(int, "1"))
+        impatient = reads.select(make_statement("se_1"))
+        assert isinstance(impatient, _HeldReads)
+        impatient._seconds = 0.3
+        late = asyncio.create_task(impatient.run(int, "1"))
         others = [
             await reads.select(make_statement(session_id)).run(int, "2")
             for session_id in ("se_2", None)
         ]
-        with pytest.raises(ResultsUnavailable, match="Other reads from the driver"):
+        with pytest.raises(ResultsUnavailable, match=r"Other reads from the driver.*0.3 s"):
             await late
         return others
 
@@ -44,12 +47,12 @@ def test_a_read_waits_for_other_reads_of_its_session_but_not_for_ever() -> None:
 
 
 def test_a_read_keeps_its_place_until_its_thread_is_free() -> None:
-    reads = ResultReads(seconds=10)
+    reads = ResultReads(seconds=60)
     may_end = threading.Event()
 
     async def read_all() -> None:
         left = [
-            asyncio.create_task(reads.select(make_statement("se_1")).run(may_end.wait, 10))
+            asyncio.create_task(reads.select(make_statement("se_1")).run(may_end.wait, 60))
             for _number in range(_SESSION_READS)
         ]
         await asyncio.sleep(0)

@@ -92,7 +92,7 @@ def test_a_waiting_call_gets_503_when_the_outage_begins(
         wait_until(lambda: topic in node.database.notifications._topics, what="the call waits")
         server.stop()
         try:
-            assert answer.result(timeout=20).status_code == 503
+            assert answer.result(timeout=60).status_code == 503
         finally:
             server.start()
     wait_until(lambda: node.http.get("/ready").status_code == 200, what="the node is ready again")
@@ -123,7 +123,7 @@ def test_drivers_renew_their_leases_while_submits_wait_for_a_lock(
 ) -> None:
     """All connections that submits may use are taken. The node says that it is not ready."""
     url = server.url(server.new_database())
-    store = {"url": url, "connect_timeout": "3s", "pool_size": 5}
+    store = {"url": url, "connect_timeout": "5s", "pool_size": 5}
     with serve_node(make_settings(tmp_path, store=store)) as node:
         _session_id, driver = node.start_session()
         session_id = node.session()

@@ -47,7 +47,7 @@ def test_a_statement_that_waits_longer_than_its_queue_timeout_does_not_run(
     node = start_node(lease=QUICK)
     session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id, queue_timeout="100ms")["id"]
-    statement = node.statement(statement_id, wait_timeout="10s")
+    statement = node.statement(statement_id, wait_timeout="60s")
     assert (statement["state"], statement["error"]["code"]) == ("timeout", "statement_timeout")
     assert statement["launched_at"] is None
     assert driver.poll().assignment is None
@@ -126,9 +126,13 @@ def test_a_session_older_than_its_ttl_is_closed_and_its_statements_are_cancelled
     start_node: StartNode,
 ) -> None:
     node = start_node(lease=QUICK)
-    session_id, driver = node.start_session(ttl="3s")
+    session_id, driver = node.start_session(ttl="1h")
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
+    assert node.session_state(session_id) == "running"
+    with node.database.write("test") as tx:
+        own = update(tables.sessions).where(tables.sessions.c.id == session_id)
+        tx.execute(own.values(created_at=clock(-3601)))
     wait_until(lambda: node.session_state(session_id) == "closing")
     assert node.statement(statement_id)["cancel_reason"] == "closed"
 

@@ -43,12 +43,12 @@ def test_a_call_does_not_wait_for_a_thread_that_has_just_received_another_call(
     SlowQueue.received.clear()
     ran = threading.Event()
     # The first call ends only after the second one has run.
-    first = pool.submit(lambda: ran.wait(5))
-    assert SlowQueue.received.wait(10)
+    first = pool.submit(lambda: ran.wait(60))
+    assert SlowQueue.received.wait(60)
     second = pool.submit(ran.set)
     SlowQueue.resume.set()
-    second.result(10)
-    assert first.result(10)
+    second.result(60)
+    assert first.result(60)
 
 
 def test_calls_that_wait_behind_hanging_calls_run_when_those_are_abandoned() -> None:
@@ -58,11 +58,11 @@ def test_calls_that_wait_behind_hanging_calls_run_when_those_are_abandoned() -> 
         hanging = [callers.submit(pool.call, released.wait) for _ in range(3)]
         for call in hanging:
             with pytest.raises(ResultsUnavailable, match="tape drive did not answer within"):
-                call.result(20)
-    assert pool.call(int, "7") == 7
+                call.result(60)
+    assert pool.submit(lambda: 7).result(60) == 7
     released.set()
     wait_until(lambda: len(_threads("hang-test")) == 1, what="the abandoned threads end")
-    assert pool.call(int, "8") == 8
+    assert pool.submit(lambda: 8).result(60) == 8
 
 
 def _threads(name: str) -> list[threading.Thread]:

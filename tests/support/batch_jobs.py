@@ -114,6 +114,16 @@ def _insert_version(tx: Tx, job: Job, batch: BatchSpec, cursor: datetime) -> str
     return version.id
 
 
+def hold_schedule(store: Database, job_id: str) -> None:
+    """Let no node fire the schedule of a job: a time of the schedule may come during a test."""
+    with store.write("test") as tx:
+        schedule = schedules.find(tx, job_id)
+        assert schedule is not None
+        cursor = schedule.cursor
+        later = cursor + timedelta(days=365)
+        assert schedules.advance(tx, job_id, cursor=cursor, to=cursor, next_at=later)
+
+
 class BatchJob:
     """A job with two statements, whose driver the test plays."""
 
@@ -131,12 +141,15 @@ class BatchJob:
         self.id = insert_batch_job(
             node.database, HOURLY, cursor=self._now, owner=owner, batch=self._spec
         )
+        hold_schedule(node.database, self.id)
 
     def deploy(self, *texts: str) -> str:
         """Deploy a version with these statements. Return its id."""
         statements = [BatchStatement(text=text) for text in texts]
         batch = self._spec.model_copy(update={"statements": statements})
-        return deploy_version(self.node.database, self.id, batch, cursor=self._now)
+        version = deploy_version(self.node.database, self.id, batch, cursor=self._now)
+        hold_schedule(self.node.database, self.id)
+        return version
 
     def read_statement(self) -> Statement:
         """Return the statement that the driver has claimed."""

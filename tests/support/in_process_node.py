@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from tests.support.node_client import Json, NodeClient
 from tests.support.run_cleanup import run_folder
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
-from tests.support.store import migrate
+from tests.support.store import migrate, set_present_since
 from tests.support.waiting import wait_until
 
 from headrace.config.settings import Settings
@@ -27,8 +27,10 @@ from headrace.frontends.app import create_app
 from headrace.frontends.http.server import HttpServer
 from headrace.frontends.http.tls import ServerTls
 from headrace.frontends.servers import Server, Servers
+from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import events as event_table
+from headrace.store.tables import sessions as session_table
 
 
 class InProcessNode(NodeClient):
@@ -58,6 +60,25 @@ class InProcessNode(NodeClient):
         """Let a session fail because its driver says that Spark did not start."""
         assert driver.report_spark_failure().applied
         wait_until(lambda: self.session_state(session_id) == "failed", what="the session fails")
+
+    def let_judge(self) -> None:
+        """Let the node judge drivers, as one that has been present for a lease.
+
+        The first sweep of the node must have begun.
+        """
+        with self.database.write("test.judge") as tx:
+            set_present_since(tx, self.node.id, clock(-3600))
+
+    def expire_lease(self, session_id: str, *, epoch: int = 1) -> None:
+        """End the lease of a driver, of its start or of its takeover, unless the epoch is over.
+
+        With a short lease, a driver would also be lost while the process of the tests is paused.
+        """
+        self.let_judge()
+        with self.database.write("test.expire") as tx:
+            own = (session_table.c.id == session_id, session_table.c.epoch == epoch)
+            driven = update(session_table).where(*own, session_table.c.lease_until.is_not(None))
+            tx.execute(driven.values(lease_until=clock(-3600)))
 
     @contextmanager
     def expect_no_changes(self) -> Iterator[None]:

@@ -6,11 +6,13 @@ answers every statement by itself. Its token comes from the launch request of it
 
 from __future__ import annotations
 
+import queue
 import ssl
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -159,9 +161,9 @@ class ScriptedDriver:
         return self._call("poll", message, Orders)
 
     def claim(self) -> Assignment:
-        """Poll for the next statement, which must come within half a minute."""
+        """Poll for the next statement, which must come within a minute."""
         # The first poll at a process is short.
-        assignment = self.poll(wait=1).assignment or self.poll(wait=30).assignment
+        assignment = self.poll(wait=60).assignment or self.poll(wait=60).assignment
         assert assignment is not None
         return assignment
 
@@ -313,7 +315,7 @@ class ScriptedLauncher:
         self._launched = threading.Condition()
         self._requests: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
         self._drivers: list[ScriptedDriver] = []
-        self._exits: list[DriverExit] = []
+        self._exits: queue.SimpleQueue[DriverExit] = queue.SimpleQueue()
         self.started: list[Handle] = []
         self.killed: list[Handle] = []
         self.exits_after_goodbye = True
@@ -355,7 +357,7 @@ class ScriptedLauncher:
     def report_exit(self, session_id: str, reason: str) -> None:
         """Let the node observe that the driver process of a session has ended."""
         lease = DriverLease(session_id, self._requests[session_id][-1].bootstrap.epoch)
-        self._exits.append(DriverExit(lease=lease, reason=reason))
+        self._exits.put(DriverExit(lease=lease, reason=reason))
 
     def end_silently(self, session_id: str) -> None:
         """End the driver process of a session, without an observer."""
@@ -396,7 +398,11 @@ class ScriptedLauncher:
         self.killed.append(handle)
 
     def exits(self) -> list[DriverExit]:
-        exits, self._exits = self._exits, []
+        exits = []
+        # The test adds exits while the node reads them.
+        with suppress(queue.Empty):
+            while True:
+                exits.append(self._exits.get_nowait())
         return exits
 
     def watch(self, lease: DriverLease, handle: Handle) -> None:

@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 from headrace.model.messages import Orders
 
-_LONG = 20.0  # seconds
+_LONG = 50.0  # seconds
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def two_nodes(tmp_path: Path, postgres_url: str) -> Iterator[list[InProcessNode]
         for name in ("one", "two"):
             settings = make_settings(tmp_path / name, store={"url": postgres_url})
             nodes.append(stack.enter_context(serve_node(settings, launcher)))
-            assert nodes[-1].database.wait_until_listening(10.0)
+            assert nodes[-1].database.wait_until_listening(60.0)
         yield nodes
 
 

@@ -380,7 +380,7 @@ def test_the_reason_for_the_end_of_a_driver_has_no_secret(
     driver.claim()
     reason = f"exit status 1: {'x' * before} {SECRETS['pg']} {'y' * 5000} token=of-a-user"
     secret_node.launcher.report_exit(session_id, reason)
-    error = secret_node.statement(statement_id, wait_timeout="20s")["error"]
+    error = secret_node.statement(statement_id, wait_timeout="60s")["error"]
     assert error["code"] == "driver_lost"
     assert "exit status 1: " in error["message"]
     assert ("${secret:pg}" in error["message"]) == (before == 0)

@@ -31,7 +31,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployedJob
     drivers = SimulatedJobs()
     settings = make_settings(
         tmp_path / "home",
-        jobs={"proof_timeout": "2s"},
+        jobs={"proof_timeout": "5m"},
         secrets={"provider": "environment"},
         webhooks={"all": WEBHOOK},
     )
@@ -66,9 +66,14 @@ def test_batches_are_counted_once_shown_and_reported(job: DeployedJob) -> None:
     assert (stream["total"]["rows_in"], stream["last"]["rows_in"]) == (30, 10)
     [total] = stream["total"]["expectations"]
     assert (total["result"], total["violations"]) == ("violated", 3)
-    metrics = job.node.http.get("/metrics").text
     label = 'expectation="positive",job="job",outcome="passed"'
-    assert next(line.split()[-1] for line in metrics.splitlines() if label in line) == "27.0"
+
+    def read_passed() -> str:
+        lines = job.node.http.get("/metrics").text.splitlines()
+        return next((line.split()[-1] for line in lines if label in line), "")
+
+    # The node counts the rows just after the commit of the batches.
+    wait_until(lambda: read_passed() == "27.0", what="the rows are counted")
     # Two batches violate the expectation, and the second is no news.
     assert list_messages(job) == ["1"]
 

@@ -27,7 +27,7 @@ from headrace.store.statements.statement_transitions import Claim
 
 @contextmanager
 def open_poll(
-    node: InProcessNode, session_id: str, driver: ScriptedDriver, *, wait: float = 20
+    node: InProcessNode, session_id: str, driver: ScriptedDriver, *, wait: float = 50
 ) -> Iterator[Future[Orders]]:
     """Keep a poll of the driver open, and wait until submits can claim for it."""
     polls = node.node.driver_link.waiting_polls
@@ -60,7 +60,7 @@ def test_a_submit_claims_its_statement_for_the_open_poll(node: InProcessNode) ->
     with open_poll(node, session_id, driver) as orders:
         before = Counter(node.database.write_counts)
         submitted = node.submit(session=session_id)
-        assignment = orders.result(10).assignment
+        assignment = orders.result(60).assignment
     assert assignment is not None
     assert assignment.statement_id == submitted["id"]
     assert submitted["state"] == "launched"
@@ -82,11 +82,11 @@ def test_a_poll_outlives_a_submit_that_is_rolled_back(node: InProcessNode) -> No
             assert claimed is not None
             assert claimed.id == new.id
             raise LookupError
-        assert answered.wait(10)
+        assert answered.wait(60)
         wait_until(lambda: session_id in polls._open, what="the poll is open again")
         assert not orders.done()
         submitted = node.submit(session=session_id)
-        assignment = orders.result(10).assignment
+        assignment = orders.result(60).assignment
     assert assignment is not None
     assert assignment.statement_id == submitted["id"]
 
@@ -96,10 +96,10 @@ def test_a_statement_claimed_for_a_poll_that_has_ended_goes_to_the_next_poll(
 ) -> None:
     session_id, driver = start_session_with_patient_polls(node)
     new = make_statement(node, session_id)
-    with open_poll(node, session_id, driver, wait=1) as orders, node.database.write("test") as tx:
+    with open_poll(node, session_id, driver, wait=3) as orders, node.database.write("test") as tx:
         statements.insert(tx, new, actor=new.owner)
         assert node.node.driver_link.waiting_polls.claim(tx, session_id) is not None
-        assert orders.result(10).assignment is None
+        assert orders.result(60).assignment is None
     assignment = driver.poll().assignment
     assert assignment is not None
     assert (assignment.statement_id, assignment.attempt) == (new.id, 1)
@@ -115,10 +115,10 @@ def test_a_poll_that_a_newer_one_replaces_leaves_it_what_was_claimed(
         with node.database.write("test") as tx:
             statements.insert(tx, new, actor=new.owner)
             assert polls.claim(tx, session_id) is not None
-            newer = pool.submit(driver.poll, wait=20)
-            assert orders.result(10).assignment is None
+            newer = pool.submit(driver.poll, wait=50)
+            assert orders.result(60).assignment is None
             wait_until(lambda: session_id in polls._open, what="the newer poll is open")
-        assignment = newer.result(10).assignment
+        assignment = newer.result(60).assignment
     assert assignment is not None
     assert assignment.statement_id == new.id
 
@@ -136,7 +136,7 @@ def test_the_oldest_statement_is_claimed_even_if_another_one_is_submitted(
             claimed = node.node.driver_link.waiting_polls.claim(tx, session_id)
         assert claimed is not None
         assert claimed.id == older.id
-        assignment = orders.result(10).assignment
+        assignment = orders.result(60).assignment
     assert assignment is not None
     assert assignment.statement_id == older.id
     assert node.statement(newer.id)["state"] == "waiting"
@@ -152,7 +152,7 @@ def test_a_superseded_driver_gets_no_statement(node: InProcessNode) -> None:
             assert takeovers.fence(tx, lease, actor="test", reason="a test", seconds=60.0)
             assert node.node.driver_link.waiting_polls.claim(tx, session_id) is None
         with pytest.raises(httpx.HTTPStatusError):
-            orders.result(10)
+            orders.result(60)
     assert node.statement(new.id)["state"] == "waiting"
 
 
@@ -171,14 +171,14 @@ def test_a_claim_that_finds_nothing_is_not_tried_again(
     monkeypatch.setattr(link_statements, "claim_next", claim_next)
     with ThreadPoolExecutor(1) as pool, watch_polls(node) as answered:
         orders = pool.submit(driver.poll, in_flight=[running], wait=30)
-        assert answered.wait(10)
+        assert answered.wait(60)
         for _ in range(3):
             answered.clear()
             node.submit(session=session_id)
-            assert answered.wait(10)
+            assert answered.wait(60)
         assert claims.count(session_id) == 1
         node.http.post(f"/api/v1/statements/{running}/cancel")
-        assert orders.result(timeout=10).cancel == [running]
+        assert orders.result(timeout=60).cancel == [running]
 
 
 def test_a_limit_on_running_statements_prevents_the_claim(start_node: StartNode) -> None:
@@ -187,10 +187,10 @@ def test_a_limit_on_running_statements_prevents_the_claim(start_node: StartNode)
     running = node.submit(session=busy[0])["id"]
     assert busy[1].claim().statement_id == running
     with ThreadPoolExecutor(1) as pool:
-        orders = pool.submit(other[1].poll, wait=20)
+        orders = pool.submit(other[1].poll, wait=50)
         submitted = node.submit(session=other[0])
         assert submitted["state"] == "waiting"
         assert busy[1].succeed(running).applied
-        assignment = orders.result(10).assignment
+        assignment = orders.result(60).assignment
     assert assignment is not None
     assert assignment.statement_id == submitted["id"]

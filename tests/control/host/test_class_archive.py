@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.support.launches import write_interpreter
 from tests.support.waiting import wait_until
 
 from headrace.control.host import class_archive
@@ -42,7 +43,7 @@ def creations() -> list[psutil.Process]:
 def _creates_archive(process: psutil.Process) -> bool:
     try:
         return "headrace.driver.class_archive" in process.cmdline()
-    except psutil.ZombieProcess:  # it has ended
+    except (psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended
         return False
 
 
@@ -89,9 +90,16 @@ def test_another_java_and_other_jars_have_another_archive(
     assert not archives.jvm_options(JAVA)
 
 
+def let_creations_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the programs that create archives wait: without a Java, they would end by themselves."""
+    waits = write_interpreter(folder / "python", "time.sleep(600)")
+    monkeypatch.setattr(sys, "executable", waits)
+
+
 def test_the_end_of_the_node_ends_the_creation_and_the_next_node_begins_again(
-    archives: ClassArchives, folder: Path
+    archives: ClassArchives, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    let_creations_wait(tmp_path, monkeypatch)
     archives.create(JAVA)
     wait_until(creations, what="the creation is visible")
     [process] = creations()
@@ -107,7 +115,9 @@ def test_the_end_of_the_node_ends_the_creation_and_the_next_node_begins_again(
     next_node.stop()
 
 
-def test_after_a_failure_nothing_happens_for_a_day(archives: ClassArchives, folder: Path) -> None:
+def test_after_a_failure_nothing_happens_for_a_day(
+    archives: ClassArchives, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archives.create(JAVA)
     [log] = folder.glob("*.log")
     reason = "the archive of classes was not created"
@@ -119,6 +129,7 @@ def test_after_a_failure_nothing_happens_for_a_day(archives: ClassArchives, fold
     assert not creations()
 
     os.utime(log, (log.stat().st_mtime - DAY,) * 2)
+    let_creations_wait(tmp_path, monkeypatch)
     next_node.create(JAVA)
     wait_until(lambda: len(creations()) == 1, what="another creation")
     next_node.stop()

@@ -148,7 +148,7 @@ def waiting_supervisor(file: Path, stop: threading.Event) -> Iterator[tuple[str,
             target=metastore_supervisor._wait_until_wanted, args=[file, listener, stop], daemon=True
         )
         waiting.start()
-        waiting.join(0.2)
+        waiting.join(30 if stop.is_set() else 0.2)
         assert waiting.is_alive() != stop.is_set()
         yield listener.getsockname()
         wait_until(lambda: not waiting.is_alive(), what="the end of the wait")

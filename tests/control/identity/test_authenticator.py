@@ -15,12 +15,18 @@ from tests.support.in_process_node import InProcessNode, make_settings, serve_no
 from tests.support.waiting import wait_until
 
 from headrace.config.auth import Role
+from headrace.control.identity import authenticator
 from headrace.control.identity.credentials import BearerToken
 from headrace.control.policy import Caller
 from headrace.model.identity import Scope
 from headrace.store.identity import users
 
 _ADMIN = {"Authorization": "Bearer of-the-nodes"}
+
+
+def test_a_node_keeps_a_caller_for_less_than_two_seconds() -> None:
+    """The tests below wait for longer, because the host may be busy."""
+    assert authenticator._CACHE_SECONDS < 2
 
 
 @pytest.fixture
@@ -66,12 +72,11 @@ def wait_until_cached(node: InProcessNode, token: str) -> None:
 def wait_until_refused(node: InProcessNode, token: str) -> None:
     wait_until(
         lambda: whoami(node, token).status_code == 401,
-        seconds=2,
         what="the node refuses the token that it has accepted",
     )
 
 
-def test_a_token_that_one_node_revokes_is_refused_by_the_others_within_two_seconds(
+def test_a_token_that_one_node_revokes_is_soon_refused_by_the_others(
     nodes: tuple[InProcessNode, InProcessNode], token: str
 ) -> None:
     one, two = nodes
@@ -83,7 +88,7 @@ def test_a_token_that_one_node_revokes_is_refused_by_the_others_within_two_secon
     wait_until_refused(two, token)
 
 
-def test_a_user_whom_one_node_disables_is_refused_by_the_others_within_two_seconds(
+def test_a_user_whom_one_node_disables_is_soon_refused_by_the_others(
     nodes: tuple[InProcessNode, InProcessNode], token: str
 ) -> None:
     one, two = nodes
@@ -97,7 +102,7 @@ def test_a_user_whom_one_node_disables_is_refused_by_the_others_within_two_secon
     assert whoami(two, token).status_code == 200
 
 
-def test_a_membership_that_one_node_removes_ends_at_the_others_within_two_seconds(
+def test_a_membership_that_one_node_removes_soon_ends_at_the_others(
     nodes: tuple[InProcessNode, InProcessNode], token: str
 ) -> None:
     one, two = nodes
@@ -106,7 +111,6 @@ def test_a_membership_that_one_node_removes_ends_at_the_others_within_two_second
 
     wait_until(
         lambda: whoami(two, token).json()["groups"] == ["group:corp:bi"],
-        seconds=2,
         what="the other node removes the membership",
     )
 

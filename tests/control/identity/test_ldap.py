@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from sqlalchemy import delete, func, select, update
 from tests.support.directory import (
@@ -236,9 +238,10 @@ def test_a_member_of_a_group_of_5000_signs_in(directory: Directory, secured: InP
     directory.add(
         f"cn=everyone,{GROUPS}", objectClass="groupOfNames", cn="everyone", member=[*others, member]
     )
-    started = time.monotonic()
+    before = directory.count("SRCH")
     assert groups_of(sign_in(secured, "one-of-many")) == {"everyone", "people"}
-    assert time.monotonic() - started < 2
+    # The members of a group are not read one by one.
+    assert directory.count("SRCH") - before < 20
 
 
 def test_a_user_with_too_many_groups_is_refused(
@@ -311,7 +314,7 @@ def test_a_disabled_user_is_refused_like_a_wrong_password(
     owner = sign_in(secured, "dora").json()["owner"]
     with secured.database.write("test.disable") as tx:
         assert users.set_disabled(tx, owner, is_disabled=True, actor="root")
-    wait_until(lambda: sign_in(secured, "dora").status_code == 401, seconds=2)
+    wait_until(lambda: sign_in(secured, "dora").status_code == 401)
     assert sign_in(secured, "dora").json()["detail"] == "The name or the password is wrong."
 
 
@@ -369,9 +372,13 @@ def count_pipes() -> int:
 
 
 def _lookups(part: str = "cmdline") -> list[str]:
-    """Return the command lines, or another part, of the processes that ask a directory."""
+    """Return the command lines, or another part, of the processes that ask a directory.
+
+    They are children of this process: tests of other processes have nodes with lookups too.
+    """
     parts = []
-    for process in Path("/proc").glob("[0-9]*"):
+    for child in psutil.Process().children():
+        process = Path("/proc") / str(child.pid)
         try:
             if "ldap_lookup" in (process / "cmdline").read_text():
                 parts.append((process / part).read_text())
@@ -508,11 +515,16 @@ def test_of_many_guesses_at_once_only_the_free_ones_are_checked(
 ) -> None:
     directory.add_person("gina", "people")
     before = directory.count("ACCEPT")
+    started = time.monotonic()
     with ThreadPoolExecutor(20) as pool:
         guesses = [f"at-once-{number}" for number in range(40)]
         answers = list(pool.map(lambda each: sign_in(secured, "gina", each), guesses))
-    assert sum(answer.status_code == 401 for answer in answers) <= 6 + 1
-    assert directory.count("ACCEPT") - before <= 6 + 1
+    # The pauses after the sixth guess last 1, 4, 9, … seconds: each that is over permits one more.
+    seconds = time.monotonic() - started
+    ends = accumulate(number**2 for number in range(1, 20))
+    free = 6 + sum(seconds > end for end in ends)
+    assert sum(answer.status_code == 401 for answer in answers) <= free
+    assert directory.count("ACCEPT") - before <= free
 
 
 def test_a_restart_does_not_forget_failures(directory: Directory, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_headers_that_a_caller_could_have_added_are_refused(
         f"X-Headrace-Proxy-Secret: {SECRET}",
         *lines,
     ]
-    with socket.create_connection((url.hostname, url.port), timeout=5) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=60) as connection:
         connection.sendall("\r\n".join([*head, "", ""]).encode("latin-1"))
         answer = connection.makefile("rb").read()
     assert answer.split(b" ", 2)[1] == str(status).encode()
@@ -177,7 +177,7 @@ def test_a_disabled_user_is_refused(proxied: InProcessNode) -> None:
     owner = whoami(proxied, X_Forwarded_User="dora").json()["owner"]
     with proxied.database.write("test.disable") as tx:
         assert users.set_disabled(tx, owner, is_disabled=True, actor="root")
-    wait_until(lambda: whoami(proxied, X_Forwarded_User="dora").status_code == 401, seconds=2)
+    wait_until(lambda: whoami(proxied, X_Forwarded_User="dora").status_code == 401)
 
 
 def test_the_secret_is_in_no_row(proxied: InProcessNode) -> None:

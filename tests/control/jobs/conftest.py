@@ -19,7 +19,7 @@ def deployed_job(
     for module in ("planning", "job_changer"):
         monkeypatch.setattr(f"headrace.control.jobs.{module}._POLL_SECONDS", 0.02)
     drivers = SimulatedJobs()
-    jobs = {"proof_timeout": "2s", **getattr(request, "param", {})}
+    jobs = {"proof_timeout": "5m", **getattr(request, "param", {})}
     settings = make_settings(tmp_path / "home", jobs=jobs)
     with serve_node(settings, drivers) as node:
         yield DeployedJob(node, drivers, tmp_path / "state")

@@ -26,12 +26,16 @@ from headrace.store.database import Database
 from headrace.store.jobs import jobs, runs, schedules
 
 HOURLY = Schedule(cron="0 * * * *")
-DAILY = Schedule(cron="0 0 * * *")
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def _rules(**values: Any) -> FiringRules:
     return FiringRules(**{"schedule": HOURLY, **values})
+
+
+def _daily(now: datetime) -> Schedule:
+    """Return a schedule with one time in the last day, half a day ago: it comes in no test."""
+    return Schedule(cron=f"0 {(now.hour + 12) % 24} * * *")
 
 
 def _fire(store: Database, job_id: str, now: datetime) -> int:
@@ -224,9 +228,10 @@ def test_each_of_a_thousand_jobs_that_are_due_at_once_fires_once_on_three_nodes(
     store: Database,
 ) -> None:
     with store.read() as tx:
-        cursor = read_clock(tx.connection) - timedelta(days=1)
+        now = read_clock(tx.connection)
+    cursor = now - timedelta(days=1)
     names = [f"job{number}" for number in range(1000)]
-    job_ids = insert_batch_jobs(store, _rules(schedule=DAILY), cursor=cursor, names=names)
+    job_ids = insert_batch_jobs(store, _rules(schedule=_daily(now)), cursor=cursor, names=names)
     with ThreadPoolExecutor(3) as nodes:
         for fired in [nodes.submit(Schedules(_context(store)).run) for _node in range(3)]:
             fired.result()
@@ -243,7 +248,8 @@ def test_a_deployment_or_migration_in_the_second_of_a_firing_fires_nothing_twice
 ) -> None:
     with store.read() as tx:
         now = read_clock(tx.connection)
-    job_id = insert_batch_job(store, _rules(schedule=DAILY), cursor=now - timedelta(days=1))
+    rules = _rules(schedule=_daily(now))
+    job_id = insert_batch_job(store, rules, cursor=now - timedelta(days=1))
     if not is_before:
         Schedules(_context(store)).run()
     with store.write("test") as tx:

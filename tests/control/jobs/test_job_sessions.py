@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.deployed_job import DeployedJob
 from tests.support.simulated_jobs import HOLD
+
+from headrace.store.jobs import job_changes
 
 MEMORY = "spark.executor.memory"
 
@@ -38,10 +41,14 @@ def test_a_start_is_refused_while_another_job_uses_the_session(deployed_job: Dep
     assert started["step"] == "applied"
 
 
-def test_a_change_that_waits_in_vain_for_its_session_is_undone(deployed_job: DeployedJob) -> None:
+def test_a_change_that_waits_in_vain_for_its_session_is_undone(
+    deployed_job: DeployedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = deployed_job
     job.deploy()
     held = job.node.submit(f"SELECT '{HOLD}'", session="jobs-default")["id"]
+    # The change has waited for an hour when it finds the session in use.
+    monkeypatch.setattr(job_changes, "seconds_in_step", lambda _tx, _change_id: 3600.0)
     failed = job.deploy(**{"spark-properties": {MEMORY: "2g"}})
 
     assert failed["step"] == "failed"

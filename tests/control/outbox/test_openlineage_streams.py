@@ -282,7 +282,7 @@ def test_the_runs_of_a_deployed_job_have_the_job_as_parent(
 ) -> None:
     for module in ("planning", "job_changer"):
         monkeypatch.setattr(f"headrace.control.jobs.{module}._POLL_SECONDS", 0.02)
-    settings = make_settings(tmp_path / "home", jobs={"proof_timeout": "2s"}, openlineage=RECEIVER)
+    settings = make_settings(tmp_path / "home", jobs={"proof_timeout": "5m"}, openlineage=RECEIVER)
     drivers = SimulatedJobs()
     with serve_node(settings, drivers) as node:
         job = DeployedJob(node, drivers, tmp_path / "state")

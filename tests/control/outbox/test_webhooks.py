@@ -138,7 +138,7 @@ def test_a_refused_message_is_sent_again_with_its_id_and_a_new_time_and_signatur
 def test_a_hanging_endpoint_delays_neither_the_run_nor_other_endpoints(
     start: Callable[..., InProcessNode], receiver: WebhookReceiver
 ) -> None:
-    node = start(outbox={**OWN_HOST, "parallelism": 4, "timeout": "10s"})
+    node = start(outbox={**OWN_HOST, "parallelism": 4, "timeout": "60s"})
     with receive_webhooks() as hanging:
         hanging.answering.clear()
         for name in ("a", "b", "c"):
@@ -155,9 +155,13 @@ def test_the_messages_to_a_dead_endpoint_fail_visibly_without_its_address(
     receiver: WebhookReceiver,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    node = start(outbox={**OWN_HOST, "retry_for": "2s"})
+    node = start(outbox={**OWN_HOST, "retry_for": "1h"})
     webhook = add(node, receiver, url="http://127.0.0.1:9/token-in-the-path")
     fail_run(node)
+    wait_until(lambda: list_deliveries(node)[0]["attempts"] > 1, what="another attempt")
+    with node.database.write("test") as tx:
+        # The next attempt is the last one.
+        tx.execute(update(deliveries_table).values(created_at=clock(-3601)))
     delivery = await_state(node, "failed")
     assert delivery["attempts"] > 1
     assert "Connection refused" in delivery["last_error"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.store import set_present_since
 from tests.support.waiting import wait_until
 
 from headrace.control.sessions import takeover
 from headrace.model.failure import Failure
+from headrace.store.clock import clock
+from headrace.store.tables import sessions
 
 _QUICK = {"sweep": "50ms"}
 
@@ -39,13 +43,18 @@ def test_a_driver_that_does_not_end_after_the_close_of_its_session_is_killed(
     start_node: StartNode,
 ) -> None:
     """Two queries ignore their cancel, and the driver renews its lease for ever."""
-    node = start_node(lease={**_QUICK, "close_grace": "300ms"})
+    node = start_node(lease=_QUICK)
     session_id, driver = node.start_session(parallelism=2)
     queries = [node.submit(session=session_id)["id"] for _ in range(2)]
     driver.claim()
     driver.poll(in_flight=queries[:1])
     close_session(node, session_id)
     assert driver.renew().applied
+    with node.database.write("test") as tx:
+        # The node has been present during the whole time.
+        set_present_since(tx, node.node.id, clock(-3600))
+        own = update(sessions).where(sessions.c.id == session_id)
+        tx.execute(own.values(closing_since=clock(-1800)))
     wait_until(lambda: node.session_state(session_id) == "dead")
     assert node.launcher.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     assert [node.statement(query)["state"] for query in queries] == ["cancelled", "cancelled"]

@@ -164,7 +164,7 @@ def test_a_session_that_is_closed_while_its_takeover_finishes_is_dead(
                 closing = pool.submit(service.close, Caller(OWNER), lease.session_id)
                 wait_until(lambda: waits_for_lock(store), what="the close waits for the takeover")
                 assert takeovers.finish_takeover(takeover, fenced)
-            assert closing.result(10).state is SessionState.DEAD
+            assert closing.result(60).state is SessionState.DEAD
     finally:
         store.close()
 

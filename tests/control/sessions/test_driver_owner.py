@@ -181,6 +181,7 @@ def test_a_driver_is_launched_for_the_owner_that_the_claim_has_found(
         values = {"owner": "bob", "state": SessionState.NOT_STARTED, "lease_until": None}
         tx.execute(update(sessions_table).where(sessions_table.c.id == session.id).values(**values))
     node.node._launches._start(stale, Profile())
+    wait_until(lambda: node.launcher.started, what="the first start returns")
     assert len(node.launcher.started) == 1
 
 

@@ -14,7 +14,7 @@ def test_a_driver_that_does_not_stop_a_cancelled_statement_is_killed(start_node:
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     node.http.post(f"/api/v1/statements/{statement_id}/cancel")
-    statement = node.statement(statement_id, wait_timeout="20s")
+    statement = node.statement(statement_id, wait_timeout="60s")
     assert statement["state"] == "cancelled"
     assert node.launcher.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     assert node.session_state(session_id) == "recovering"
@@ -34,5 +34,5 @@ def test_a_driver_with_other_work_is_killed_only_by_a_forced_cancel(start_node: 
     assert "force" in statement["cancel_note"]
     assert node.launcher.killed == []
     node.http.post(cancel, params={"force": "true"})
-    assert node.statement(statement_id, wait_timeout="20s")["state"] == "cancelled"
+    assert node.statement(statement_id, wait_timeout="60s")["state"] == "cancelled"
     assert node.launcher.killed != []

@@ -60,7 +60,7 @@ def test_a_healthy_driver_keeps_its_session_when_the_node_was_frozen_for_longer_
     node: NodeProcess,
 ) -> None:
     healthy, silent = node.session(), node.session()
-    with connect_driver(node, healthy) as driver, connect_driver(node, silent):
+    with connect_driver(node, silent), connect_driver(node, healthy) as driver:
 
         def silent_driver_is_lost() -> bool:
             driver.renew()

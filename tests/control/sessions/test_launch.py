@@ -97,13 +97,12 @@ def test_a_slow_start_of_a_driver_delays_neither_timeouts_nor_takeovers(
     driver.claim()
     with hold_starts(node.launcher) as held:
         slow = node.session()
-        assert held.acquire(timeout=10)
+        assert held.acquire(timeout=60)
         late = node.submit("SHOW TABLES", session=session_id, queue_timeout="100ms")["id"]
-        assert node.statement(late, wait_timeout="10s")["state"] == "timeout"
+        assert node.statement(late, wait_timeout="60s")["state"] == "timeout"
         node.launcher.report_exit(session_id, "killed by SIGKILL")
         wait_until(
             lambda: node.statement(query)["state"] == "waiting",
-            seconds=10,
             what="the takeover is finished",
         )
         assert node.session_state(slow) == "starting"
@@ -125,7 +124,7 @@ def test_a_slow_backend_takes_a_limited_number_of_starts_and_delays_no_other_bac
     ):
         slow = [node.session() for _ in range(10)]
         for _ in range(8):
-            assert held.acquire(timeout=10)
+            assert held.acquire(timeout=60)
         on_cluster = node.session(profile="cluster")
         driver = other.connect_driver(on_cluster)
         assert driver.hello().applied

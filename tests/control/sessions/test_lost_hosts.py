@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import select, update
 from tests.support.identities import LOCAL_OWNER
 from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.node_client import Json
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
@@ -22,7 +23,7 @@ from headrace.store.tables import sessions, transactions
 
 pytestmark = pytest.mark.finding("B4")
 
-QUICK = {"duration": "500ms", "sweep": "50ms", "orphan": "10m"}
+QUICK = {"sweep": "50ms", "orphan": "10m"}
 
 
 class OtherHostLauncher(ScriptedLauncher):
@@ -62,9 +63,37 @@ def start_statement(
     return session_id, driver, statement_id
 
 
-def wait_for_checks(launcher: OtherHostLauncher, count: int) -> None:
-    """Wait until the node has asked for the state of a driver this often, without an answer."""
-    wait_until(lambda: launcher.refused_calls >= count, what="the node checks the driver")
+def let_check(
+    node: InProcessNode, launcher: OtherHostLauncher, session_id: str, times: int
+) -> None:
+    """Let the node ask in vain for the state of a driver so many times, each after a lease."""
+
+    def has_checked() -> bool:
+        # A check extends the lease, also after this test has ended it.
+        node.expire_lease(session_id)
+        return launcher.refused_calls >= times
+
+    wait_until(has_checked, what="the node checks the driver")
+
+
+def pass_orphan_time(node: InProcessNode, session_id: str) -> None:
+    """Let so much time pass that a driver without renewals must have ended itself."""
+    with node.database.write("test.orphan") as tx:
+        own = update(sessions).where(sessions.c.id == session_id)
+        tx.execute(own.values(last_update_time=clock(-3600)))
+
+
+def await_end(node: InProcessNode, session_id: str, statement_id: str) -> Json:
+    """Let leases expire until a statement has ended, and return the statement."""
+
+    def find_ended() -> Json | None:
+        for epoch in (1, 2):
+            # The driver was fenced, or not.
+            node.expire_lease(session_id, epoch=epoch)
+        statement = node.statement(statement_id)
+        return statement if statement["ended_at"] else None
+
+    return wait_until(find_ended, what="the statement has ended")
 
 
 def test_a_session_with_only_queries_in_flight_leaves_a_lost_host_at_once(
@@ -72,6 +101,7 @@ def test_a_session_with_only_queries_in_flight_leaves_a_lost_host_at_once(
 ) -> None:
     node = start_node(launcher, lease=QUICK)
     session_id, _, query = start_statement(node, "SELECT 1", launcher)
+    node.expire_lease(session_id)
     second = launcher.connect_driver(session_id, launch=2)
     second.hello()
     assignment = second.claim()
@@ -94,7 +124,7 @@ def test_a_driver_on_a_lost_host_that_could_write_is_not_replaced(
         statement_id = _start_task(node, session_id, driver)
     if work == "a transaction":
         _open_recovered_transaction(node, session_id)
-    wait_for_checks(launcher, 3)
+    let_check(node, launcher, session_id, 3)
     assert node.statement(statement_id)["state"] == "running"
     assert node.session_state(session_id) == "running"
     # The host is back: the driver has kept its lease, because nothing has fenced it.
@@ -110,7 +140,7 @@ def test_a_live_node_on_the_host_of_a_driver_decides_about_the_driver(
     session_id, _, _ = start_statement(node, "SELECT 1", launcher)
     with node.database.write("test.launched_by") as tx:
         tx.execute(update(sessions).values(launched_by="no_other"))
-    wait_for_checks(launcher, 3)
+    let_check(node, launcher, session_id, 3)
     assert node.session_state(session_id) == "running"
     # The lease was not extended, so the other node can act at once.
     with node.database.read() as tx:
@@ -120,11 +150,12 @@ def test_a_live_node_on_the_host_of_a_driver_decides_about_the_driver(
 def test_a_driver_on_a_lost_host_is_replaced_after_it_must_have_ended_itself(
     start_node: StartNode, launcher: OtherHostLauncher
 ) -> None:
-    node = start_node(launcher, lease={**QUICK, "orphan": "2s"})
+    node = start_node(launcher, lease=QUICK)
     session_id, _, insert = start_statement(node, "INSERT INTO t VALUES (1)", launcher)
-    wait_for_checks(launcher, 1)
+    let_check(node, launcher, session_id, 1)
     assert node.statement(insert)["state"] == "running"
-    ended = node.statement(insert, wait_timeout="20s")
+    pass_orphan_time(node, session_id)
+    ended = await_end(node, session_id, insert)
     assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")
     assert "host is lost" in ended["error"]["message"]
     assert node.session_state(session_id) == "recovering"
@@ -133,12 +164,13 @@ def test_a_driver_on_a_lost_host_is_replaced_after_it_must_have_ended_itself(
 def test_a_fenced_driver_on_a_lost_host_blocks_its_session_until_it_must_have_ended(
     start_node: StartNode, launcher: OtherHostLauncher
 ) -> None:
-    node = start_node(launcher, lease={**QUICK, "orphan": "2s"})
+    node = start_node(launcher, lease=QUICK)
     session_id, _, insert = start_statement(node, "INSERT INTO t VALUES (1)", launcher)
     launcher.report_exit(session_id, "killed by SIGKILL")
-    wait_for_checks(launcher, 1)
+    wait_until(lambda: launcher.refused_calls, what="the node tries to end the driver")
     assert node.statement(insert)["state"] == "running"
-    ended = node.statement(insert, wait_timeout="20s")
+    pass_orphan_time(node, session_id)
+    ended = await_end(node, session_id, insert)
     assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")
 
 
@@ -151,10 +183,10 @@ def test_a_session_leaves_a_lost_host_when_an_operator_confirms_its_end(
     session_id, _, insert = start_statement(node, "INSERT INTO t VALUES (1)", launcher)
     with node.database.write("test.launched_by") as tx:
         tx.execute(update(sessions).values(launched_by="no_other"))
-    wait_for_checks(launcher, 2)
+    let_check(node, launcher, session_id, 2)
     assert node.statement(insert)["state"] == "running"
     confirmed = node.http.post("/api/v1/nodes/no_other/gone", json={"confirmed": True})
-    ended = node.statement(insert, wait_timeout="20s")
+    ended = await_end(node, session_id, insert)
 
     assert confirmed.json()["state"] == "gone"
     assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")

@@ -128,6 +128,8 @@ def test_the_log_of_an_ended_session_outlives_its_node(tmp_path: Path, postgres_
     results = str(tmp_path / "results")
     with ExitStack() as staying, ExitStack() as leaving:
         one = leaving.enter_context(serve(tmp_path / "one", postgres_url, results=results))
+        # The node itself copies the same log.
+        one.node._retention.stop()
         path = start_with_log(one)
         logs = KeptLogs(one.node.context, WorkerPool("test", threads=1, seconds=10.0))
         assert logs.run() == 0
@@ -151,6 +153,7 @@ def test_secrets_are_redacted_in_a_log_that_is_read_and_in_its_copy(
 ) -> None:
     results = tmp_path / "results"
     with serve(tmp_path, f"sqlite:///{tmp_path}/store.db", results=str(results)) as node:
+        node.node._retention.stop()
         path = start_with_log(node)
         session_id = path.split("/")[-2]
         log = node.node.settings.layout.session_log(session_id)
@@ -172,6 +175,7 @@ def test_secrets_are_redacted_in_a_log_that_is_read_and_in_its_copy(
 def test_a_log_that_is_a_link_is_not_kept(tmp_path: Path, postgres_url: str) -> None:
     results = tmp_path / "results"
     with serve(tmp_path / "one", postgres_url, results=str(results)) as node:
+        node.node._retention.stop()
         session_id = start_with_log(node).split("/")[-2]
         log = node.node.settings.layout.session_log(session_id)
         log.unlink()
@@ -188,6 +192,7 @@ def test_logs_of_sessions_that_the_store_has_deleted_are_removed(tmp_path: Path)
     results.mkdir()
     store = f"sqlite:///{tmp_path / 'headrace.db'}"
     with serve(tmp_path / "one", store, results=str(results)) as node:
+        node.node._retention.stop()
         folder = node.node.settings.layout.session_logs
         existing = start_with_log(node).split("/")[-2]
         deleted, recent, elsewhere = (new_id("se") for _ in range(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.support.waiting import wait_until
 from headrace.model.session import DriverLease, Snapshot
 from headrace.store.sessions import sessions, takeovers
 
-QUICK = {"duration": "1s", "sweep": "50ms"}
+QUICK = {"sweep": "50ms"}
 SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"a.b": "1"})
 
 
@@ -28,6 +29,18 @@ def start_query_and_lose_backend(node: InProcessNode) -> tuple[str, ScriptedDriv
     driver.claim()
     node.launcher.unreachable = True
     return session_id, driver, query
+
+
+def wait_with_leases(
+    node: InProcessNode, session_id: str, condition: Callable[[], object], *, epoch: int
+) -> None:
+    """Let the leases of an epoch expire again and again until a condition is true."""
+
+    def is_true() -> bool:
+        node.expire_lease(session_id, epoch=epoch)
+        return bool(condition())
+
+    wait_until(is_true)
 
 
 def test_the_next_driver_retries_a_query(start_node: StartNode) -> None:
@@ -65,7 +78,7 @@ def test_a_statement_that_may_have_written_data_is_not_retried(start_node: Start
     waiting = node.submit("INSERT INTO t VALUES (2)", session=session_id)["id"]
     driver.claim()
     node.launcher.report_exit(session_id, "killed by SIGKILL")
-    statement = node.statement(running, wait_timeout="20s")
+    statement = node.statement(running, wait_timeout="60s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
     assert "SIGKILL" in statement["error"]["message"]
     # The next driver runs the statement that had not started.
@@ -83,7 +96,7 @@ def test_a_query_fails_after_max_attempts(start_node: StartNode) -> None:
         driver.hello()
         assert driver.claim().attempt == launch
         node.launcher.report_exit(session_id, "exit status 137")
-    statement = node.statement(query, wait_timeout="20s")
+    statement = node.statement(query, wait_timeout="60s")
     assert (statement["state"], statement["attempts"]) == ("failed", 2)
     assert statement["error"]["code"] == "driver_lost"
     assert node.session_state(session_id) == "recovering"
@@ -114,7 +127,7 @@ def test_the_next_driver_gets_pending_hook_calls_until_it_has_made_them(
     lost = node.submit("SET a.b = 1", session=session_id)["id"]
     driver.claim()
     driver.goodbye()
-    assert node.statement(lost, wait_timeout="20s")["error"]["code"] == "driver_lost"
+    assert node.statement(lost, wait_timeout="60s")["error"]["code"] == "driver_lost"
     node.submit(session=session_id)
     second = node.launcher.connect_driver(session_id, launch=2)
     # Until the driver says hello, the calls stay pending: the driver may be lost as well.
@@ -155,7 +168,7 @@ def test_a_closing_session_ends_when_its_driver_is_lost(start_node: StartNode) -
     driver.claim()
     node.http.delete(f"/api/v1/sessions/{session_id}")
     node.launcher.report_exit(session_id, "killed by SIGKILL")
-    assert node.statement(running, wait_timeout="20s")["state"] == "cancelled"
+    assert node.statement(running, wait_timeout="60s")["state"] == "cancelled"
     wait_until(lambda: node.session_state(session_id) == "dead")
 
 
@@ -168,7 +181,7 @@ def test_a_session_that_is_closed_while_its_driver_is_killed_ends(
     driver.claim()
     node.launcher.on_kill = lambda: close_session(node, session_id)
     node.launcher.report_exit(session_id, "killed by SIGKILL")
-    assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
+    assert node.statement(query, wait_timeout="60s")["state"] == "cancelled"
     wait_until(lambda: node.session_state(session_id) == "dead")
 
 
@@ -183,7 +196,7 @@ def test_a_session_with_tables_in_memory_fails_when_its_driver_is_lost(
     waiting = node.submit(session=session_id)["id"]
     driver.claim()
     node.launcher.report_exit(session_id, "killed by SIGKILL")
-    assert node.statement(running, wait_timeout="20s")["error"]["code"] == "driver_lost"
+    assert node.statement(running, wait_timeout="60s")["error"]["code"] == "driver_lost"
     assert node.statement(waiting)["error"]["code"] == "session_failed"
     failed = node.describe_session(session_id)
     assert (failed["state"], failed["error"]["code"]) == ("failed", "driver_lost")
@@ -197,7 +210,7 @@ def test_a_session_fails_after_three_starts_of_its_driver(start_node: StartNode)
     for launch in (1, 2, 3):
         node.launcher.wait_for_request(session_id, launch=launch)
         node.launcher.report_exit(session_id, "exit status 1")
-    failed = node.statement(statement["id"], wait_timeout="20s")
+    failed = node.statement(statement["id"], wait_timeout="60s")
     assert (failed["state"], failed["error"]["code"]) == ("failed", "session_failed")
     assert "3 attempts" in failed["error"]["message"]
     assert "exit status 1" in failed["error"]["message"]
@@ -227,7 +240,7 @@ def test_a_batch_statement_that_cannot_be_retried_ends_its_session(
     driver.hello()
     driver.claim()
     node.launcher.report_exit(statement["session_id"], "killed by SIGKILL")
-    assert node.statement(statement["id"], wait_timeout="20s")["state"] == "failed"
+    assert node.statement(statement["id"], wait_timeout="60s")["state"] == "failed"
     wait_until(lambda: node.session_state(statement["session_id"]) == "dead")
 
 
@@ -251,12 +264,13 @@ def test_an_unreachable_backend_does_not_end_a_driver(start_node: StartNode) -> 
     """The driver may still run, so the node must not start another one."""
     node = start_node(lease=QUICK)
     session_id, driver, query = start_query_and_lose_backend(node)
-    calls_before = node.launcher.call_count
-    wait_until(lambda: node.launcher.call_count >= calls_before + 2)
+    calls = node.launcher.call_count + 2
+    wait_with_leases(node, session_id, lambda: node.launcher.call_count >= calls, epoch=1)
     assert node.session_state(session_id) == "running"
     assert driver.renew().applied
     assert node.statement(query)["state"] == "launched"
     node.launcher.unreachable = False
+    wait_with_leases(node, session_id, lambda: node.launcher.killed, epoch=1)
     node.launcher.connect_driver(session_id, launch=2)
     assert len(node.launcher.killed) == 1
 
@@ -265,12 +279,13 @@ def test_the_takeover_waits_until_the_lost_driver_is_killed(start_node: StartNod
     node = start_node(lease=QUICK)
     session_id, _driver, query = start_query_and_lose_backend(node)
     node.launcher.report_exit(session_id, "killed by SIGKILL")
-    calls_before = node.launcher.call_count
-    wait_until(lambda: node.launcher.call_count >= calls_before + 2)
+    calls = node.launcher.call_count + 2
+    wait_with_leases(node, session_id, lambda: node.launcher.call_count >= calls, epoch=2)
     assert node.session_state(session_id) == "recovering"
     assert node.statement(query)["state"] == "launched"
     assert len(node.launcher.started) == 1
     node.launcher.unreachable = False
+    wait_with_leases(node, session_id, lambda: node.launcher.killed, epoch=2)
     second = node.launcher.connect_driver(session_id, launch=2)
     second.hello()
     assert second.claim().statement_id == query
@@ -284,6 +299,7 @@ def test_a_start_in_doubt_is_repeated_if_the_backend_has_no_such_driver(
     session_id = node.session()
     wait_until(lambda: node.launcher.call_count >= 2)
     node.launcher.unreachable = False
+    wait_with_leases(node, session_id, lambda: node.launcher.started, epoch=2)
     driver = node.launcher.connect_driver(session_id, launch=1)
     assert driver.bootstrap.epoch == 3
     assert driver.hello().applied
@@ -293,7 +309,10 @@ def test_a_start_that_exceeds_start_timeout_fails_with_the_message_of_the_backen
     start_node: StartNode,
 ) -> None:
     node = start_node(lease=QUICK, profiles={"default": {"start_timeout": "300ms"}})
-    statement = node.submit(wait_timeout="20s")
+    submitted = node.submit()
+    node.launcher.wait_for_request(submitted["session_id"])
+    node.let_judge()
+    statement = node.statement(submitted["id"], wait_timeout="60s")
     assert statement["error"]["code"] == "session_failed"
     failed = node.describe_session(statement["session_id"])
     assert (failed["state"], failed["error"]["code"]) == ("failed", "launch_failed")
@@ -311,7 +330,8 @@ def test_a_session_that_is_closed_during_a_takeover_ends(start_node: StartNode) 
     closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()
     assert closed["state"] == "closing"
     node.launcher.unreachable = False
-    assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
+    wait_with_leases(node, session_id, lambda: node.statement(query)["ended_at"], epoch=2)
+    assert node.statement(query)["state"] == "cancelled"
     wait_until(lambda: node.session_state(session_id) == "dead")
     assert len(node.launcher.started) == 1
 
@@ -343,6 +363,7 @@ def test_a_launch_that_a_stopped_node_left_is_adopted_or_repeated(
             assert node.describe_session(session_id)["epoch"] == 1
         else:
             assert launcher.wait_for_request(session_id).bootstrap.epoch == 3
+            wait_until(lambda: launcher.started, what="the start returns")
         assert len(launcher.started) == 1
 
 

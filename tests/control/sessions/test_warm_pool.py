@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.in_process_node import (
     ARTIFACTS_ALLOWED,
     InProcessNode,
@@ -23,8 +25,10 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, SessionSpec
+from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.sessions import sessions, takeovers, warm_sessions
+from headrace.store.tables import sessions as session_table
 
 
 def start_warm_node(start_node: StartNode, count: int = 1) -> InProcessNode:
@@ -100,7 +104,7 @@ def test_warm_drivers_that_cannot_start_are_not_started_again_and_again(
     session_id = node.session()
     node.launcher.connect_driver(session_id)
     # The launch of that session shows that the periodic tasks have run since.
-    assert len(node.launcher.started) == 2
+    assert len(wait_for_launches(node, 2)) == 2
 
 
 def test_warm_drivers_beyond_the_configured_number_are_closed(start_node: StartNode) -> None:
@@ -120,13 +124,13 @@ def test_warm_drivers_beyond_the_configured_number_are_closed(start_node: StartN
 def test_an_embedded_node_keeps_a_warm_driver_for_a_while_after_unnamed_work(
     start_node: StartNode,
 ) -> None:
-    node = start_node(as_embedded=True, lease={"sweep": "50ms"}, embedded={"linger": "6s"})
+    node = start_node(as_embedded=True, lease={"sweep": "50ms"}, embedded={"linger": "1h"})
     node.start_session(name="mine")
     node.http.delete("/api/v1/sessions/mine")
     pool = node.submit()["session_id"]
     node.launcher.connect_driver(pool).hello()
     node.http.delete(f"/api/v1/sessions/{pool}")
-    assert len(node.launcher.started) == 2
+    assert len(wait_for_launches(node, 2)) == 2
     script, driver = node.start_session()
     assert len(node.launcher.started) == 3
     node.http.delete(f"/api/v1/sessions/{script}")
@@ -142,7 +146,19 @@ def test_an_embedded_node_keeps_a_warm_driver_for_a_while_after_unnamed_work(
     [*_, last] = wait_for_launches(node, 5)
     last_driver = node.launcher.connect_driver(last)
     last_driver.hello()
-    wait_until(lambda: last_driver.poll().close, seconds=20, what="the end of the linger time")
+
+    def let_pass(seconds: float) -> None:
+        """Let all ends of sessions be so long ago, while the node has lived for longer."""
+        node.node._warm_pool._start = time.monotonic() - 7200
+        with node.database.write("test") as tx:
+            ended = update(session_table).where(session_table.c.ended_at.is_not(None))
+            tx.execute(ended.values(ended_at=clock(-seconds)))
+
+    let_pass(3000)
+    node.node._warm_pool.run()
+    assert not last_driver.poll().close
+    let_pass(3700)
+    wait_until(lambda: last_driver.poll().close, what="the end of the linger time")
 
 
 def test_a_node_closes_warm_sessions_that_a_node_with_other_settings_has_left(
@@ -181,7 +197,7 @@ def test_a_pool_that_shrinks_does_not_close_the_session_that_a_user_just_receive
                 # The pool reads the row before the assignment commits, and closes nothing.
                 closing = pool.submit(warm_pool.run)
                 wait([closing], timeout=5)
-            closing.result(10)
+            closing.result(60)
         session = get_session(store, warm.id)
         assert (session.owner, session.state) == ("ada", SessionState.STARTING)
     finally:

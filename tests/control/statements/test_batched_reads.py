@@ -23,7 +23,7 @@ class _Store:
     def read_all(self, ids: Sequence[str]) -> dict[str, int]:
         self.reads.append(list(ids))
         number = len(self.reads)
-        assert self.permits.acquire(timeout=10)
+        assert self.permits.acquire(timeout=60)
         if self.error is not None:
             raise self.error
         return {each: number for each in ids if each != "unknown"}

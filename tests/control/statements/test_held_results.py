@@ -198,7 +198,7 @@ def test_a_driver_that_does_not_answer_delays_no_read_from_another_driver(
             assert node.http.get(f"/api/v1/statements/{stuck}").status_code == 200
             assert not any(each.done() for each in hanging)
         # The end of the server ends the calls that wait for it.
-        assert {each.result(30) for each in hanging} == {503}
+        assert {each.result(60) for each in hanging} == {503}
 
 
 def count_threads(name: str) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.running_query import RunningQuery
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StreamState
 from headrace.model.materialized_view import NameScope
+from headrace.store.tables import sessions
 
 
 def test_a_query_continues_in_the_driver_after_a_lost_one(start_node: StartNode) -> None:
@@ -97,7 +99,11 @@ def test_a_definition_whose_driver_was_lost_is_retried(start_node: StartNode) ->
 
 def test_a_session_with_a_live_query_is_not_idle(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    query = RunningQuery(node, idle_timeout="100ms")
+    query = RunningQuery(node)
+    with node.database.write("test") as tx:
+        # Before its first statement, the session was idle.
+        own = update(sessions).where(sessions.c.id == query.session)
+        tx.execute(own.values(idle_seconds=0.1))
     query.report(StreamState.BACKING_OFF, failures=1, delay_seconds=60.0, retry_seconds=60.0)
     idle, _driver = node.start_session(idle_timeout="100ms")
     wait_until(lambda: node.session_state(idle) == "closing", what="an idle session closes")

@@ -106,19 +106,23 @@ def test_a_committing_view_is_completed_also_after_the_last_attempt(
     assert writer.describe()["state"] == "active"
 
 
+def delete_streams(node: InProcessNode) -> None:
+    """Delete all streams that have ended, also those of other tests."""
+    with node.database.write("test") as tx:
+        while any(history.delete_streams(tx, -1, 100).values()):
+            pass
+
+
 def test_the_last_query_of_a_view_stays_in_the_store(node: InProcessNode) -> None:
     view = ViewWriter(node, properties="WITH (auto_refresh = true)").make()
     node.act_on_stream(view.name, "stop")
     [query] = view.driver.read_streams().queries
     report = QueryReport(id=query.id, generation=2, state=StreamState.STOPPED)
     view.driver.renew(queries=[report])
-    with node.database.write("test") as tx:
-        history.delete_streams(tx, -1, 100)
+    delete_streams(node)
     kept = node.stream(view.name)["state"]
     node.run(f"DROP MATERIALIZED VIEW {view.name}")
     assert view.carry_out_all() == 1
-    with node.database.write("test") as tx:
-        history.delete_streams(tx, -1, 100)
-
+    delete_streams(node)
     assert kept == "stopped"
     assert node.http.get(f"/api/v1/streams/{view.name}").status_code == 404
