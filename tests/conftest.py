@@ -114,7 +114,7 @@ def home(_own_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     yield path
     try:
-        wait_until(lambda: not processes_of(path), seconds=30, what="its processes have ended")
+        wait_until(lambda: not processes_of(path), seconds=120, what="its processes have ended")
     except AssertionError:
         left = processes_of(path)
         commands = [" ".join(_command(process)) for process in left]
@@ -127,7 +127,7 @@ def _no_child_left() -> Iterator[None]:
     """Fail a test that leaves a child process running. Processes of wider fixtures may run on."""
     before = children()
     yield
-    _, left = psutil.wait_procs(list(children() - before), timeout=5)
+    _, left = psutil.wait_procs(list(children() - before), timeout=30)
     if left:
         commands = [" ".join(_command(process)) for process in left]
         end(set(left))

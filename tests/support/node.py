@@ -77,7 +77,7 @@ class NodeProcess(NodeClient):
             assert self.process.poll() is None, (self.home / "node.log").read_text()
             return file.exists()
 
-        wait_until(is_up, seconds=60, what="the node is up")
+        wait_until(is_up, seconds=120, what="the node is up")
         self.address = json.loads(file.read_text())["address"]
         files = ("TLS__CA", "TLS__CLIENT_CERT", "TLS__CLIENT_KEY")
         values = [self._settings.get(f"HEADRACE_{name}") for name in files]
@@ -88,7 +88,7 @@ class NodeProcess(NodeClient):
             verify=tls.make_context() if tls.ca else True,
             timeout=120,
         )
-        wait_until(self.is_ready, seconds=60, what="the node is ready")
+        wait_until(self.is_ready, seconds=120, what="the node is ready")
 
     @property
     def client_environment(self) -> dict[str, str]:
@@ -112,17 +112,17 @@ class NodeProcess(NodeClient):
         """Stop the node in order, with SIGTERM. Its drivers continue."""
         self.http.close()
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
 
     def close(self) -> None:
         """Close every session and stop the node. Fail if a process of this home remains."""
         if self.process.poll() is None:
             for session in self._live_sessions():
                 self.http.delete(f"/api/v1/sessions/{session}")
-            wait_until(lambda: not self._live_sessions(), seconds=60, what="sessions have ended")
+            wait_until(lambda: not self._live_sessions(), seconds=120, what="sessions have ended")
             self.stop()
         try:
-            wait_until(lambda: not processes_of(self.home), seconds=30, what="all have ended")
+            wait_until(lambda: not processes_of(self.home), seconds=120, what="all have ended")
         except AssertionError:
             end(processes_of(self.home))
             raise

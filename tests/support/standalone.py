@@ -35,7 +35,7 @@ class StandaloneCluster:
         ]
 
     def _state(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.url}/json/", timeout=10).json())
+        return dict(httpx.get(f"{self.url}/json/", timeout=60).json())
 
     def is_up(self) -> bool:
         try:

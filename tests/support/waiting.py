@@ -11,7 +11,7 @@ _FIRST, _LAST, _GROWTH = 0.02, 0.1, 1.2
 
 
 def wait_until(
-    condition: Callable[[], T], *, seconds: float = 30, what: str = "", every: float | None = None
+    condition: Callable[[], T], *, seconds: float = 60, what: str = "", every: float | None = None
 ) -> T:
     """Call `condition` until it returns a true value, and return it. Fail after `seconds`.
 

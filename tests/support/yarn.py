@@ -70,7 +70,7 @@ class YarnCluster:
             subprocess.run(command, capture_output=True, check=True)
 
     def _applications(self) -> list[dict[str, Any]]:
-        response = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
+        response = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=60).json()
         return list((response["apps"] or {}).get("app", []))
 
 
@@ -105,9 +105,9 @@ class _Daemons:
 
     def _is_up(self) -> bool:
         try:
-            response = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
+            response = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=60).json()
             nodes = (response["nodes"] or {}).get("node", [])
-            storage = httpx.get(f"{self._namenode}/jmx?qry=Hadoop:*,name=FSNamesystem", timeout=10)
+            storage = httpx.get(f"{self._namenode}/jmx?qry=Hadoop:*,name=FSNamesystem", timeout=60)
             [state] = storage.json()["beans"]
         except (httpx.TransportError, ValueError):
             return False
