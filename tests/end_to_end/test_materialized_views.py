@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -76,18 +77,16 @@ def refresh(node: NodeProcess, view: str, gate: Gate, *, kill: bool) -> str:
     Args:
         gate: A task of the view waits for it, so that the driver can be killed meanwhile.
     """
-    if kill:
-        gate.close()
-    statement = node.submit(f"REFRESH MATERIALIZED VIEW {view}")
+    with gate.closed() if kill else nullcontext():
+        statement = node.submit(f"REFRESH MATERIALIZED VIEW {view}")
 
-    def is_writing() -> bool:
-        progress = node.statement(statement["id"])["progress"]
-        return bool(progress and progress["tasks_active"])
+        def is_writing() -> bool:
+            progress = node.statement(statement["id"])["progress"]
+            return bool(progress and progress["tasks_active"])
 
-    if kill:
-        wait_until(is_writing, seconds=120, what="the refresh writes")
-        kill_driver(node, statement["session_id"])
-        gate.open()
+        if kill:
+            wait_until(is_writing, seconds=120, what="the refresh writes")
+            kill_driver(node, statement["session_id"])
     ended = node.wait_ended(statement["id"])
     assert (ended["attempts"] > 1) == kill
     return str(ended["state"])

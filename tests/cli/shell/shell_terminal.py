@@ -58,7 +58,7 @@ class ShellTerminal(PseudoTerminal):
         self.type(text + "\r")
         return self.wait_for(expected)
 
-    def wait_for(self, expected: str, *, seconds: float = 20) -> str:
+    def wait_for(self, expected: str, *, seconds: float = 60) -> str:
         """Wait until a text has been written since the last keys; return what was written."""
 
         def written() -> str:
@@ -74,7 +74,7 @@ class ShellTerminal(PseudoTerminal):
     def leave(self) -> int:
         """Press Ctrl-D and return the exit code."""
         self.type(CTRL_D)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
     def close(self) -> None:
         if self.process.poll() is None:
