@@ -126,7 +126,7 @@ def home(_own_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     yield path
     try:
-        wait_until(lambda: not processes_of(path), what="its processes have ended")
+        wait_until(lambda: not processes_of(path), seconds=120, what="its processes have ended")
     except AssertionError:
         left = processes_of(path)
         commands = [" ".join(_command(process)) for process in left]

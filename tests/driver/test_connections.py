@@ -498,7 +498,7 @@ def test_a_dropped_session_leaves_the_jvm(driver: Driver, spark: SparkSession) -
     assert not is_collected()
     driver.sessions._idle_seconds = 0.0
     driver.sessions.drop_unused()
-    wait_until(is_collected, what="the session is collected")
+    wait_until(is_collected, seconds=120, what="the session is collected")
 
 
 def assignment_of(link: StoreLink, connection: str) -> Assignment:

@@ -58,7 +58,7 @@ def test_the_connection_is_in_the_environment_until_it_is_removed(home: Path) ->
     finally:
         remove_connection()
         # The program ends with its standard input.
-        start.process.communicate(timeout=10)
+        start.process.communicate(timeout=60)
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
 
@@ -70,7 +70,7 @@ def test_the_configuration_is_in_a_file_that_exists_only_during_the_start(home: 
         start.wait()
     finally:
         remove_connection()
-        start.process.communicate(timeout=10)
+        start.process.communicate(timeout=60)
     arguments, *properties = (home / "seen").read_text().splitlines()
     assert "secret-value" not in arguments
     assert arguments.endswith("pyspark-shell")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.executions import make_execution
@@ -122,25 +122,40 @@ def make_bootstrap(nodes: list[str]) -> Bootstrap:
         results="/results",
         inline_limit=1,
         chunk_limit=1,
-        lease_seconds=1,
+        # The timeout of a call, by which no call of a busy machine fails.
+        lease_seconds=60,
         renew_seconds=1,
-        orphan_seconds=20,
+        orphan_seconds=60,
     )
+
+
+def record_timeouts(link: NodeLink, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list to which each request adds its timeout."""
+    timeouts: list[float] = []
+    request = link._pool.request
+
+    def record(*arguments: Any, timeout: float, **options: Any) -> Any:
+        timeouts.append(timeout)
+        return request(*arguments, timeout=timeout, **options)
+
+    monkeypatch.setattr(link._pool, "request", record)
+    return timeouts
 
 
 @pytest.mark.parametrize("call", ["hello", "renew"])
 def test_a_frozen_node_does_not_cost_the_lease_if_another_node_answers(
-    call: str, start_server: StartServer, connect: Connect
+    call: str, start_server: StartServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = start_server(APPLIED)
     with socket.create_server(("127.0.0.1", 0)) as frozen:  # connects, but never answers
         address = f"http://127.0.0.1:{frozen.getsockname()[1]}"
         link = connect(address, server.address, lease_seconds=4, renew_seconds=1)
-        begin = time.monotonic()
+        timeouts = record_timeouts(link, monkeypatch)
         answer = link.renew() if call == "renew" else link.hello(HELLO)
     assert answer.applied
-    assert time.monotonic() - begin < 3, "the lease had expired before another node was asked"
-    assert [path for path, _, _ in server.requests] == [f"/driver/v1/sessions/se_1/4/{call}"]
+    # The clock of the test would also count the time in which the machine has no processor for it.
+    assert timeouts[0] < 3, "the lease had expired before another node was asked"
+    assert {path for path, _, _ in server.requests} == {f"/driver/v1/sessions/se_1/4/{call}"}
 
 
 def test_every_address_that_a_node_has_named_has_its_turn(
@@ -149,7 +164,7 @@ def test_every_address_that_a_node_has_named_has_its_turn(
     """The bootstrap file has old addresses only. Another node was started later."""
     later = start_server(APPLIED)
     first = start_server(APPLIED)
-    link = connect(first.address, UNREACHABLE, orphan_seconds=5)
+    link = connect(first.address, UNREACHABLE)
     first.answers = [(200, {"applied": True, "nodes": [first.address, later.address]})]
     link.renew()
     first.answers = [STORE_DOWN]
@@ -164,7 +179,10 @@ def test_a_node_that_was_live_until_recently_is_called_when_the_others_fail(
     """A frozen node is not live, and can return just before the other node ends."""
     frozen = start_server(APPLIED)
     other = start_server(APPLIED)
-    link = connect(other.address, frozen.address, lease_seconds=lease_seconds, orphan_seconds=1)
+    patience = 60.0 if is_kept else 1.0
+    link = connect(
+        other.address, frozen.address, lease_seconds=lease_seconds, orphan_seconds=patience
+    )
     file.write_text("{}")
     other.answers = [(200, {"applied": True, "nodes": [other.address]})]
     link.renew()
@@ -207,13 +225,12 @@ def test_a_driver_ends_itself_if_no_renewal_is_accepted_for_orphan_seconds(
 ) -> None:
     # Another host, which reaches the store, may take over the session after this time.
     server = start_server(APPLIED, *([STORE_DOWN] * 100))
-    link = connect(server.address, orphan_seconds=0.5)
+    link = connect(server.address, orphan_seconds=1.0)
     assert link.renew().applied
-    begin = time.monotonic()
     with pytest.raises(NoNodeAnswers):
         link.renew()
-    assert time.monotonic() - begin < 5
-    assert len(server.requests) > 2
+    # The node has more answers: the driver has given up before.
+    assert 2 <= len(server.requests) < 100
 
 
 def test_a_call_moves_to_the_next_node_if_one_cannot_be_reached(

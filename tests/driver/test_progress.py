@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JError
-from tests.support.executions import make_execution
+from tests.support.executions import make_execution, make_stage
 from tests.support.waiting import wait_until
 
 from headrace.driver import progress as progress_module
 from headrace.driver.link import LinkRefused, NoNodeAnswers
 from headrace.driver.progress import ExecutionReporter
-from headrace.model.execution import StatementExecution
+from headrace.model.execution import SparkStageState, StatementExecution
 from headrace.model.ids import new_id
 from headrace.model.messages import MAX_EXECUTIONS
 
@@ -148,6 +148,17 @@ def test_a_report_waits_until_the_tasks_of_a_cancelled_statement_have_ended(
     # The other statement does not wait with it.
     assert driver.read_ids.count(IDS[0]) == 2
     assert driver.read_ids.count(IDS[1]) == 1
+
+
+def test_a_report_waits_until_spark_knows_the_end_of_each_stage(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_PAUSE_SECONDS", 0.0)
+    states = iter([SparkStageState.ACTIVE, SparkStageState.COMPLETE])
+    driver.on_read = lambda _id: make_execution(stages=[make_stage(state=next(states))])
+    driver.reporter.add(IDS[0])
+    wait_until(lambda: driver.reported == IDS[:1], what="the report")
+    assert len(driver.read_ids) == 2
 
 
 def test_statements_that_spark_forgets_while_they_wait_leave_their_places_to_others(

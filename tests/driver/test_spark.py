@@ -59,12 +59,10 @@ def test_progress_sums_up_the_jobs_with_the_tag_and_no_others(
         spark.sparkContext.removeJobTag("st_tagged")
     spark.range(10).write.format("noop").mode("append").save()
     # Spark's listener bus delivers its events with a delay.
-    wait_until(
-        lambda: _all_rows_written(driver_spark.progress.read("st_tagged")),
-        what="all tasks are counted",
+    progress = wait_until(
+        lambda: _find_complete(driver_spark.progress.read("st_tagged")),
+        what="all tasks and stages are counted",
     )
-    progress = driver_spark.progress.read("st_tagged")
-    assert progress is not None
     assert progress.jobs >= 1
     assert progress.stages_done == progress.stages_total >= 2
     assert progress.tasks_done == progress.tasks_total >= 4
@@ -100,5 +98,8 @@ def test_tasks_count_as_active_before_the_next_heartbeat_of_an_executor(
     wait_until(lambda: count_active() == 0, what="no task is active")
 
 
-def _all_rows_written(progress: Progress | None) -> bool:
-    return progress is not None and progress.rows_written == 900
+def _find_complete(progress: Progress | None) -> Progress | None:
+    """Return the progress if it has all rows, and the end of each stage, which follows them."""
+    if progress is None or progress.rows_written < 900:
+        return None
+    return progress if progress.stages_done == progress.stages_total else None

@@ -16,7 +16,7 @@ import pytest
 from tests.faults.plan import Fault, Plan
 from tests.faults.points import read_points
 from tests.faults.recipes import TABLE_STEP
-from tests.support.files import find_matching
+from tests.support.gates import Gate
 from tests.support.node import ENDED, NodeProcess
 from tests.support.waiting import wait_until
 
@@ -154,7 +154,7 @@ def test_one_of_ten_concurrent_writers_creates_the_table(
     try:
         text = f"CREATE TABLE concurrent.t USING parquet AS {ROWS}"
         ids = [node.submit(text, writer)["id"] for writer in [session, other_session] * 5]
-        statements = [node.statement(each, wait_timeout="60s") for each in ids]
+        statements = [node.wait_ended(each) for each in ids]
     finally:
         ended.set()
         thread.join()
@@ -174,7 +174,7 @@ def test_a_cancelled_ctas_leaves_no_table_and_no_files(node: NodeProcess, sessio
     slow = node.submit(text + SLOW.format(60_000), session)["id"]
     wait_until(lambda: has_files(folder), what="the CTAS writes")
     node.http.post(f"/api/v1/statements/{slow}/cancel")
-    assert node.statement(slow, wait_timeout="30s")["state"] == "cancelled"
+    assert node.wait_ended(slow)["state"] == "cancelled"
     assert list_tables(node, session, "cancelled", folder) == (set(), set())
     assert node.run(text + ROWS, session)["atomic"] is True
 
@@ -221,7 +221,7 @@ def killed_drivers(
             patch.setenv(name, value)
         process = NodeProcess(
             tmp_path_factory.mktemp("killed_drivers") / "home",
-            LEASE__DURATION="4s",
+            LEASE__DURATION="15s",
             LEASE__RENEW="1s",
             STATEMENTS__MAX_ATTEMPTS="9",
         )
@@ -247,17 +247,24 @@ def kill_jvm(node: NodeProcess, session: str) -> None:
     next(process for process in processes if "java" in process.name()).kill()
 
 
+def gated_rows(gate: Gate) -> str:
+    """Return ROWS, and a further task that waits for the gate and has no row."""
+    nothing = f"SELECT id, id AS k, CAST(id AS STRING) AS s FROM {gate.rows} WHERE id < 0"
+    return f"{ROWS} UNION ALL {nothing}"
+
+
 def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction(
-    killed_drivers: tuple[NodeProcess, str], plan: Plan
+    killed_drivers: tuple[NodeProcess, str], plan: Plan, tmp_path: Path
 ) -> None:
     """The first driver dies while it writes. The next ones first remove or finish the table."""
     node, session = killed_drivers
-    folder = create_database(node, session, "steps")
-    text = f"CREATE TABLE steps.t USING parquet PARTITIONED BY (k) AS {SLOW.format(10)}"
+    folder, gate = create_database(node, session, "steps"), Gate(tmp_path)
+    text = f"CREATE TABLE steps.t USING parquet PARTITIONED BY (k) AS {gated_rows(gate)}"
     plan.write(_KILLS)
-    statement_id = node.submit(text, session)["id"]
-    wait_until(lambda: has_files(folder), what="the CTAS writes")
-    kill_jvm(node, session)
+    with gate.closed():
+        statement_id = node.submit(text, session)["id"]
+        wait_until(lambda: has_files(folder), what="the CTAS writes")
+        kill_jvm(node, session)
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
         seconds=240,
@@ -282,7 +289,11 @@ def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction
     ],
 )
 def test_rows_are_written_once_after_drivers_died_while_they_wrote(
-    killed_drivers: tuple[NodeProcess, str], plan: Plan, action: str, kills: list[Fault]
+    killed_drivers: tuple[NodeProcess, str],
+    plan: Plan,
+    tmp_path: Path,
+    action: str,
+    kills: list[Fault],
 ) -> None:
     """The first driver dies while it writes. The next ones remove the rows, or move them in."""
     node, session = killed_drivers
@@ -290,15 +301,16 @@ def test_rows_are_written_once_after_drivers_died_while_they_wrote(
     folder = create_database(node, session, database)
     create = f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (k) AS {ROWS}"
     assert node.run(create, session)["state"] == "success"
-    columns = f"SELECT id, s, k FROM ({SLOW.format(10)})"
+    gate = Gate(tmp_path)
+    columns = f"SELECT id, s, k FROM ({gated_rows(gate)})"
     plan.write(kills)
-    statement_id = node.submit(f"INSERT {action} {database}.t {columns}", session)["id"]
-    wait_until(lambda: find_matching(folder / "t", "part-*"), what="the INSERT writes")
-    wait_until(
-        lambda: any(path.is_dir() for path in (folder / "t").glob(".headrace_staged_*")),
-        what="the INSERT stages rows",
-    )
-    kill_jvm(node, session)
+    with gate.closed():
+        statement_id = node.submit(f"INSERT {action} {database}.t {columns}", session)["id"]
+        wait_until(
+            lambda: any(path.is_dir() for path in (folder / "t").glob(".headrace_staged_*")),
+            what="the INSERT stages rows",
+        )
+        kill_jvm(node, session)
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
         seconds=240,
@@ -334,7 +346,7 @@ def test_the_command_recover_removes_an_orphaned_transaction(
     plan.write([])
     node.http.delete(f"/api/v1/sessions/{session}")
     [transaction] = wait_until(
-        lambda: run_recover(node, "--dry-run"), seconds=60, what="the transaction is orphaned"
+        lambda: run_recover(node, "--dry-run"), seconds=120, what="the transaction is orphaned"
     )
     assert (transaction["statement_id"], transaction["action"]) == (statement_id, "remove")
     assert has_files(folder)
@@ -352,7 +364,7 @@ def run_recover(node: NodeProcess, *flags: str) -> list[dict[str, Any]]:
         env=node.client_environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -106,7 +106,7 @@ def test_a_session_runs_on_a_cluster(
     long = node.submit(LONG, session)
     wait_until(lambda: node.statement(long["id"])["state"] == "running", what="the statement runs")
     node.http.post(f"/api/v1/statements/{long['id']}/cancel")
-    assert node.statement(long["id"], wait_timeout="20s")["state"] == "cancelled"
+    assert node.wait_ended(long["id"])["state"] == "cancelled"
     node.http.delete(f"/api/v1/sessions/{session}")
     wait_until(lambda: name not in cluster.applications(), what="the application has ended")
     wait_until(lambda: node.session_state(session) == "dead", what="the session is dead")
@@ -146,7 +146,7 @@ def test_a_result_is_whole_although_an_executor_is_killed_while_it_writes(
     wait_until(has_parts, seconds=60, what="tasks have written parts")
     for executor in standalone.executors_of(f"headrace-{session}-1"):
         executor.kill()
-    ended = node.statement(statement, wait_timeout="60s")
+    ended = node.wait_ended(statement)
     assert ended["state"] == "success", ended["error"]
     assert ended["attempts"] == 1
     assert ended["result"]["disposition"] == "stored"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.gates import Gate
 from tests.support.node import NodeProcess
 from tests.support.processes import processes_of
 from tests.support.waiting import wait_until
@@ -12,8 +13,6 @@ from tests.support.waiting import wait_until
 from headrace.client.http import Client
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
-
-SLOW = "SELECT count(*) FROM range(40) WHERE reflect('java.lang.Thread', 'sleep', 200L) IS NULL"
 
 
 def test_a_statement_continues_while_its_node_drains(tmp_path: Path, postgres_url: str) -> None:
@@ -24,20 +23,23 @@ def test_a_statement_continues_while_its_node_drains(tmp_path: Path, postgres_ur
         "LEASE__RENEW": "1s",
         "HTTP__AUTH": "false",
     }
+    gate = Gate(tmp_path)
     leaving = NodeProcess(tmp_path / "leaving", **settings)
     session = leaving.session(name="mine")
     leaving.wait_running(session)
     staying = NodeProcess(tmp_path / "staying", **settings)
     try:
-        with Client(f"{leaving.address},{staying.address}") as client:
-            statement = client.submit({"statement": SLOW, "session": "mine"})
+        with gate.closed(), Client(f"{leaving.address},{staying.address}") as client:
+            text = f"SELECT count(*) FROM {gate.rows}"
+            statement = client.submit({"statement": text, "session": "mine"})
             wait_until(
                 lambda: client.statement(statement["id"])["state"] == "running",
                 what="the statement runs",
             )
             leaving.process.terminate()
-            assert leaving.process.wait(30) == 0
+            assert leaving.process.wait(120) == 0
             still = client.statement(statement["id"])
+            gate.open()
             ended = client.statement(statement["id"], wait=60)
 
             assert client.address == staying.address
@@ -50,4 +52,4 @@ def test_a_statement_continues_while_its_node_drains(tmp_path: Path, postgres_ur
     finally:
         leaving.http.close()
         staying.close()
-        wait_until(lambda: not processes_of(leaving.home), seconds=30, what="the driver has ended")
+        wait_until(lambda: not processes_of(leaving.home), seconds=60, what="the driver has ended")

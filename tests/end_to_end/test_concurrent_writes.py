@@ -7,30 +7,37 @@ from pathlib import Path
 
 import pytest
 from tests.support.files import find_matching
+from tests.support.gates import Gate
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.finding("B21")]
 
-_ROWS = (
+_SLOW = (
     "SELECT id, 0L FROM range(0, 2, 1, 2)"
     " WHERE reflect('java.lang.Thread', 'sleep', IF(id = 0, 0L, {seconds}000L)) IS NOT NULL"
 )
 
 
 def start_insert(
-    node: NodeProcess, session: str, name: str, *, seconds: int = 3, atomicity: str = "auto"
+    node: NodeProcess, session: str, name: str, rows: str, *, atomicity: str = "auto"
 ) -> str:
-    """Start an INSERT of some seconds, and wait until one of its two tasks has written its row."""
+    """Start an INSERT of two rows, and wait until one of its two tasks has written its row."""
     conf = {
         "hive.exec.dynamic.partition.mode": "nonstrict",
         "headrace.writes.atomicity": atomicity,
     }
-    text = f"INSERT INTO {name} {_ROWS.format(seconds=seconds)}"
+    text = f"INSERT INTO {name} {rows}"
     statement_id = str(node.submit(text, session, conf=conf)["id"])
     table = node.home / "warehouse" / name
     wait_until(lambda: find_matching(table, "part-*"), seconds=60, what="a row is written")
     return statement_id
+
+
+def gated_rows(gate: Gate) -> str:
+    """Return two rows, the second of which waits for the gate."""
+    # Spark would let one task read both, if both had one partition.
+    return f"SELECT id, 0L FROM range(0, 1, 1, 2) UNION ALL SELECT id + 1, 0L FROM {gate.rows}"
 
 
 def read_ids(node: NodeProcess, session: str, name: str) -> list[str]:
@@ -48,29 +55,36 @@ def test_inserts_of_two_sessions_into_one_table_lose_no_rows(
     assert node.run(f"ADD JAR '{jar}'", session)["state"] == "success"
     create = "CREATE TABLE shared_rows (id BIGINT, k BIGINT)"
     assert node.run(create, session)["state"] == "success"
-    insert = start_insert(node, session, "shared_rows")
-    # A commit and an abort, while the first INSERT is half done.
-    append = "INSERT INTO shared_rows VALUES (2, 0)"
-    assert node.run(append, other_session)["state"] == "success"
-    failing = "INSERT INTO shared_rows SELECT raise_error('half-way'), 0 FROM range(3)"
-    assert node.run(failing, other_session)["state"] == "failed"
-    assert node.statement(insert, wait_timeout="60s")["state"] == "success"
+    gate = Gate(tmp_path)
+    with gate.closed():
+        insert = start_insert(node, session, "shared_rows", gated_rows(gate))
+        # A commit and an abort, while the first INSERT is half done.
+        append = "INSERT INTO shared_rows VALUES (2, 0)"
+        assert node.run(append, other_session)["state"] == "success"
+        failing = "INSERT INTO shared_rows SELECT raise_error('half-way'), 0 FROM range(3)"
+        assert node.run(failing, other_session)["state"] == "failed"
+
+    assert node.wait_ended(insert)["state"] == "success"
     assert read_ids(node, session, "shared_rows") == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("atomicity", ["auto", "off"])
 def test_only_plain_inserts_into_the_partitions_of_a_hive_table_wait_for_each_other(
-    node: NodeProcess, session: str, other_session: str, atomicity: str
+    node: NodeProcess, session: str, other_session: str, tmp_path: Path, atomicity: str
 ) -> None:
+    gate = Gate(tmp_path)
     name = f"shared_text_{atomicity}"
     create = f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (k BIGINT) STORED AS TEXTFILE"
     assert node.run(create, session)["state"] == "success"
-    first = start_insert(node, session, name, atomicity=atomicity)
     conf = {"headrace.writes.atomicity": atomicity}
     append = f"INSERT INTO {name} PARTITION (k = 0) VALUES (2)"
-    second = node.run(append, other_session, conf=conf)
+    with gate.closed():
+        # An INSERT that does not wait ends before the gate opens.
+        rows = gated_rows(gate) if atomicity == "auto" else _SLOW.format(seconds=3)
+        first = start_insert(node, session, name, rows, atomicity=atomicity)
+        second = node.run(append, other_session, conf=conf)
     assert second["state"] == "success"
-    ended = node.statement(first, wait_timeout="60s")
+    ended = node.wait_ended(first)
     assert ended["state"] == "success"
     assert (ended["ended_at"] < second["ended_at"]) is (atomicity == "off")
     assert read_ids(node, session, name) == ["0", "1", "2"]
@@ -84,7 +98,7 @@ def test_a_replacement_of_a_table_keeps_the_rows_of_an_insert_that_runs_beside_i
     # The driver loads the classes of a replacement now, not during the INSERT.
     warm_up = "CREATE OR REPLACE TABLE warm USING parquet AS SELECT * FROM compacted"
     assert node.run(warm_up, other_session)["state"] == "success"
-    insert = start_insert(node, session, "compacted", seconds=10)
+    insert = start_insert(node, session, "compacted", _SLOW.format(seconds=10))
     text = "CREATE OR REPLACE TABLE compacted USING parquet AS SELECT DISTINCT * FROM compacted"
     replaced = node.run(text, other_session)
     assert replaced["state"] == "success"

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pyarrow as pa
 import pytest
+from tests.support.gates import Gate
 from tests.support.node import NodeProcess
 
 pytestmark = pytest.mark.spark
 
 _ROWS = 300_000
-# The last row, which is in the last of three partitions, takes a while.
-_TEXT = (
+# The last row, which is in the last of three partitions, does not end.
+_STUCK = (
     f"SELECT id, CASE WHEN id = {_ROWS - 1}"
-    " THEN reflect('java.lang.Thread', 'sleep', {millis}L) END AS s"
+    " THEN reflect('java.lang.Thread', 'sleep', 600000L) END AS s"
     f" FROM range(0, {_ROWS}, 1, 3)"
 )
-_SLOW = _TEXT.format(millis=4_000)
-_STUCK = _TEXT.format(millis=60_000)
+
+
+def gated_rows(gate: Gate) -> str:
+    """Return a query whose last row, in the last of four partitions, waits for the gate."""
+    last = f"SELECT id + {_ROWS - 1} FROM {gate.rows}"
+    return f"SELECT id FROM range(0, {_ROWS - 1}, 1, 3) UNION ALL {last}"
 
 
 class EarlyReader:
@@ -59,11 +65,16 @@ class EarlyReader:
         return state
 
 
-def test_the_first_rows_arrive_before_the_query_ends(node: NodeProcess) -> None:
-    reader = EarlyReader(node, _SLOW)
-    states = [reader.state for block in reader.blocks() if len(block) > 10_000]
-    assert states[0] == "running"
-    assert states[-1] == "success"
+def test_the_first_rows_arrive_before_the_query_ends(node: NodeProcess, tmp_path: Path) -> None:
+    gate, states = Gate(tmp_path), list[str]()
+    with gate.closed():
+        reader = EarlyReader(node, gated_rows(gate))
+        for block in reader.blocks():
+            if len(block) > 10_000 and not states:
+                states.append(reader.state)
+                gate.open()
+    assert states == ["running"]
+    assert reader.state == "success"
     ids, end = reader.read()
     assert ids == list(range(_ROWS))
     assert end == {b"headrace.state": b"success", b"headrace.row_count": str(_ROWS).encode()}
@@ -89,11 +100,14 @@ def test_the_stream_of_a_statement_that_is_cancelled_says_so_and_breaks(
     assert reader.state == "cancelled"
 
 
-def test_rows_with_a_limit_are_not_read_early(node: NodeProcess) -> None:
-    statement = node.submit(_SLOW, row_limit=_ROWS)
-    path = f"/api/v1/statements/{statement['id']}/result"
-    early = node.http.get(path, params={"format": "arrow", "wait_timeout": "1s"})
+def test_rows_with_a_limit_are_not_read_early(node: NodeProcess, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with gate.closed():
+        statement = node.submit(gated_rows(gate), row_limit=_ROWS)
+        path = f"/api/v1/statements/{statement['id']}/result"
+        early = node.http.get(path, params={"format": "arrow", "wait_timeout": "1s"})
     assert (early.status_code, early.json()["code"]) == (409, "result_not_ready")
-    late = node.http.get(path, params={"format": "arrow", "wait_timeout": "60s"}, timeout=90)
+    node.wait_ended(statement["id"])
+    late = node.http.get(path, params={"format": "arrow", "wait_timeout": "60s"})
     assert "x-headrace-early" not in late.headers
     assert pa.ipc.open_stream(late.content).read_all().num_rows == _ROWS

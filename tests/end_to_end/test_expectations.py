@@ -114,7 +114,7 @@ def _run_job(node: NodeProcess, name: str = "clean") -> dict[str, Any]:
         run = node.http.get(f"/api/v1/runs/{answer.json()['id']}").json()
         return run if run["ended_at"] else None
 
-    run: dict[str, Any] = wait_until(find_ended, seconds=120, what="the run has ended")
+    run: dict[str, Any] = wait_until(find_ended, seconds=240, what="the run has ended")
     return run
 
 
@@ -166,7 +166,10 @@ def test_a_run_counts_and_drops_rows_in_the_pass_that_writes_them_and_publishes_
     checks = retried["statements"][-1]["checks"]
     assert (checks["rows_in"], checks["rows_written"]) == (10, 7)
     statement = retried["statements"][-1]["statement"]
-    execution = node.http.get(f"/api/v1/statements/{statement}/execution").json()
+    path = f"/api/v1/statements/{statement}/execution"
+    # The driver reports it after the end of the statement.
+    wait_until(lambda: node.http.get(path).is_success, what="the execution is stored")
+    execution = node.http.get(path).json()
     assert sum(stage["tasks_failed"] for stage in execution["stages"]) == 1
     # The plan shows the changed expectation.
     text = MANIFEST.replace("amount < 9", "amount < 10")
@@ -200,7 +203,7 @@ def _check_a_stream(node: NodeProcess, folder: Path) -> None:
     assert "10 rows in, 3 dropped, 7 written." in checked.stderr
     assert _run(node, folder, "job", "check", "cleaned", "--strict").returncode == 1
     add("second", (10, 1), (None, 1))
-    wait_until(lambda: read()["state"] == "failed", seconds=60, what="the stream has failed")
+    wait_until(lambda: read()["state"] == "failed", seconds=120, what="the stream has failed")
     assert node.rows("SELECT count(*) FROM cleaned") == [["7"]]
     checked = _run(node, folder, "job", "check", "cleaned")
     assert checked.returncode == 1
@@ -208,6 +211,6 @@ def _check_a_stream(node: NodeProcess, folder: Path) -> None:
     # The data is fixed, and the same batch runs again.
     add("second", (10, 1), (11, 1))
     assert _run(node, folder, "job", "start", "cleaned").returncode == 0
-    wait_until(lambda: read()["batches"] == 2, seconds=60, what="the batch is counted")
+    wait_until(lambda: read()["batches"] == 2, seconds=120, what="the batch is counted")
     assert read()["total"]["rows_in"] == 12
     assert node.rows("SELECT count(*) FROM cleaned") == [["9"]]

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 
 ROW = '{"n": 1}\n'
-QUICK = {"poll": "1s", "settle": "3s"}
+QUICK = {"poll": "1s", "settle": "1s"}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def _await_runs(node: NodeProcess, job: str, count: int) -> list[dict[str, Any]]
         has_ended = len(items) >= count and all(each["ended_at"] for each in items)
         return items if has_ended else None
 
-    found = wait_until(list_ended, seconds=180, what="the runs have ended")
+    found = wait_until(list_ended, seconds=240, what="the runs have ended")
     assert [each["state"] for each in found] == ["succeeded"] * count, found
     return [node.http.get(f"/api/v1/runs/{each['id']}").json() for each in found]
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_written_slowly_starts_one_run_that_reads_it(
         node,
         {
             "name": "load",
-            "schedule": {"on-files": str(directory), "pattern": "*.json", **QUICK},
+            "schedule": {"on-files": str(directory), "pattern": "*.json", **QUICK, "settle": "6s"},
             "target-table": "loaded",
             "code": "execution_output = spark.read.json(input_files).selectExpr('n')",
         },

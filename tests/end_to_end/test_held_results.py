@@ -31,7 +31,7 @@ def test_rows_in_the_memory_of_the_driver_are_read_until_its_session_ends(
 
     offer = node.statement(statement["id"])["result"]["flight"]
     headers = [(b"authorization", f"Bearer {offer['token']}".encode())]
-    options = flight.FlightCallOptions(headers=headers, timeout=30)
+    options = flight.FlightCallOptions(headers=headers, timeout=120)
     with flight.FlightClient(offer["location"]) as client:
         direct = client.do_get(flight.Ticket(offer["ticket"]), options).read_all()
         assert direct.equals(over_http)

@@ -62,7 +62,7 @@ def test_the_examples_are_planned_deployed_and_operated(node: NodeProcess, tmp_p
         [[count]] = node.rows("SELECT count(*) FROM tick_log WHERE __query_name = 'tick-log'")
         return int(count) > 0
 
-    wait_until(has_rows, seconds=60, what="the table has rows")
+    wait_until(has_rows, seconds=120, what="the table has rows")
     unchanged = run(node, "deploy", str(examples), "--plan", "--detailed-exitcode")
     assert unchanged.stdout.endswith("0 of 5 jobs change.\n")
 

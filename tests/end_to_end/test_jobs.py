@@ -18,10 +18,9 @@ pytestmark = pytest.mark.spark
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     process = NodeProcess(
         tmp_path_factory.mktemp("node") / "home",
-        LEASE__DURATION="4s",
         LEASE__RENEW="1s",
-        # A version that finds no new file commits no batch.
-        JOBS__HEALTHY_PERIOD="3s",
+        # A version that finds no new file commits no batch. One that is broken must fail before.
+        JOBS__HEALTHY_PERIOD="15s",
         JOBS__SAVEPOINTS_KEPT="2",
         JOBS__SAVEPOINT_RETENTION="1ms",
     )
@@ -184,12 +183,12 @@ def test_old_savepoints_and_their_checkpoints_are_deleted(reader: str, job: Coun
     def is_pruned() -> bool:
         return len(job.show()["savepoints"]) == 2
 
-    wait_until(is_pruned, seconds=60, what="two savepoints are left")
+    wait_until(is_pruned, seconds=120, what="two savepoints are left")
     kept = {Path(each["place"]).name for each in job.show()["savepoints"]}
     root = job.folder / "state" / "savepoints" / job.name
     assert {place.name for place in root.glob("*/*")} == kept
     # The run of each kept savepoint, and the current run.
-    assert len(job.list_checkpoints()) == 3
+    wait_until(lambda: len(job.list_checkpoints()) == 3, what="other checkpoints are deleted")
     job.wait_for_count(reader, 40)
 
 
@@ -201,7 +200,7 @@ def test_the_rows_of_a_batch_job_are_written_once_per_clean_start(
     assert job.deploy()["decision"] == "start-clean"
 
     def wait_for_rows(count: int) -> None:
-        wait_until(lambda: job.show()["state"] == "stopped", seconds=60, what="the job has ended")
+        wait_until(lambda: job.show()["state"] == "stopped", seconds=120, what="the job has ended")
         ended = node.run(f"SELECT count(*) FROM {job.table}", reader)
         assert node.result(ended["id"])["rows"] == [[str(count)]]
 

@@ -7,6 +7,7 @@ docs/explanation/lost-drivers.md lists all names, and who removes them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,7 @@ class Sessions:
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
     """Yield the sessions of a node that keeps a warm driver for the next one."""
     home = tmp_path_factory.mktemp("killed") / "home"
-    node = NodeProcess(home, LEASE__DURATION="4s", LEASE__RENEW="1s")
+    node = NodeProcess(home, LEASE__DURATION="15s", LEASE__RENEW="1s")
     yield Sessions(node)
     node.close()
 
@@ -107,15 +108,19 @@ def test_nothing_stays_of_what_a_killed_driver_was_writing(
         assert node.run(text, sessions.live)["state"] == "success"
     statement = case.statement.format(db=db, folder=tmp_path / "table")
     node.submit(statement, sessions.live, conf=case.conf)
-    wait_until(find_files, seconds=60, what="the statement writes")
+    wait_until(find_files, seconds=120, what="the statement writes")
     sessions.kill_driver()
 
     sessions.replace()
     node.http.post("/api/v1/recovery")
-    wait_until(lambda: not find_files(), seconds=60, what=f"{case.pattern} is gone")
+    wait_until(lambda: not find_files(), seconds=120, what=f"{case.pattern} is gone")
     tables = {row[1] for row in node.rows(f"SHOW TABLES IN {db}", sessions.live)}
     assert tables == ({"t"} if case.table is not None else set())
-    assert node.http.get("/api/v1/recovery").json()["transactions"] == []
+    # The driver reports what it has removed.
+    wait_until(
+        lambda: node.http.get("/api/v1/recovery").json()["transactions"] == [],
+        what="the transaction has ended",
+    )
     if case.table is not None:
         assert node.rows(f"SELECT count(*) FROM {db}.t", sessions.live) == [["0"]]
 
@@ -129,7 +134,9 @@ def test_nothing_stays_in_the_home_of_a_node_that_was_killed_with_its_driver(
     processes = [driver, *driver.children(recursive=True)]
     node.kill()
     for process in processes:
-        process.kill()
+        # Python's workers end with their JVM.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     node.start()
     node.http.delete(f"/api/v1/sessions/{sessions.live}")
     killed = [*sessions.killed, sessions.live]
@@ -142,7 +149,7 @@ def test_nothing_stays_in_the_home_of_a_node_that_was_killed_with_its_driver(
         ]
         return [file for file in files if any(f"headrace-{each}-" in file for each in killed)]
 
-    wait_until(lambda: not find_names(), seconds=60, what="the files of the drivers are gone")
+    wait_until(lambda: not find_names(), seconds=120, what="the files of the drivers are gone")
     node.close()
 
 

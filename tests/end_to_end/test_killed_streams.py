@@ -105,7 +105,7 @@ class CheckedJob(CountingJob):
             checks = self.read_checks()
             return bool(checks["batches"] + checks["unknown_batches"] == self.file_count)
 
-        wait_until(is_counted, seconds=120, what="all batches are counted", every=0.3)
+        wait_until(is_counted, seconds=240, what="all batches are counted", every=0.3)
 
     def has_failed(self) -> bool:
         return bool(self.read_checks()["state"] == "failed")
@@ -134,7 +134,7 @@ def is_committed(job: CheckedJob, batch: int) -> bool:
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[CheckedJob]:
     """Yield a job that is deployed, with one file."""
-    node = NodeProcess(tmp_path / "home", LEASE__DURATION="4s", LEASE__RENEW="1s")
+    node = NodeProcess(tmp_path / "home", LEASE__DURATION="15s", LEASE__RENEW="1s")
     job = CheckedJob(node, tmp_path / "job")
     job.add_file()
     job.deploy()
@@ -146,7 +146,7 @@ def kill_at(job: CheckedJob, moment: Moment, batch: int) -> None:
     """Kill the Python process and the JVM of the driver at a moment of a batch."""
     driver = psutil.Process(job.node.describe_session(SESSION)["driver"]["pid"])
     what = f"{moment.__name__} of batch {batch}"
-    wait_until(lambda: moment(job, batch), seconds=60, what=what, every=0.005)
+    wait_until(lambda: moment(job, batch), seconds=240, what=what, every=0.005)
     kill_with_descendants(driver)
 
 
@@ -164,7 +164,7 @@ def test_each_batch_is_counted_once_and_written_once_whenever_its_driver_is_kill
         kill_at(job, moment, job.batches_before + chance.randrange(3))
     # The next driver publishes the batches before this file, and none of the file's rows.
     job.add_file(has_number=False)
-    wait_until(job.has_failed, seconds=120, what="the stream has failed", every=0.3)
+    wait_until(job.has_failed, seconds=240, what="the stream has failed", every=0.3)
     assert job.read_sink() == job.list_kept(job.file_count - 1)
     job.write_file()
     assert job.act("start", clean=False)["state"] == "applied"
@@ -172,9 +172,9 @@ def test_each_batch_is_counted_once_and_written_once_whenever_its_driver_is_kill
 
     assert job.read_sink() == job.list_kept(job.file_count)
     checks = job.read_checks()
-    # The counts of a batch are not known if its driver was lost between commit and report. A driver
-    # reports each half second, and commits at most three batches of a backlog before it is killed.
-    assert checks["unknown_batches"] <= 3 * len(moments), checks
+    # The counts of a batch are not known if its driver was lost between commit and report, which a
+    # driver sends each half second. It has at most the four batches of a backlog by then.
+    assert checks["unknown_batches"] <= 4 * len(moments), checks
     total, count = checks["total"], checks["batches"]
     assert {key: total[key] for key in ROWS} == {key: count * ROWS[key] for key in ROWS}
     counted = {each["name"]: (each["violations"], each["nulls"]) for each in total["expectations"]}

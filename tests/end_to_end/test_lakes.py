@@ -60,7 +60,7 @@ def test_a_table_is_created_atomically_replaced_and_absent_after_a_cancel(
 
     wait_until(is_writing, what="the CTAS writes")
     node.http.post(f"/api/v1/statements/{slow}/cancel")
-    assert node.statement(slow, wait_timeout="30s")["state"] == "cancelled"
+    assert node.wait_ended(slow)["state"] == "cancelled"
     assert node.rows(f"SHOW TABLES IN {name}", lake_session) == []
     created = node.run(f"CREATE {text}{ROWS}", lake_session)
     assert (created["state"], created["atomic"]) == ("success", True), created

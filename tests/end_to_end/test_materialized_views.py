@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from tests.end_to_end.test_streams import Numbers, kill_driver
+from tests.support.gates import Gate
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
@@ -23,9 +25,10 @@ PROFILES = {"default": {"warm": 1}, "other": {"conf": {"spark.sql.shuffle.partit
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     process = NodeProcess(
         tmp_path_factory.mktemp("node") / "home",
-        LEASE__DURATION="4s",
+        LEASE__DURATION="15s",
         LEASE__RENEW="1s",
-        MATERIALIZED_VIEWS__GRACE="2s",
+        # A reader of a generation that is replaced must end within this time.
+        MATERIALIZED_VIEWS__GRACE="5s",
         PROFILES=json.dumps(PROFILES),
     )
     yield process
@@ -68,20 +71,23 @@ class Reader(threading.Thread):
         self.join()
 
 
-def refresh(node: NodeProcess, view: str, *, kill: bool) -> str:
-    """Refresh a view, and kill the driver once in the middle of the write. Return the state."""
-    statement = node.submit(f"REFRESH MATERIALIZED VIEW {view}")
+def refresh(node: NodeProcess, view: str, gate: Gate, *, kill: bool) -> str:
+    """Refresh a view, and kill the driver once in the middle of the write. Return the state.
 
-    def is_writing() -> bool:
-        progress = node.statement(statement["id"])["progress"]
-        return bool(progress and progress["tasks_active"])
+    Args:
+        gate: A task of the view waits for it, so that the driver can be killed meanwhile.
+    """
+    with gate.closed() if kill else nullcontext():
+        statement = node.submit(f"REFRESH MATERIALIZED VIEW {view}")
 
-    if kill:
-        wait_until(is_writing, seconds=120, what="the refresh writes")
-        kill_driver(node, statement["session_id"])
-    ended = node.statement(statement["id"], wait_timeout="60s")
-    while ended["state"] in {"waiting", "launched", "running"}:
-        ended = node.statement(statement["id"], wait_timeout="60s")
+        def is_writing() -> bool:
+            progress = node.statement(statement["id"])["progress"]
+            return bool(progress and progress["tasks_active"])
+
+        if kill:
+            wait_until(is_writing, seconds=120, what="the refresh writes")
+            kill_driver(node, statement["session_id"])
+    ended = node.wait_ended(statement["id"])
     assert (ended["attempts"] > 1) == kill
     return str(ended["state"])
 
@@ -96,7 +102,7 @@ def test_a_refresh_takes_a_warm_driver_unless_its_profile_is_another_one(
     node: NodeProcess, session: str
 ) -> None:
     node.run("CREATE MATERIALIZED VIEW warm_view AS SELECT 1 AS a", session)
-    wait_until(lambda: find_warm_drivers(node) - {session}, seconds=120, what="a warm driver")
+    wait_until(lambda: find_warm_drivers(node) - {session}, seconds=240, what="a warm driver")
     warm = find_warm_drivers(node) - {session}
     refreshes = [node.run("REFRESH MATERIALIZED VIEW warm_view") for _ in range(2)]
     other = node.session(profile="other")
@@ -118,18 +124,16 @@ def test_a_refresh_takes_a_warm_driver_unless_its_profile_is_another_one(
 
 @pytest.mark.parametrize("refreshes", [2, pytest.param(10, marks=pytest.mark.matrix)])
 def test_a_reader_sees_whole_generations_while_a_refresh_is_killed(
-    node: NodeProcess, session: str, refreshes: int
+    node: NodeProcess, session: str, tmp_path: Path, refreshes: int
 ) -> None:
-    source, view = f"rounds_{refreshes}", f"v_{refreshes}"
-    # The middle refresh takes some seconds, so that its driver can be killed while it writes.
+    source, view, gate = f"rounds_{refreshes}", f"v_{refreshes}", Gate(tmp_path)
     killed = refreshes // 2 + 1
-    slow = (
-        f"reflect('java.lang.Thread', 'sleep', IF(round = {killed}, 5L, 0L) + id * 0) IS NOT NULL"
-    )
     rows = f"SELECT {{}} AS round, id FROM range(0, {ROWS}, 1, 2)"
     node.run(f"CREATE TABLE {source} AS {rows.format(1)}", session)
     created = node.run(
-        f"CREATE MATERIALIZED VIEW {view} AS SELECT round, id FROM {source} WHERE {slow}", session
+        f"CREATE MATERIALIZED VIEW {view} AS"
+        f" SELECT round, id FROM {source} UNION ALL SELECT 0, id FROM {gate.rows} WHERE id < 0",
+        session,
     )
     assert (created["state"], created["atomic"]) == ("success", True), created
     reader = Reader(node, session, view)
@@ -137,7 +141,7 @@ def test_a_reader_sees_whole_generations_while_a_refresh_is_killed(
     try:
         for number in range(2, refreshes + 2):
             node.run(f"INSERT OVERWRITE {source} {rows.format(number)}", session)
-            assert refresh(node, view, kill=number == killed) == "success"
+            assert refresh(node, view, gate, kill=number == killed) == "success"
     finally:
         reader.stop()
     last = node.rows(f"SELECT min(round), max(round), count(*) FROM {view}", session)
@@ -149,30 +153,29 @@ def test_a_reader_sees_whole_generations_while_a_refresh_is_killed(
     tables = f"SHOW TABLES LIKE '__mv_{view}_*'"
     wait_until(
         lambda: len(node.rows(tables, session)) == 1,
-        seconds=60,
+        seconds=120,
         what="only the last generation is left",
         every=0.5,
     )
     assert node.run(f"DROP MATERIALIZED VIEW {view}")["state"] == "success"
     wait_until(
         lambda: node.rows(f"SHOW TABLES LIKE '*{view}*'", session) == [],
-        seconds=60,
+        seconds=120,
         what="the view and its rows are removed",
         every=0.5,
     )
 
 
 def test_the_rows_of_every_refresh_are_checked_also_after_a_kill(
-    node: NodeProcess, session: str
+    node: NodeProcess, session: str, tmp_path: Path
 ) -> None:
+    gate = Gate(tmp_path)
+
     def describe() -> dict[str, str | None]:
         return dict(node.rows("DESCRIBE MATERIALIZED VIEW checked"))
 
-    # The row 7 takes some seconds, so that the driver can be killed while it writes.
-    query = (
-        "SELECT id, amount FROM sales WHERE"
-        " reflect('java.lang.Thread', 'sleep', IF(id = 7, 5000L, 0L)) IS NOT NULL"
-    )
+    nothing = f"SELECT id, id FROM {gate.rows} WHERE id < 0"
+    query = f"SELECT id, amount FROM sales UNION ALL {nothing}"
     create = (
         "CREATE MATERIALIZED VIEW checked (\n"
         "  CONSTRAINT positive EXPECT (amount > 0) ON VIOLATION DROP ROW,\n"
@@ -187,7 +190,7 @@ def test_the_rows_of_every_refresh_are_checked_also_after_a_kill(
     failed = node.run("REFRESH MATERIALIZED VIEW checked")
     after_failure, kept = describe(), node.rows("SELECT id FROM checked ORDER BY id", session)
     node.run("INSERT OVERWRITE sales SELECT id, id - 6 FROM range(5, 10)", session)
-    assert refresh(node, "checked", kill=True) == "success"
+    assert refresh(node, "checked", gate, kill=True) == "success"
     rows = node.rows("SELECT id FROM checked ORDER BY id", session)
     refreshed = describe()
     assert node.run("DROP MATERIALIZED VIEW checked")["state"] == "success"
@@ -229,17 +232,17 @@ def test_a_view_that_refreshes_itself_survives_its_driver(
         expected = [str(numbers.count)] * 2
         return [[str(value) for value in row] for row in (*rows, *counts)] == [expected] * 2
 
-    wait_until(is_complete, seconds=180, what="both views have all rows", every=0.5)
+    wait_until(is_complete, seconds=240, what="both views have all rows", every=0.5)
     kill_driver(node, streaming)
     numbers.add()
-    wait_until(is_complete, seconds=180, what="both views have the new rows", every=0.5)
+    wait_until(is_complete, seconds=240, what="both views have the new rows", every=0.5)
     described = dict(node.rows("DESCRIBE MATERIALIZED VIEW every_event"))
     shown = {row[0]: row for row in node.rows("SHOW MATERIALIZED VIEWS")}
     for view in ("every_event", "event_count"):
         assert node.run(f"DROP MATERIALIZED VIEW {view}")["state"] == "success"
     wait_until(
         lambda: node.rows("SHOW TABLES LIKE '*event*'", session) == [],
-        seconds=60,
+        seconds=120,
         what="the views and their rows are removed",
         every=0.5,
     )

@@ -25,7 +25,7 @@ AVAILABLE = "SET headrace.ctas.trigger = available now"
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     folder = tmp_path_factory.mktemp("node")
-    process = NodeProcess(folder / "home", LEASE__DURATION="4s", LEASE__RENEW="1s")
+    process = NodeProcess(folder / "home", LEASE__DURATION="15s", LEASE__RENEW="1s")
     yield process
     process.close()
 
@@ -221,14 +221,15 @@ def test_a_view_over_a_stream_is_saved_and_outlives_drivers_and_definitions(
     check(node, "SAVE STREAM v_first TO parquet IDENTIFIED BY v_first_kept", session)
     query = node.stream("v_scaled")
     assert query["session_id"] != session
-    wait_until(lambda: node.stream("v_scaled")["last_batch"] is not None, what="the first batch")
-    wait_until(lambda: node.stream("v_first_kept")["last_batch"] is not None, what="a batch")
+    for name in ("v_scaled", "v_first_kept"):
+        # The driver of the queries starts first.
+        wait_until(lambda: node.stream(name)["last_batch"] is not None, seconds=240, what=name)  # noqa: B023
     check(node, "DROP VIEW v_scaled", session)
     check(node, "DROP STREAM v_numbers", session)
     kill_driver(node, query["session_id"])
     add_numbers(numbers, 10)
     wait_until(
-        lambda: count(node, session, query["path"]) == 20, seconds=180, what="all rows", every=1.0
+        lambda: count(node, session, query["path"]) == 20, seconds=240, what="all rows", every=1.0
     )
     kept = node.stream("v_first_kept")["path"]
     rows = node.rows(f"SELECT DISTINCT m FROM parquet.`{kept}`", session)
@@ -264,12 +265,12 @@ def test_a_job_file_of_pstl_runs_from_the_command_line_and_as_the_script_of_a_jo
         "pattern.j_bar": (5, 35), "pattern.j_baz_parquet": (5, 535),
     }  # fmt: skip
     for name in queries:
-        wait_until(lambda: node.stream(name)["last_batch"] is not None, what=name, seconds=120)  # noqa: B023
+        wait_until(lambda: node.stream(name)["last_batch"] is not None, what=name, seconds=240)  # noqa: B023
     kill_driver(node, node.stream("pattern.j_bar")["session_id"])
     for name, expected in queries.items():
         path = node.stream(name)["path"]
         found = node.rows(f"SELECT count(*), sum(n) FROM parquet.`{path}`", session)
         assert found == [[str(value) for value in expected]], name
     for name in queries:
-        wait_until(lambda: node.stream(name)["state"] == "running", what=name, seconds=180)  # noqa: B023
+        wait_until(lambda: node.stream(name)["state"] == "running", what=name, seconds=240)  # noqa: B023
         node.act_on_stream(name, "stop")

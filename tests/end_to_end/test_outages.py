@@ -65,7 +65,7 @@ def test_a_statement_survives_the_restart_of_its_node(own_node: NodeProcess) -> 
     )
     node.kill()
     node.start()
-    ended = node.statement(statement["id"], wait_timeout="60s")
+    ended = node.wait_ended(statement["id"])
     assert ended["state"] == "success", ended
     assert node.result(statement["id"])["rows"] == [["4"]]
     assert node.rows("SELECT 1", session) == [[1]]
@@ -93,7 +93,7 @@ def kill_driver(node: NodeProcess, session: str, epoch: int) -> None:
         has_jvm = any("java" in Path(command[0]).name for command in commands.values())
         return set(commands) if has_jvm else set()
 
-    end(wait_until(find_with_jvm, seconds=60, what=f"the JVM of epoch {epoch} starts", every=0.1))
+    end(wait_until(find_with_jvm, seconds=120, what=f"the JVM of epoch {epoch} starts", every=0.1))
 
 
 def test_a_start_that_is_killed_with_its_node_is_repeated_and_its_session_continues(
@@ -115,12 +115,10 @@ def test_a_start_that_is_killed_with_its_node_is_repeated_and_its_session_contin
     # The start timeout is two minutes: the next start does not wait for it.
     wait_until(
         lambda: node.describe_session(session)["epoch"] == 5,
-        seconds=60,
+        seconds=120,
         what="the dead start is found, and the next one begins",
     )
-    ended = node.statement(query, wait_timeout="60s")
-    while ended["state"] not in ENDED:
-        ended = node.statement(query, wait_timeout="60s")
+    ended = node.wait_ended(query)
 
     assert ended["state"] == "success", ended
     assert node.result(query)["rows"] == [[1]]
@@ -135,7 +133,7 @@ def test_a_start_that_is_killed_with_its_node_is_repeated_and_its_session_contin
 def test_a_session_that_cannot_start_reports_the_reason(node: NodeProcess) -> None:
     session = node.session(conf={"spark.master": "no-such-master"})
     statement = node.submit("SELECT 1", session)
-    ended = node.statement(statement["id"], wait_timeout="60s")
+    ended = node.wait_ended(statement["id"])
     assert (ended["state"], ended["error"]["code"]) == ("failed", "session_failed")
     assert f"headrace session log {session}" in ended["error"]["message"]
     log = node.http.get(f"/api/v1/sessions/{session}/log").text
@@ -172,7 +170,7 @@ def test_a_result_is_kept_when_the_store_is_down_while_its_statement_ends(
         finally:
             postgres.start()
         wait_until(node.is_ready, what="the node is ready again")
-        ended = node.statement(statement["id"], wait_timeout="60s")
+        ended = node.wait_ended(statement["id"])
         assert ended["state"] == "success", ended
         assert node.rows("SELECT 2", session) == [[2]]
     finally:
@@ -184,7 +182,7 @@ def test_a_second_node_of_the_same_home_is_refused(node: NodeProcess) -> None:
         [sys.executable, "-m", "headrace.frontends", "--port", "0", "--home", str(node.home)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert second.returncode == 2
@@ -206,7 +204,7 @@ def test_a_node_on_a_port_in_use_is_refused(node: NodeProcess, tmp_path: Path) -
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert second.returncode == 2
@@ -239,11 +237,12 @@ def test_a_rename_that_the_metastore_did_not_finish_is_repaired(
 ) -> None:
     # The metastore has moved the files when it dies. Many partitions make the rename slow.
     node.rows("CREATE DATABASE half", session)
+    metastore = _find_metastore(node)
     text = "CREATE TABLE half.t USING parquet PARTITIONED BY (k) AS SELECT id, id % 150 AS k"
     statement_id = node.submit(f"{text} FROM range(0, 1500, 1, 1)", session)["id"]
     folder = node.home / "warehouse" / "half.db"
     wait_until((folder / "t").exists, every=0.001, seconds=60, what="the files are moved")
-    _find_metastore(node).kill()
+    metastore.kill()
     assert node.statement(statement_id)["state"] == "running"
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
@@ -269,13 +268,14 @@ def test_a_write_whose_partitions_the_metastore_did_not_add_is_completed(
         f"CREATE TABLE {table} (id BIGINT, k BIGINT) USING parquet PARTITIONED BY (k)", session
     )
     node.rows(f"INSERT INTO {table} VALUES (-1, -1)", session)
+    metastore = _find_metastore(node)
     text = f"INSERT {verb} {table} SELECT id, id % 150 AS k FROM range(0, 1500, 1, 1)"
     statement_id = node.submit(text, session)["id"]
     folder = node.home / "warehouse" / f"{database}.db" / "t"
     wait_until(
         lambda: any(folder.glob("k=1/*.parquet")), every=0.001, seconds=60, what="files are moved"
     )
-    _find_metastore(node).kill()
+    metastore.kill()
     assert node.statement(statement_id)["state"] == "running"
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,

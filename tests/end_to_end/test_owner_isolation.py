@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.files import find_matching
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.store import get_session
 from tests.support.system_users import can_run_python, passable_folder, system_users
@@ -66,7 +67,7 @@ class Owner:
             assert session.state is not SessionState.FAILED, (session.failure, log)
             return session.state is SessionState.RUNNING
 
-        wait_until(is_running, seconds=180, what="the driver runs")
+        wait_until(is_running, seconds=240, what="the driver runs")
 
     def run(self, text: str, disposition: Disposition = Disposition.AUTO) -> Statement:
         """Run a statement in the session, which must succeed."""
@@ -75,7 +76,7 @@ class Owner:
             self.caller,
             StatementSpec(text=text, result_request=request),
             session=self.session_id,
-            seconds=120,
+            seconds=240,
         )
         assert statement.state in STATEMENT.terminal
         assert statement.state is StatementState.SUCCESS, statement.failure
@@ -188,7 +189,7 @@ def test_a_driver_reads_nothing_of_another_owner_and_of_the_node(
             home.temporary / name,
             Path(owner.account.pw_dir) / "private",
         ]
-        nested = [path for folder in folders for path in folder.rglob("*")]
+        nested = [path for folder in folders for path in find_matching(folder, "*")]
         files = [*folders, *(path for path in nested if not path.is_socket())]
         assert len([path for path in files if path.is_file()]) >= 5
         return files

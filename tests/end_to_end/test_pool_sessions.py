@@ -7,12 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.gates import Gate
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
-
-_SLOW = "SELECT reflect('java.lang.Thread', 'sleep', 2000L), {n} AS n FROM range(0, 1, 1, 1)"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_tables_are_the_same_for_all_statements(node: NodeProcess, pool: str) ->
     assert (created["state"], created["session_id"], created["atomic"]) == ("success", pool, True)
     inserted = [node.submit(f"INSERT INTO pooled_table VALUES ({n})") for n in range(1, 4)]
     for statement in inserted:
-        ended = node.statement(statement["id"], wait_timeout="60s")
+        ended = node.wait_ended(statement["id"])
         assert (ended["state"], ended["session_id"]) == ("success", pool)
     assert node.rows("SELECT x FROM pooled_table ORDER BY x") == [[0], [1], [2], [3]]
 
@@ -87,26 +86,35 @@ def test_cached_tables_and_added_files_are_shared(node: NodeProcess, tmp_path: P
     assert "pooled.txt" in str(node.rows("LIST FILES"))
 
 
-def test_statements_that_change_something_run_at_once(node: NodeProcess, pool: str) -> None:
-    slow = [f"CREATE TABLE pooled_{n} AS {_SLOW.format(n=n)}" for n in range(2)]
-    statements = [node.submit(text)["id"] for text in slow]
+def run_at_once(node: NodeProcess, *texts: str) -> list[str]:
+    """Start statements, and wait until all of them run. Return their ids."""
+    statements = [str(node.submit(text)["id"]) for text in texts]
     wait_until(
-        lambda: [node.statement(each)["state"] for each in statements] == ["running"] * 2,
-        what="both statements run",
+        lambda: {node.statement(each)["state"] for each in statements} == {"running"},
+        what="all statements run",
     )
+    return statements
+
+
+def test_statements_that_change_something_run_at_once(
+    node: NodeProcess, pool: str, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    texts = [f"CREATE TABLE pooled_{n} AS SELECT {n} AS n FROM {gate.rows}" for n in range(2)]
+    with gate.closed():
+        statements = run_at_once(node, *texts)
     for statement_id in statements:
-        assert node.statement(statement_id, wait_timeout="60s")["state"] == "success"
+        assert node.wait_ended(statement_id)["state"] == "success"
 
 
 def test_the_next_driver_continues_the_statements_of_a_lost_one(
-    node: NodeProcess, pool: str
+    node: NodeProcess, pool: str, tmp_path: Path
 ) -> None:
-    slow = [node.submit(_SLOW.format(n=n))["id"] for n in range(2)]
-    wait_until(
-        lambda: [node.statement(each)["state"] for each in slow] == ["running"] * 2,
-        what="both queries run",
-    )
-    os.kill(node.http.get(f"/api/v1/sessions/{pool}").json()["driver"]["pid"], signal.SIGKILL)
-    for statement_id in slow:
-        ended = node.statement(statement_id, wait_timeout="60s")
+    gate = Gate(tmp_path)
+    driver = node.describe_session(pool)["driver"]["pid"]
+    with gate.closed():
+        statements = run_at_once(node, *(f"SELECT {n} AS n FROM {gate.rows}" for n in range(2)))
+        os.kill(driver, signal.SIGKILL)
+    for statement_id in statements:
+        ended = node.wait_ended(statement_id)
         assert (ended["state"], ended["attempts"]) == ("success", 2)

@@ -72,7 +72,8 @@ def node(tmp_path_factory: pytest.TempPathFactory, hook_calls: Path) -> Iterator
     process = NodeProcess(
         home,
         environment={"PYTHONPATH": str(hook_calls.parent)},
-        LEASE__DURATION="4s",
+        # A driver that is frozen costs this time. One of a busy machine may be paused, too.
+        LEASE__DURATION="10s",
         LEASE__RENEW="1s",
     )
     yield process
@@ -129,7 +130,7 @@ def submit_and_wait_running(node: NodeProcess, session: str, text: str) -> str:
         return bool(progress and progress["tasks_active"])
 
     # Before Spark has begun it, every statement is safe to run again.
-    wait_until(is_running, seconds=60, what="the statement runs")
+    wait_until(is_running, seconds=120, what="the statement runs")
     return statement_id
 
 
@@ -167,7 +168,7 @@ def check_takeover(
     command = submit_and_wait_running(node, session, f"INSERT INTO t {_SLOW}")
     waiting = node.submit("SELECT max(x) FROM t", session)["id"]
     fault(processes)
-    lost = node.statement(command, wait_timeout="30s")
+    lost = wait_ended(node, command)
     assert (lost["state"], lost["error"]["code"]) == ("failed", "driver_lost")
     # The processes end before the session continues.
     assert filter_running(processes) == []

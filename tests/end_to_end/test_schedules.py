@@ -116,9 +116,10 @@ def _run(node: NodeProcess, folder: Path, *arguments: str) -> subprocess.Complet
 
 
 def _runs(node: NodeProcess, job: str) -> list[dict[str, Any]]:
+    """Return the runs of a job, without those that its clock starts when an hour or a day ends."""
     page = node.http.get("/api/v1/runs", params={"job": job}).json()
     items: list[dict[str, Any]] = page["items"]
-    return items
+    return [run for run in items if run["trigger"] != "schedule"]
 
 
 def _await_end(node: NodeProcess, count: int, job: str = "hourly") -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ def test_a_backfill_writes_each_interval_once_although_driver_and_node_are_kille
     assert [run["state"] for run in ended] == ["succeeded"] * 4
     rows = node.rows(
         "SELECT date_format(start, 'HH'), count(*), count(DISTINCT n) FROM sales_by_hour"
-        " GROUP BY 1 ORDER BY 1"
+        " WHERE start < '2026-03-30' GROUP BY 1 ORDER BY 1"
     )
     assert rows == [[hour, "4", "4"] for hour in ("00", "01", "02", "03")]
     # A time that has run is run again on request alone.
@@ -202,7 +203,7 @@ def test_rows_and_a_view_are_kept_fresh_and_a_table_that_vanishes_fails_the_run_
     answer = node.http.post("/api/v1/jobs/copy/runs", json={})
     assert answer.status_code == 201, answer.text
     path = f"/api/v1/runs/{answer.json()['id']}"
-    wait_until(lambda: node.http.get(path).json()["ended_at"], seconds=120, what="the run ended")
+    wait_until(lambda: node.http.get(path).json()["ended_at"], seconds=240, what="the run ended")
 
     run = node.http.get(path).json()
     assert (run["state"], run["attempt"]) == ("failed", 1)
@@ -228,7 +229,7 @@ def test_code_in_a_session_of_its_own_creates_its_table_and_replaces_its_partiti
         assert [run["state"] for run in ended] == ["succeeded"] * count, ended
     rows = node.rows(
         "SELECT hour, count(*), count(DISTINCT id), max(__query_name) FROM files_by_hour"
-        " GROUP BY 1 ORDER BY 1"
+        " WHERE hour IN ('00', '01') GROUP BY 1 ORDER BY 1"
     )
     assert rows == [["00", "3", "3", "files"], ["01", "3", "3", "files"]]
     [latest] = [run for run in ended if run["repetition"] == 1]
@@ -257,7 +258,10 @@ def test_the_plan_of_a_backfill_lists_the_partitions_that_its_runs_and_those_aft
     assert _runs(node, "daily") == []
     _run(node, tmp_path, *backfill)
     assert [run["state"] for run in _await_end(node, 2, "daily")] == ["succeeded"] * 2
-    rows = node.rows("SELECT CAST(day AS STRING), count(*) FROM rows_by_day GROUP BY 1 ORDER BY 1")
+    rows = node.rows(
+        "SELECT CAST(day AS STRING), count(*) FROM rows_by_day"
+        " WHERE day < '2026-04-01' GROUP BY 1 ORDER BY 1"
+    )
     assert rows == [["2026-03-28", "3"], ["2026-03-29", "3"]]
     # The times of the clock to which these runs belong.
     ended = _await_end(node, 2, "report")

@@ -5,6 +5,7 @@ The store, and the files that a driver reads at its start, must hold the secrets
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 import psycopg
 import pytest
 from psycopg import sql
+from tests.support.files import find_matching
 from tests.support.jobs import CountingJob
 from tests.support.lakes import lake_jars
 from tests.support.node import NodeProcess
@@ -92,7 +94,7 @@ def used(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     streams = node.http.get("/api/v1/streams").json()["items"]
     deployed = job.apply(job.plan(variables={"SECRET": f"{MARK}-manifest"}))
     assert deployed["state"] == "applied", deployed
-    wait_until(lambda: node.session_state(broken) == "failed", seconds=120, what="no jar, no start")
+    wait_until(lambda: node.session_state(broken) == "failed", seconds=240, what="no jar, no start")
     return {
         "session": [session, broken, "jobs-default"],
         "statement_id": [statement["id"]],
@@ -131,25 +133,41 @@ def test_no_file_and_no_argument_contains_a_secret(node: NodeProcess, used: dict
     folder = node.home.parent
     events = [file for file in (folder / "event-log").rglob("*") if file.is_file()]
     assert any(b"spark.hadoop.some.credential" in file.read_bytes() for file in events)
-    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+    for file, found in read_files(folder):
         if holds_secrets(file, node.home):
             continue
-        content = file.read_bytes()
+        content = found
         if file in events:
             # Spark writes errors to it as they are, and they can quote what a user has typed.
             content = content.replace(f"{TYPED})".encode(), b"").replace(f"{TYPED}'".encode(), b"")
         at = content.find(f"{MARK}-".encode())
         assert at < 0, (file, content[max(0, at - 300) : at + 200])
+    assert MARK not in read_arguments(node)
+
+
+def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files below a folder with their contents. Running processes remove some."""
+    for file in sorted(find_matching(folder, "*")):
+        with contextlib.suppress(FileNotFoundError):
+            if file.is_file():
+                yield file, file.read_bytes()
+
+
+def read_arguments(node: NodeProcess) -> str:
+    """Return the arguments of all processes of a node. Some may end meanwhile."""
+    arguments = list[str]()
     for process in processes_of(node.home):
-        arguments = " ".join(psutil.Process(process.pid).cmdline())
-        assert MARK not in arguments
+        with contextlib.suppress(psutil.NoSuchProcess):
+            arguments += process.cmdline()
+    assert arguments
+    return " ".join(arguments)
 
 
 def holds_secrets(file: Path, home: Path) -> bool:
     """Return whether a file must hold secrets: the store, and what a driver reads at its start."""
     return file.name.startswith("headrace.db") or (
-        file.stat().st_mode & 0o777 == 0o600
-        and (file.suffix in {".properties", ".conf"} and "drivers" in file.parts)
+        (file.suffix in {".properties", ".conf"} and "drivers" in file.parts)
+        and file.stat().st_mode & 0o777 == 0o600
     )
 
 
@@ -256,12 +274,12 @@ def test_drivers_use_a_secret_and_its_changes_and_keep_it_out_of_all_texts(
         "SAVE STREAM n TO db IDENTIFIED BY writer TRIGGER 1 SECOND",
     ):
         assert node.run(text, session)["state"] == "success", text
-    wait_until(lambda: count_ticks(database) > 0, seconds=60, what="rows in the database")
+    wait_until(lambda: count_ticks(database) > 0, seconds=120, what="rows in the database")
 
     database.change_password(CHANGED)
     node.act_on_stream("writer", "restart")
     rows = count_ticks(database)
-    wait_until(lambda: count_ticks(database) > rows, seconds=60, what="more rows")
+    wait_until(lambda: count_ticks(database) > rows, seconds=120, what="more rows")
     kill_with_descendants(psutil.Process(node.describe_session(session)["driver"]["pid"]))
     assert node.rows("SELECT n FROM pg.public.numbers", session) == [[7]]
     assert node.rows("SELECT n FROM v", session) == [[7]]
@@ -275,13 +293,11 @@ def test_drivers_use_a_secret_and_its_changes_and_keep_it_out_of_all_texts(
     # The files of its checkpoint come and go while it runs.
     node.act_on_stream("writer", "pause")
     wait_until(lambda: node.http.get("/api/v1/streams/writer").json()["state"] == "paused")
-    for file in sorted(file for file in (tmp_path / "home").rglob("*") if file.is_file()):
-        content = file.read_bytes()
+    for file, content in read_files(tmp_path / "home"):
         # The text of a statement is stored as it was typed.
         found = content.replace(TYPED.encode(), b"").find(f"{MARK}-".encode())
         assert found < 0, (file, content[max(0, found - 300) :][:500])
-    for process in processes_of(node.home):
-        assert MARK not in " ".join(psutil.Process(process.pid).cmdline())
+    assert MARK not in read_arguments(node)
 
 
 def read_spark_ui(node: NodeProcess, session: str) -> Iterator[tuple[str, str]]:

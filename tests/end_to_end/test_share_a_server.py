@@ -164,7 +164,7 @@ class Team:
         address = re.search(r"http\S+", login.stderr.readline())
         assert address is not None
         self.issuer.approve(address[0], "ada")
-        output, errors = login.communicate(timeout=60)
+        output, errors = login.communicate(timeout=240)
         assert login.returncode == 0, errors
         return output
 
@@ -215,4 +215,4 @@ def test_a_team_shares_a_server_as_the_guide_says(team: Team) -> None:
     assert '"owner": "group:corp:etl"' in owned
     assert "user_disabled" in (team.folder / "log" / "audit.jsonl").read_text()
     node.terminate()
-    assert node.wait(60) == 0
+    assert node.wait(120) == 0

@@ -21,7 +21,7 @@ def _use_embedded_node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [HEADRACE, *arguments], capture_output=True, text=True, timeout=240, check=False
+        [HEADRACE, *arguments], capture_output=True, text=True, timeout=280, check=False
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+from tests.support.gates import Gate
 from tests.support.lakes import lake_jars
 from tests.support.node import NodeProcess
 from tests.support.postgres import Postgres
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 def start_node(folder: Path) -> NodeProcess:
     """Start a node with a short lease."""
-    return NodeProcess(folder / "home", LEASE__DURATION="4s", LEASE__RENEW="1s")
+    return NodeProcess(folder / "home", LEASE__DURATION="10s", LEASE__RENEW="1s")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,11 @@ def test_rows_are_neither_lost_nor_duplicated_when_drivers_and_nodes_are_killed(
     node.run("SAVE STREAM numbers TO parquet IDENTIFIED BY exactly TRIGGER 1 SECOND", session)
     path = node.stream("exactly")["path"]
     # Without a first batch, the folder has no schema that the query below could read.
-    wait_until(lambda: node.stream("exactly")["last_batch"] is not None, what="the first batch")
+    wait_until(
+        lambda: node.stream("exactly")["last_batch"] is not None,
+        seconds=120,
+        what="the first batch",
+    )
     for kill in ("driver", "node", "driver"):
         numbers.add()
         if kill == "node":
@@ -171,7 +176,9 @@ def test_every_statement_of_the_seed_runs_as_it_is_written(
         )
         assert conflict.status_code == 409, text
         wait_until(
-            lambda name=name: node.stream(name)["last_batch"] is not None, what=f"{text} runs"
+            lambda name=name: node.stream(name)["last_batch"] is not None,
+            seconds=120,
+            what=f"{text} runs",
         )
         node.act_on_stream(name, "stop")
         wait_until(
@@ -186,7 +193,7 @@ def test_a_closed_session_stops_its_queries_before_its_driver_ends(
     other = node.session(kind="streaming")
     node.run("SAVE STREAM numbers TO noop IDENTIFIED BY closing TRIGGER 1 SECOND", other)
     node.http.delete(f"/api/v1/sessions/{other}")
-    wait_until(lambda: node.session_state(other) == "dead", seconds=60, what="the session ends")
+    wait_until(lambda: node.session_state(other) == "dead", seconds=120, what="the session ends")
     query = node.stream("closing")
 
     assert query["state"] == "stopped"
@@ -323,12 +330,14 @@ def test_no_staged_rows_stay_in_a_database_when_their_driver_is_killed(
     )
     assert node.stream("stopped")["state"] == "stopped"
     node.act_on_stream("continued", "stop")
-    wait_until(lambda: node.stream("continued")["state"] == "stopped", what="no query runs")
+    wait_until(
+        lambda: node.stream("continued")["state"] == "stopped", seconds=120, what="no query runs"
+    )
 
     kill_in_batches(node, session, database, "recovered")
     node.act_on_stream("recovered", "stop")
     wait_until(
-        lambda: node.stream("recovered")["state"] == "stopped", seconds=60, what="no query runs"
+        lambda: node.stream("recovered")["state"] == "stopped", seconds=120, what="no query runs"
     )
     recover = [sys.executable, "-m", "headrace.cli", "recover"]
     subprocess.run(recover, env=node.client_environment, check=True, capture_output=True)
@@ -337,17 +346,21 @@ def test_no_staged_rows_stay_in_a_database_when_their_driver_is_killed(
 
 
 def test_queries_at_once_see_the_rows_in_memory_after_a_restart_of_their_query(
-    node: NodeProcess, session: str, numbers: Numbers
+    node: NodeProcess, session: str, numbers: Numbers, tmp_path: Path
 ) -> None:
+    gate = Gate(tmp_path)
     node.run("SAVE STREAM numbers TO memory IDENTIFIED BY kept TRIGGER 1 SECOND", session)
 
     def count_twice() -> list[Any]:
         """Count the rows with two queries at once, for which the driver needs two sessions."""
-        sleep = "reflect('java.lang.Thread', 'sleep', 1000L)"
-        text = f"SELECT n FROM (SELECT count(*) AS n FROM kept) WHERE {sleep} IS NOT NULL"
-        submitted = [node.submit(text, session)["id"] for _ in range(2)]
-        ended = [node.statement(each, wait_timeout="60s") for each in submitted]
-        assert ended[1]["started_at"] < ended[0]["ended_at"]
+        text = f"SELECT n FROM (SELECT count(*) AS n FROM kept), {gate.rows}"
+        with gate.closed():
+            submitted = [node.submit(text, session)["id"] for _ in range(2)]
+            wait_until(
+                lambda: {node.statement(each)["state"] for each in submitted} == {"running"},
+                what="both queries run",
+            )
+        assert {node.wait_ended(each)["state"] for each in submitted} == {"success"}
         return [node.result(each)["rows"][0][0] for each in submitted]
 
     wait_until(lambda: node.rows("SELECT count(*) FROM kept", session) == [["10"]], what="rows")
@@ -356,7 +369,7 @@ def test_queries_at_once_see_the_rows_in_memory_after_a_restart_of_their_query(
     numbers.add()
     wait_until(
         lambda: node.rows("SELECT count(*) FROM kept", session) == [["20"]],
-        seconds=60,
+        seconds=120,
         what="the rows of the restarted query",
     )
     assert count_twice() == ["20"] * 2

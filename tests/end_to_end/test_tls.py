@@ -56,7 +56,7 @@ def run(node: NodeProcess, *arguments: str, **variables: str | None) -> RunComma
         text=True,
         env=environment,
         check=False,
-        timeout=120,
+        timeout=240,
     )
 
 
@@ -130,7 +130,7 @@ def test_a_node_does_not_start_without_its_files(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert started.returncode == 2
     assert started.stderr.startswith(f"headrace: {missing.lower().replace('__', '.')}: ")

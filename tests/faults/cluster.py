@@ -160,7 +160,7 @@ class ChaosNode:
     def stop(self) -> None:
         """Send SIGTERM and wait for the end of the process. A fault may kill it earlier."""
         self._signal(signal.SIGTERM)
-        wait_until(self.has_ended, seconds=60, what="the node has ended")
+        wait_until(self.has_ended, seconds=120, what="the node has ended")
 
     def freeze(self, seconds: float) -> None:
         """Stop the process for some seconds, like a suspended laptop. Its drivers continue."""
@@ -243,7 +243,7 @@ class ChaosNode:
 
     def _read_address(self, file: Path) -> str:
         """Return the address in node.json. Restart a node that a fault has ended at its start."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
                 return str(json.loads(file.read_text())["address"])

@@ -14,7 +14,7 @@ from tests.faults.lane import ChaosLane
 from tests.support.node import ENDED
 from tests.support.waiting import wait_until
 
-_TIMEOUT_SECONDS = 150.0
+_TIMEOUT_SECONDS = 300.0
 
 
 class HistoryClient:

@@ -33,7 +33,7 @@ class FaultyNode(NodeProcess):
         super().__init__(
             folder / "home",
             environment=self.plan.environment,
-            LEASE__DURATION="4s",
+            LEASE__DURATION="15s",
             LEASE__RENEW="1s",
             LEASE__ORPHAN="60s",
         )

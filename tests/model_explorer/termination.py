@@ -23,7 +23,8 @@ from headrace.model.messages import Acknowledged, Assignment, Ended, Message, Or
 from headrace.model.result import ResultRequest
 from headrace.model.stream_query import QueryReport
 
-_EXIT_SECONDS = 1.0
+_EXIT_SECONDS = 5.0
+"""A thread ends the process in this time, also on a busy machine."""
 _RELEASE_SECONDS = 60.0
 _QUERY = Assignment(
     statement_id=STATEMENT,
@@ -108,7 +109,7 @@ class _RecordingLink:
         if self._polls == 1:
             return Orders(assignment=_QUERY)
         if self._polls == 2:
-            assert self.running.wait(10)
+            assert self.running.wait(60)
             self._handler(signal.SIGTERM, None)
             # A loop that ends its process does so from another thread.
             self.exited.wait(_EXIT_SECONDS)

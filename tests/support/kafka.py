@@ -82,7 +82,7 @@ class KafkaBroker:
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-        wait_until(is_up, seconds=60, what="the broker serves")
+        wait_until(is_up, seconds=120, what="the broker serves")
 
     def stop(self) -> None:
         """Kill the process. The records stay."""

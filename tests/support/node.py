@@ -112,17 +112,17 @@ class NodeProcess(NodeClient):
         """Stop the node in order, with SIGTERM. Its drivers continue."""
         self.http.close()
         self.process.terminate()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=120)
 
     def close(self) -> None:
         """Close every session and stop the node. Fail if a process of this home remains."""
         if self.process.poll() is None:
             for session in self._live_sessions():
                 self.http.delete(f"/api/v1/sessions/{session}")
-            wait_until(lambda: not self._live_sessions(), what="sessions have ended")
+            wait_until(lambda: not self._live_sessions(), seconds=120, what="sessions have ended")
             self.stop()
         try:
-            wait_until(lambda: not processes_of(self.home), what="all have ended")
+            wait_until(lambda: not processes_of(self.home), seconds=120, what="all have ended")
         except AssertionError:
             end(processes_of(self.home))
             raise

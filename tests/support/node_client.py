@@ -67,8 +67,12 @@ class NodeClient:
     def run(self, text: str, session: str | None = None, **fields: Any) -> Json:
         """Submit a statement, wait until it has ended in any state, and return it."""
         statement = self.submit(text, session, wait_timeout="60s", **fields)
-        while statement["state"] not in ENDED:
-            statement = self.statement(statement["id"], wait_timeout="60s")
+        return statement if statement["state"] in ENDED else self.wait_ended(statement["id"])
+
+    def wait_ended(self, statement_id: str) -> Json:
+        """Wait until a statement has ended in any state, and return it."""
+        while (statement := self.statement(statement_id, wait_timeout="60s"))["state"] not in ENDED:
+            pass
         return statement
 
     def rows(self, text: str, session: str | None = None, **fields: Any) -> list[list[Any]]:

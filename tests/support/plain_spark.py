@@ -74,7 +74,7 @@ class PlainSpark:
             assert self._process.stdin is not None
             self._process.stdin.close()
             try:
-                self._process.wait(timeout=60)
+                self._process.wait(timeout=120)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 raise

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.files import find_matching
+
 from headrace.driver.output import OutputOptions, write_result
 from headrace.model.result import Disposition, ResultInfo, ResultReport
 from headrace.results.manifest import check_report
@@ -45,7 +47,7 @@ class Writer:
 
     def list_files(self) -> list[Path]:
         """Return all files below the root."""
-        return [path for path in self.root.rglob("*") if path.is_file()]
+        return [path for path in find_matching(self.root, "*") if path.is_file()]
 
 
 def read_rows(report: ResultReport, location: str | None = None) -> Rows:

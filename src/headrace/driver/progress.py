@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from headrace.driver.link import LinkRefused, NodeLink
 from headrace.driver.spark_version.metrics import ExecutionReader, ProgressReader
 from headrace.errors import HeadraceError
-from headrace.model.execution import StatementExecution
+from headrace.model.execution import SparkStageState, StatementExecution
 from headrace.model.messages import MAX_EXECUTIONS, MAX_EXECUTIONS_BODY
 from headrace.model.statement import Progress
 
@@ -181,14 +181,15 @@ class ExecutionReporter:
     def _has_to_wait(self, statement_id: str, execution: StatementExecution | None) -> bool:
         """Put a statement off whose tasks a cancel has not ended yet: it has one report.
 
-        Return whether it was put off.
+        The same holds for a stage of whose end Spark's listeners do not know yet. Return whether
+        the statement was put off.
         """
         now = time.monotonic()
         with self._changed:
             delay = self._put_off.pop(statement_id, None)
             is_late = delay is not None and now - delay.began_at > _TASKS_SECONDS
             is_full = len(self._put_off) >= MAX_EXECUTIONS
-            is_active = execution is not None and bool(execution.tasks_active)
+            is_active = execution is not None and _is_active(execution)
             if not is_active or is_late or is_full or self._is_closing:
                 return False
             began_at = now if delay is None else delay.began_at
@@ -206,6 +207,11 @@ class ExecutionReporter:
                 for statement_id, delay in self._put_off.items()
                 if delay.again_at > now
             }
+
+
+def _is_active(execution: StatementExecution) -> bool:
+    has_stage = any(stage.state is SparkStageState.ACTIVE for stage in execution.stages)
+    return has_stage or bool(execution.tasks_active)
 
 
 @dataclass(frozen=True, slots=True)

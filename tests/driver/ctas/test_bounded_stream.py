@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +32,10 @@ WHOLE = [(300, 44850, 300, 300)]
 
 
 def create_stream_view(spark: SparkSession, folder: Path) -> None:
-    """Create the view `arriving` over a stream of three files, one per batch."""
-    spark.range(300).repartition(3).write.mode("overwrite").parquet(str(folder / "in"))
+    """Create the view `arriving` over a stream of three files, one per batch, in order."""
+    spark.range(0, 300, 1, 3).write.mode("overwrite").parquet(str(folder / "in"))
+    for number, file in enumerate(sorted((folder / "in").glob("part-*"))):
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
     stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", "1")
     stream.parquet(str(folder / "in")).createOrReplaceTempView("arriving")
 
@@ -141,7 +144,9 @@ def test_a_stream_that_is_stopped_after_its_first_batch_leaves_no_table(
         wait_until(lambda: query.recentProgress, what="the first batch has ended")
         query.stop()
 
-    slow = f"{TEXT} WHERE reflect('java.lang.Thread', 'sleep', 10L) IS NOT NULL"
+    # The second batch does not end.
+    sleep = "reflect('java.lang.Thread', 'sleep', IF(id < 100, 0L, 60000L))"
+    slow = f"{TEXT} WHERE {sleep} IS NOT NULL"
     stopper = threading.Thread(target=stop)
     stopper.start()
     with pytest.raises(StreamStopped):

@@ -50,7 +50,7 @@ def test_the_catalog_lets_one_of_two_writers_create_the_table(namespace: LakeNam
 
         def wait_for_other_writer(state: TransactionState) -> None:
             if state is TransactionState.BEGUN:
-                barrier.wait(30)
+                barrier.wait(120)
 
         link.before_step = wait_for_other_writer
         try:

@@ -41,7 +41,7 @@ def make_result(*chunks: list[tuple[int, str]]) -> HeldResult:
 def held() -> Iterator[HeldResults]:
     results = HeldResults(host="127.0.0.1", secret=SECRET, limit=10_000)
     yield results
-    assert results.close(5.0)
+    assert results.close(60.0)
 
 
 def open_rows(
@@ -64,7 +64,7 @@ def open_rows(
 
 def call_options(token: str) -> flight.FlightCallOptions:
     return flight.FlightCallOptions(
-        timeout=10, headers=[(b"authorization", f"Bearer {token}".encode())]
+        timeout=60, headers=[(b"authorization", f"Bearer {token}".encode())]
     )
 
 
@@ -150,7 +150,7 @@ def test_only_the_token_of_a_result_opens_it(held: HeldResults, call: str) -> No
     foreign = make_token("another secret", own)
 
     with flight.FlightClient(f"grpc://127.0.0.1:{port}") as client:
-        for options in (flight.FlightCallOptions(timeout=10), call_options(foreign)):
+        for options in (flight.FlightCallOptions(timeout=60), call_options(foreign)):
             with pytest.raises(flight.FlightUnauthenticatedError):
                 CALLS[call](client, own.encode(), options)
         with pytest.raises(flight.FlightUnauthorizedError):
@@ -183,7 +183,7 @@ def test_a_driver_that_does_not_send_the_rows_is_an_error(held: HeldResults) -> 
 
     with pytest.raises(ResultsUnavailable):
         list(open_rows(statement_id, port).batches())
-    held.close(5.0)
+    held.close(60.0)
     with pytest.raises(ResultsUnavailable):
         list(open_rows(statement_id, port).batches())
 
@@ -231,7 +231,7 @@ def test_a_slow_reader_does_not_keep_a_released_result(held: HeldResults) -> Non
 
 
 def test_a_closed_driver_starts_no_other_server(held: HeldResults) -> None:
-    assert held.close(5.0)
+    assert held.close(60.0)
     assert held.hold(new_id("st"), make_result([(1, "a")])) is None
 
 

@@ -274,7 +274,7 @@ def test_a_cancelled_task_ends_and_deletes_its_part(
         ended = pool.submit(run)
         wait_until(lambda: bool(writer.list_files()), what="the task has begun a part")
         spark.sparkContext.cancelJobsWithTag("long")
-        ended.result(60)
+        ended.result(120)
         wait_until(lambda: not writer.list_files(), what="the part is deleted")
 
 

@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from tests.support.ctas import database_directory, fetch_rows
+from tests.support.files import find_matching
 from tests.support.waiting import wait_until
 
 from headrace.driver.spark_version import commit_protocol
@@ -81,7 +82,7 @@ def halted_insert(session: SparkSession, table: Path, gate: Path) -> Iterator[Fu
 
 def list_files(table: Path) -> set[str]:
     """Return the paths of all Parquet files below a table, staged files included."""
-    return {str(path.relative_to(table)) for path in table.rglob("*.parquet")}
+    return {str(path.relative_to(table)) for path in find_matching(table, "*.parquet")}
 
 
 def list_entries(table: Path) -> set[str]:

@@ -98,7 +98,7 @@ def test_executions_run_beside_the_callback_server_of_py4j(spark: SparkSession) 
 
 
 def test_threads_run_executions_at_the_same_time(spark: SparkSession) -> None:
-    both_run = threading.Barrier(2, timeout=30)
+    both_run = threading.Barrier(2, timeout=120)
 
     def run(rows: int) -> int:
         frame = spark.range(rows)

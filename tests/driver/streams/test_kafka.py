@@ -141,7 +141,7 @@ def test_records_go_from_topic_to_topic_continuously(
         return {json.loads(value)["id"] for value in receive(spark, broker, f"{topic}.copy")}
 
     # The first epoch can end before its records have arrived.
-    wait_until(lambda: copy() == set(range(-1, 6)), seconds=60, what="all records have arrived")
+    wait_until(lambda: copy() == set(range(-1, 6)), seconds=180, what="all records have arrived")
 
 
 def test_a_topic_is_needed(start: StartRun, broker: KafkaBroker, numbers: str) -> None:

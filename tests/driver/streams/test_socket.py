@@ -23,7 +23,7 @@ class LineServer:
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(30)
+        self._listener.settimeout(60)
         self._connections: list[socket.socket] = []
         port = self._listener.getsockname()[1]
         self.stream = (

@@ -39,7 +39,7 @@ def runs() -> Runs:
 def supervisor(runs: Runs) -> Iterator[Supervisor]:
     supervisor = Supervisor(start_run=runs.start, read_conf=dict, on_change=lambda: None)
     yield supervisor
-    supervisor.stop_all(10)
+    supervisor.stop_all(60)
 
 
 def desired(
@@ -101,7 +101,7 @@ def test_a_query_that_a_statement_will_start_waits_for_it(
 
     assert "q" not in runs.started
     query = supervisor.start(desired())
-    assert query.wait_for_outcome(10) is StreamState.RUNNING
+    assert query.wait_for_outcome(60) is StreamState.RUNNING
     assert supervisor.start(desired()) is query
 
 
@@ -116,7 +116,7 @@ def test_a_failed_run_is_followed_by_another_after_the_backoff(
     assert failed.error is not None
     assert failed.error.message == "broken"
     assert failed.retry_seconds is not None
-    assert 3590 < failed.retry_seconds <= 3600
+    assert 3000 < failed.retry_seconds <= 3600
     order(supervisor, desired(generation=2))
     runs.wait_for("q", 2)
     assert wait_for_state(supervisor, StreamState.RUNNING).failures == 1
@@ -136,7 +136,7 @@ def test_successive_failures_have_the_delays_of_the_seed(runs: Runs) -> None:
     for number in range(1, 6):
         runs.wait_for("q", number).fail()
     wait_until(lambda: len(delays) == 5, what="five failures")
-    observed.stop_all(10)
+    observed.stop_all(60)
 
     assert delays == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.16])
 
@@ -215,11 +215,11 @@ def test_a_start_that_hangs_does_not_delay_other_queries(
     def hang_once() -> None:
         runs.on_start = lambda: None
         is_hanging.set()
-        is_released.wait(30)
+        is_released.wait(120)
 
     runs.on_start = hang_once
     order(supervisor, desired("hanging"))
-    assert is_hanging.wait(10)
+    assert is_hanging.wait(60)
     order(supervisor, desired("hanging"), desired("other"))
     runs.wait_for("other")
     is_released.set()
@@ -273,7 +273,7 @@ def test_a_query_that_is_not_desired_any_more_is_stopped(
     run = runs.wait_for("dropped")
     order(supervisor, desired("kept"))
 
-    assert run.is_stopped.wait(10)
+    assert run.is_stopped.wait(60)
     assert [each.id for each in supervisor.report()] == [desired("kept").id]
 
 
@@ -357,7 +357,7 @@ def test_an_abandoned_query_is_stopped_and_not_reported(supervisor: Supervisor, 
     run = runs.wait_for("q")
     supervisor.abandon(desired().id)
 
-    assert run.is_stopped.wait(10)
+    assert run.is_stopped.wait(60)
     assert supervisor.report() == []
 
 

@@ -99,7 +99,7 @@ class AutomaticView:
                     raise
                 return False
 
-        wait_until(has_row, seconds=90, what=f"{columns} is {row}", every=0.2)
+        wait_until(has_row, seconds=180, what=f"{columns} is {row}", every=0.2)
 
     def close(self) -> None:
         """Stop the query, and drop the view."""
@@ -216,15 +216,15 @@ def test_a_replaced_generation_stays_for_the_grace_period_after_the_switch(
     run = view.start(grace=60.0)
     view.wait_for("c", (10,))
     run.stop()
-    # The first generation is replaced now, long after the creation of both tables.
+    # The first generation was replaced a moment ago. The second one is replaced later.
     now = time.time()
-    monkeypatch.setattr(view_refresh, "time", SimpleNamespace(time=lambda: now + 50))
+    monkeypatch.setattr(view_refresh, "time", SimpleNamespace(time=lambda: now + 25))
     view.add_file()
     run = view.start(grace=60.0)
     view.wait_for("c", (20,))
     wait_until(lambda: len(view.namespace.tables) == 4, what="two generations are replaced")
     run.stop()
-    monkeypatch.setattr(view_refresh, "time", SimpleNamespace(time=lambda: now + 80))
+    monkeypatch.setattr(view_refresh, "time", SimpleNamespace(time=lambda: now + 75))
     view.add_file()
     view.start(grace=60.0)
     view.wait_for("c", (30,))

@@ -297,7 +297,7 @@ class ClusterRun:
         """Return the processes of drivers that are alive although all sessions have ended."""
         find: Callable[[], Any] = self._cluster.find_drivers
         try:
-            wait_until(lambda: not find(), seconds=30, what="all drivers have ended", every=0.5)
+            wait_until(lambda: not find(), seconds=120, what="all drivers have ended", every=0.5)
         except AssertionError:
             return [f"all sessions have ended, but a process is alive: {each}" for each in find()]
         return []
