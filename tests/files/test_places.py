@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import posixpath
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Semaphore, Timer
 
 import pytest
 from hypothesis import assume, given
@@ -177,15 +179,35 @@ def test_a_path_that_cannot_be_resolved_in_time_keeps_its_spelling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mount whose server is gone must not stop the caller, who may hold a transaction."""
-    import threading
-
-    hangs = threading.Event()
+    hangs = Event()
     monkeypatch.setattr("headrace.files.places._RESOLVE_SECONDS", 0.01)
     monkeypatch.setattr(os.path, "realpath", lambda path: hangs.wait(30) and path)
     try:
         assert identify(f"{tmp_path}/x/../ck") == f"file:{tmp_path}/ck"
     finally:
         hangs.set()
+
+
+def test_a_link_is_resolved_although_many_others_are_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to("real")
+    resolve, begun, may_resolve = os.path.realpath, Semaphore(0), Event()
+
+    def resolve_later(path: str) -> str:
+        begun.release()
+        assert may_resolve.wait(60)
+        return resolve(path)
+
+    monkeypatch.setattr(os.path, "realpath", resolve_later)
+    with ThreadPoolExecutor(9) as pool:
+        others = [pool.submit(identify, f"{tmp_path}/link/ck") for _ in range(8)]
+        for _ in others:
+            assert begun.acquire(timeout=60)
+        # All threads of the module are in the file system.
+        Timer(0.2, may_resolve.set).start()
+        assert identify(f"{tmp_path}/link/ck") == f"file:{tmp_path}/real/ck"
+        assert {other.result() for other in others} == {f"file:{tmp_path}/real/ck"}
 
 
 def test_a_default_file_system_makes_a_path_remote() -> None:

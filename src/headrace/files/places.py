@@ -15,6 +15,7 @@ import os
 import posixpath
 import re
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +41,8 @@ _FORBIDDEN = re.compile("[\0\ud800-\udfff]")
 _MAX_IDENTITY_BYTES = 1000
 """PostgreSQL's index entries have at most 2,704 bytes, and an index may hold two such texts."""
 _RESOLVE_SECONDS = 1.0
-_MAX_HANGING = 8
-_resolving = threading.BoundedSemaphore(_MAX_HANGING)
+_MAX_THREADS = 8
+_resolving = threading.BoundedSemaphore(_MAX_THREADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +256,13 @@ def _resolve_links(path: str) -> str:
         finally:
             _resolving.release()
 
-    if not _resolving.acquire(blocking=False):
+    deadline = time.monotonic() + _RESOLVE_SECONDS
+    # Without a free thread now, a link that can be resolved would keep its own identity.
+    if not _resolving.acquire(timeout=_RESOLVE_SECONDS):
         return path
     thread = threading.Thread(target=resolve, name="headrace-resolve-links", daemon=True)
     thread.start()
-    thread.join(_RESOLVE_SECONDS)
+    thread.join(max(deadline - time.monotonic(), 0.0))
     return resolved[0] if resolved else path
 
 
