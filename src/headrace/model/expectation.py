@@ -145,4 +145,4 @@ class ViewChecks(CheckedRows):
     """The expectations of a materialized view, and what its last refresh has counted."""
 
     statement_id: str | None
-    """The statement that has counted. None: no counts of the view are stored."""
+    """The statement that has counted. None: the query of the view has, or no counts are stored."""

@@ -84,7 +84,7 @@ class AddedBatches:
 
 def list_expectations(query: StreamQuery) -> list[Expectation]:
     """Return the expectations of a streaming query."""
-    return [] if query.spec.rows is None else query.spec.rows.expectations
+    return query.spec.expectations
 
 
 def add_batches(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from headrace.model.expectation import ExpectationCounts
+from headrace.model.expectation import Expectation, ExpectationCounts
 from headrace.model.failure import Failure
 from headrace.model.job import JobRows
 from headrace.model.lifecycle import STREAM, IntentState, StreamAction, StreamState
@@ -91,6 +91,7 @@ class RefreshedView(BaseModel):
     """Time between two refreshes; None: after each batch of new rows."""
     grace_seconds: float
     """Time for which a replaced generation stays."""
+    expectations: list[Expectation] = []
 
 
 class QuerySpec(BaseModel):
@@ -118,6 +119,12 @@ class QuerySpec(BaseModel):
     """The materialized view that the query refreshes."""
     rows: JobRows | None = None
     """Where the rows come from, for a query of a job."""
+
+    @property
+    def expectations(self) -> list[Expectation]:
+        """The expectations on the rows that the query writes."""
+        source = self.rows or self.view
+        return [] if source is None else source.expectations
 
     @property
     def guarantee(self) -> str | None:

@@ -18,6 +18,9 @@ from tests.support.view_link import ViewLink
 from tests.support.waiting import wait_until
 
 from headrace.driver.spark_version.bridge import Py4JBridge
+from headrace.grammar.materialized_views import CreateMaterializedView
+from headrace.grammar.parse import parse
+from headrace.model.expectation import ExpectationCounts
 from headrace.model.stream_query import DesiredQuery, QuerySpec, RefreshedView, Wanted
 
 if TYPE_CHECKING:
@@ -56,10 +59,12 @@ class AutomaticView:
         hidden.rename(self.input / f"{self._count}.json")
         self._count += 10
 
-    def create(self, query: str, properties: str = "") -> None:
+    def create(self, query: str, properties: str = "", constraints: str = "") -> None:
         clause = self.namespace.lake.clause.split("PARTITIONED")[0]
         properties = f"WITH (auto_refresh = true{properties})"
-        self._text = f"CREATE MATERIALIZED VIEW {self.name} {clause} {properties} AS {query}"
+        self._text = (
+            f"CREATE MATERIALIZED VIEW {self.name} {constraints} {clause} {properties} AS {query}"
+        )
         self._link.create(self._clone(), self._text, definitions=[self.definition])
 
     def start(self, *, interval: float | None = None, grace: float = 600.0) -> SparkRun:
@@ -68,8 +73,14 @@ class AutomaticView:
 
         assert self._link.rows is not None
         self._grace = grace
+        command = parse(self._text).command
+        assert isinstance(command, CreateMaterializedView)
         view = RefreshedView(
-            id=self._link.view, rows=self._link.rows, interval_seconds=interval, grace_seconds=grace
+            id=self._link.view,
+            rows=self._link.rows,
+            interval_seconds=interval,
+            grace_seconds=grace,
+            expectations=command.expectations,
         )
         spec = QuerySpec(
             text=self._text,
@@ -165,6 +176,96 @@ def test_a_query_of_tables_runs_at_an_interval(view: AutomaticView) -> None:
     view.wait_for("c", (2,))
 
     assert first == [(1,)]
+
+
+SMALL = "(CONSTRAINT small EXPECT (n < 15) ON VIOLATION DROP ROW)"
+
+
+def wait_for_counts(run: SparkRun, rows_in: int) -> tuple[int, int, int]:
+    """Return the rows read, dropped and written of the batch that has read this number of rows."""
+    found: list[ExpectationCounts] = []
+
+    def has_counts() -> bool:
+        assert not run.wait()
+        for batch in run.read_new_batches(None):
+            counts = batch.expectation_counts
+            if counts is not None and counts.rows_in == rows_in:
+                found.append(counts)
+        return bool(found)
+
+    wait_until(has_counts, seconds=180, what=f"a batch of {rows_in} rows is counted", every=0.2)
+    [small] = found[-1].expectations
+    assert small.violations == found[-1].rows_dropped
+    return found[-1].rows_in, found[-1].rows_dropped, found[-1].rows_written or 0
+
+
+@for_lakes("parquet", "delta", "iceberg-base")
+def test_rows_that_violate_an_expectation_are_dropped_and_counted_in_each_batch(
+    view: AutomaticView,
+) -> None:
+    view.create("SELECT n FROM numbers", constraints=SMALL)
+    run = view.start()
+    assert wait_for_counts(run, 10) == (10, 0, 10)
+    run.stop()
+    view.add_file()
+    run = view.start()
+    view.wait_for("count(*), max(n)", (15, 14))
+    assert wait_for_counts(run, 10) == (10, 5, 5)
+
+
+@for_lakes("parquet", "delta", "iceberg-base")
+def test_the_groups_of_an_aggregation_are_counted_with_each_generation(
+    view: AutomaticView,
+) -> None:
+    view.add_file()
+    view.create("SELECT n FROM numbers GROUP BY n", constraints=SMALL)
+    run = view.start()
+    view.wait_for("count(*), max(n)", (15, 14))
+    assert wait_for_counts(run, 20) == (20, 5, 15)
+
+
+@for_lakes("parquet", "delta", "iceberg-base")
+def test_the_refreshes_of_a_query_of_tables_are_counted(view: AutomaticView) -> None:
+    source = f"{view.namespace.name}.source"
+    view.spark.sql(f"CREATE TABLE {source} AS SELECT id AS n FROM range(10)")
+    view.create(f"SELECT n FROM {source}", ", refresh_interval = '1s'", SMALL)
+    run = view.start(interval=1.0)
+    view.spark.sql(f"INSERT INTO {source} SELECT id FROM range(10, 20)")
+    view.wait_for("count(*), max(n)", (15, 14))
+    assert wait_for_counts(run, 20) == (20, 5, 15)
+
+
+@for_lakes("parquet", "iceberg-base")
+@pytest.mark.parametrize(
+    ("query", "interval"),
+    [
+        ("SELECT n FROM numbers", None),
+        ("SELECT n FROM numbers GROUP BY n", None),
+        ("SELECT n FROM {source}", 1.0),
+    ],
+    ids=["rows", "groups", "tables"],
+)
+def test_a_row_that_fails_the_update_ends_the_query_and_the_view_keeps_its_rows(
+    view: AutomaticView, query: str, interval: float | None
+) -> None:
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    source = f"{view.namespace.name}.source"
+    view.spark.sql(f"CREATE TABLE {source} AS SELECT id AS n FROM range(10)")
+    constraint = SMALL.replace("DROP ROW", "FAIL UPDATE")
+    properties = "" if interval is None else ", refresh_interval = '1s'"
+    view.create(query.format(source=source), properties, constraint)
+    run = view.start(interval=interval)
+    view.wait_for("count(*), max(n)", (10, 9))
+    view.add_file()
+    view.spark.sql(f"INSERT INTO {source} SELECT id FROM range(10, 20)")
+    with pytest.raises(RunFailed) as caught:
+        wait_until(run.wait, seconds=180, what="the run fails")
+
+    assert caught.value.is_permanent
+    assert caught.value.failure.code == "expectation_failed"
+    assert "`small`" in caught.value.failure.message
+    assert view.read("count(*), max(n)") == [(10, 9)]
 
 
 @for_lakes("parquet")

@@ -68,6 +68,9 @@ def save_refresh(
     expected = [] if view is None else list_expectations_of_view(view)
     if view is None or not expected:
         return None
+    if counts is None and view.query_id is not None:
+        # The query counts the rows that it writes.
+        return None
     if counts is not None and not _have_names_of(counts, expected, statement_id):
         counts = None
     expectations.save_refresh(tx, view.id, statement_id, counts)

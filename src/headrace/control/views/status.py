@@ -36,7 +36,7 @@ from headrace.model.text import cut_text
 from headrace.store.database import Tx
 from headrace.store.jobs import expectations
 from headrace.store.statements import statements
-from headrace.store.streams import stream_progress, views
+from headrace.store.streams import stream_expectations, stream_progress, views
 from headrace.text.readable import describe_count, describe_duration, format_utc
 
 _SOURCES, _NAME_CHARACTERS = 50, 200
@@ -174,7 +174,7 @@ def read_statuses(tx: Tx, found: Sequence[MaterializedView]) -> list[ViewStatus]
 def read_status(tx: Tx, view: MaterializedView) -> ViewStatus:
     """Return a view with what belongs to it."""
     [status] = read_statuses(tx, [view])
-    return replace(status, checks=_find_checks(tx, view))
+    return replace(status, checks=_find_checks(tx, view, status.query))
 
 
 def list_expectations_of_view(view: MaterializedView) -> list[Expectation]:
@@ -184,10 +184,13 @@ def list_expectations_of_view(view: MaterializedView) -> list[Expectation]:
     return command.expectations
 
 
-def _find_checks(tx: Tx, view: MaterializedView) -> ViewChecks | None:
+def _find_checks(tx: Tx, view: MaterializedView, query: StreamQuery | None) -> ViewChecks | None:
     expected = list_expectations_of_view(view)
     if not expected:
         return None
+    batches = None if query is None else stream_expectations.find(tx, query)
+    if batches is not None:
+        return ViewChecks(expectations=expected, counts=batches.last, statement_id=None)
     statement, counts = expectations.find_last_refresh(tx, view.id) or (None, None)
     return ViewChecks(expectations=expected, counts=counts, statement_id=statement)
 

@@ -47,18 +47,6 @@ def check_statement(text: str, command: Command | None) -> None:
                     f"{name} needs auto_refresh = true.", position=find_position(text, name)
                 )
     read_interval(text, command)
-    _check_expectations(text, command)
-
-
-def _check_expectations(text: str, command: CreateMaterializedView) -> None:
-    """Raise InvalidStatement if a view that refreshes itself has expectations."""
-    if command.constraints and command.is_auto_refreshed:
-        raise InvalidStatement(
-            "A materialized view that refreshes itself cannot have expectations.",
-            position=find_position(text, "CONSTRAINT"),
-            hint="Leave out auto_refresh and refresh the view by a job, or write the rows with a"
-            " streaming job that has `expect`.",
-        )
 
 
 def read_interval(text: str, command: CreateMaterializedView) -> float | None:
@@ -167,6 +155,7 @@ def _make_query(
             rows=view.rows,
             interval_seconds=interval,
             grace_seconds=settings.materialized_views.grace.total_seconds(),
+            expectations=command.expectations,
         )
     spec = QuerySpec(
         text=statement.spec.text,

@@ -12,20 +12,27 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from headrace.driver.writes.expectations import CheckedColumns
+from headrace.driver.spark_version.observed_rows import keep_observations
+from headrace.driver.writes.expectations import CheckedColumns, RowChecks
 from headrace.errors import ExpectationFailed, InvalidExpectation
 from headrace.model.expectation import Expectation, ExpectationCounts
 
 _METRICS = "__headrace_expectations"
+_KEPT = 100
+"""Batches of which Spark keeps reports: `spark.sql.streaming.numRecentProgressUpdates`."""
 
 
 class StreamRowChecks:
     """The expectations on the rows of one run of a query; there may be none."""
 
     def __init__(self, expectations: Sequence[Expectation]) -> None:
+        self._expectations = expectations
         self._columns = CheckedColumns(expectations)
         self._exist = bool(expectations)
         self._last_planned = -1
+        self._counts_writes = False
+        self._counts: dict[int, ExpectationCounts] = {}
+        """Counts of the last batches that `count_write` has written, by their numbers."""
 
     def add_to(
         self, rows: DataFrame, find_last_planned: Callable[[], int | None] = lambda: None
@@ -53,8 +60,34 @@ class StreamRowChecks:
         observed = checked.observe(_METRICS, *self._columns.make_counts())
         return observed.where(self._columns.is_kept()).drop(*self._columns.names)
 
+    def count_write(
+        self, batch: int, rows: DataFrame, write: Callable[[DataFrame], DataFrame]
+    ) -> None:
+        """Write rows that are no stream as one batch, without those that are dropped.
+
+        Args:
+            write: Writes rows, and returns the frame of the statement that has written them.
+
+        Raises:
+            InvalidExpectation: A condition is not a boolean expression over the columns.
+        """
+        if not self._exist:
+            write(rows)
+            return
+        if not self._counts_writes:
+            keep_observations(rows.sparkSession)
+            self._counts_writes = True
+        checks = RowChecks(rows.sparkSession, self._expectations)
+        frame = write(checks.count_and_drop(rows, raises=True))
+        checks.check(frame, None, is_published=True)
+        if checks.counts is not None:
+            self._counts[batch] = checks.counts
+        self._counts.pop(batch - _KEPT, None)
+
     def read_counts(self, report: Mapping[str, Any]) -> ExpectationCounts | None:
         """Return what Spark's report of a batch has counted; None: it is not known."""
+        if self._counts_writes:
+            return self._counts.get(report["batchId"])
         values = report.get("observedMetrics", {}).get(_METRICS)
         if values is None or self._was_skipped(report):
             return None

@@ -57,7 +57,6 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
-from headrace.model.expectation import Expectation
 from headrace.model.failure import Failure
 from headrace.model.lineage import TableUse
 from headrace.model.materialized_view import NameScope
@@ -333,12 +332,12 @@ class RunStarter:
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
             check_checkpoint(session, desired)
-            checks = StreamRowChecks(_list_expectations(desired))
+            checks = StreamRowChecks(desired.spec.expectations)
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
                 rows = open_view_rows(session, desired, command)
                 lineage = list_stream_tables(rows, desired, None)
-                start = prepare_refresh(rows, desired, command, errors)
+                start = prepare_refresh(rows, desired, command, errors, checks)
             else:
                 rows = self._open_rows(session, desired, command)
                 lineage = list_stream_tables(rows, desired, command)
@@ -401,10 +400,6 @@ def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream
         return open_source(session, command, [name for name in streams if name not in views])
     run_setup(session, spec.rows.setup, spec.definitions, persists=True)
     return open_job_rows(session, spec, spec.rows, command)
-
-
-def _list_expectations(desired: DesiredQuery) -> list[Expectation]:
-    return [] if desired.spec.rows is None else desired.spec.rows.expectations
 
 
 def _text_of(desired: DesiredQuery) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +27,8 @@ from headrace.driver.spark_version.catalogs import TablePath, V1Catalog
 from headrace.driver.spark_version.hadoop_files import HadoopFiles
 from headrace.driver.spark_version.streams import has_aggregation
 from headrace.driver.streams.classify import BatchErrors
+from headrace.driver.streams.file_sink import find_last_planned
+from headrace.driver.streams.row_checks import StreamRowChecks
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.materialized_view import (
@@ -62,6 +65,7 @@ def prepare_refresh(
     desired: DesiredQuery,
     command: CreateMaterializedView,
     errors: BatchErrors,
+    checks: StreamRowChecks,
 ) -> Callable[[], StreamingQuery]:
     """Return what starts a run of the query of a view.
 
@@ -70,8 +74,10 @@ def prepare_refresh(
     Args:
         frame: The rows that `open_view_rows` returns.
         errors: Keeps the error of a batch.
+        checks: The expectations on the rows.
 
     Raises:
+        InvalidExpectation: A condition is not a boolean expression over the columns.
         InvalidStream: The rows of the view are gone.
     """
     session, view, text = frame.sparkSession, desired.spec.view, desired.spec.text
@@ -79,26 +85,31 @@ def prepare_refresh(
     if not frame.isStreaming:
         ticks = session.readStream.format("rate").option("rowsPerSecond", 1).load()
 
-        def refresh(batch: DataFrame, _number: int) -> None:
-            write_generation(open_query(batch.sparkSession, text, command), view, command)
+        def refresh(batch: DataFrame, number: int) -> None:
+            rows = open_query(batch.sparkSession, text, command)
+            checks.count_write(
+                number, rows, lambda counted: write_generation(counted, view, command)
+            )
 
         return _prepare(ticks.writeStream, desired, view).foreachBatch(errors.watch(refresh)).start
-    writer = _prepare(frame.writeStream, desired, view)
+
+    def write_batch(batch: DataFrame, _number: int) -> None:
+        write_generation(batch, view, command)
+
+    checked = checks.add_to(frame, partial(find_last_planned, session, desired.spec))
+    writer = _prepare(checked.writeStream, desired, view)
     if has_aggregation(frame):
-        return (
-            writer.outputMode("complete")
-            .foreachBatch(
-                errors.watch(lambda batch, _number: write_generation(batch, view, command))
-            )
-            .start
-        )
+        return writer.outputMode("complete").foreachBatch(errors.watch(write_batch)).start
     return _prepare_append(session, writer, view)
 
 
-def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMaterializedView) -> None:
+def write_generation(
+    rows: DataFrame, view: RefreshedView, command: CreateMaterializedView
+) -> DataFrame:
     """Write rows as the next generation of a view, and switch the view to it.
 
-    A run that ends in between leaves a table that no reader sees. A later generation removes it.
+    Return the frame of the statement that has written them. A run that ends in between leaves a
+    table that no reader sees. A later generation removes it.
     """
     session, path = rows.sparkSession, path_of(view.rows)
     rows.createOrReplaceTempView(_BATCH_VIEW)
@@ -107,15 +118,15 @@ def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMateri
     using = "" if command.format is None else f" USING {quote_name(command.format)}"
     if view.rows.storage is RowStorage.REPLACEMENT:
         _check_owner(session, view)
-        session.sql(f"CREATE OR REPLACE TABLE {path.sql_name}{using} {select}")
-        return
+        return session.sql(f"CREATE OR REPLACE TABLE {path.sql_name}{using} {select}")
     if not using:
         using = f" USING {session.conf.get('spark.sql.sources.default')}"
     generations = _Generations(session, path, view)
     number, table = generations.choose_next()
-    session.sql(f"CREATE TABLE {table.sql_name}{using} {select}")
+    frame = session.sql(f"CREATE TABLE {table.sql_name}{using} {select}")
     ViewSwitch(session, path, view.id).switch_to(table)
     generations.drop_replaced(number)
+    return frame
 
 
 def _check_owner(session: SparkSession, view: RefreshedView) -> None:
