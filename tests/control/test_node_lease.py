@@ -22,6 +22,7 @@ def _read_states(store: Database) -> dict[str, NodeState]:
         return {node.id: node.state for node in nodes.page(tx)}
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_a_node_whose_lease_expired_long_ago_is_gone(
     store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,7 +31,7 @@ def test_a_node_whose_lease_expired_long_ago_is_gone(
     register_node(store, "no_1")
     with store.write("test") as tx:
         nodes.register(tx, "no_crashed", address="http://b", version="1", seconds=-31)
-        nodes.register(tx, "no_away", address="http://c", version="1", seconds=-1)
+        nodes.register(tx, "no_away", address="http://c", version="1", seconds=-29)
     ExpiredNodes(NodeContext(store, settings, "no_1", "http://a")).run()
     assert _read_states(store) == {
         "no_1": NodeState.UP,

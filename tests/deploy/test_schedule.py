@@ -260,12 +260,13 @@ def test_the_combinations_of_a_schedule_start_it_exactly_when_its_conditions_are
             "Every 1 h, or when sales or db.orders changes",
         ),
         ({"all": [{"after": ["load"]}, {"every": "1h"}]}, "After load, and every 1 h"),
+        ({"all": [{"every": "1h"}, {"on-files": "/in"}]}, "Every 1 h, and when /in has new files"),
         (
             {"all": [{"every": "1h"}, {"any": [{"after": ["load"]}, {"on-change": ["t"]}]}]},
             "Every 1 h, and (after load, or when t changes)",
         ),
     ],
-    ids=["cron", "alias", "every", "after", "files", "lag", "any", "all", "nested"],
+    ids=["cron", "alias", "every", "after", "files", "lag", "any", "all", "with files", "nested"],
 )
 def test_a_schedule_is_described_in_words(schedule: dict[str, Any], text: str) -> None:
     assert describe_schedule(Schedule.model_validate(schedule)) == text

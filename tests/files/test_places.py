@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Semaphore, Timer
@@ -11,6 +12,7 @@ from threading import Event, Semaphore, Timer
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.support.waiting import wait_until
 
 from headrace.errors import InvalidLocation
 from headrace.files.places import (
@@ -208,6 +210,29 @@ def test_a_link_is_resolved_although_many_others_are_at_the_same_time(
         Timer(0.2, may_resolve.set).start()
         assert identify(f"{tmp_path}/link/ck") == f"file:{tmp_path}/real/ck"
         assert {other.result() for other in others} == {f"file:{tmp_path}/real/ck"}
+
+
+def test_file_systems_that_do_not_answer_hold_a_few_threads_and_stop_no_further_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = Event()
+    monkeypatch.setattr("headrace.files.places._RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr(os.path, "realpath", lambda path: hangs.wait(60) and path)
+
+    def count_threads() -> int:
+        return sum(each.name == "headrace-resolve-links" for each in threading.enumerate())
+
+    try:
+        for _ in range(8):
+            identify(f"{tmp_path}/ck")
+        assert count_threads() == 8
+        # The threads hang: nothing waits for them any more.
+        monkeypatch.setattr("headrace.files.places._RESOLVE_SECONDS", 0.0)
+        assert identify(f"{tmp_path}/x/../ck") == f"file:{tmp_path}/ck"
+        assert count_threads() == 8
+    finally:
+        hangs.set()
+        wait_until(lambda: count_threads() == 0, what="the threads have ended")
 
 
 def test_a_default_file_system_makes_a_path_remote() -> None:

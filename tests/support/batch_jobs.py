@@ -22,6 +22,7 @@ from headrace.model.run import (
     FiringRules,
     RunInput,
     RunRetries,
+    RunTimes,
     RunTrigger,
 )
 from headrace.model.schedule import Schedule
@@ -172,14 +173,16 @@ class BatchJob:
     def succeed(self) -> None:
         self.driver.succeed(inline_result([("a", "integer")], [[1]]))
 
-    def start_with_files(self, location: str, files: list[str]) -> str:
-        """Start the run that new files start. Return its id."""
+    def start_with_files(
+        self, location: str, files: list[str], times: RunTimes | None = None
+    ) -> str:
+        """Start the run that new files start, by default now. Return its id."""
         inputs = [RunInput(location=location, file_count=len(files))]
         with self.node.database.write("test") as tx:
             schedule = schedules.lock(tx, self.id)
             assert schedule is not None
-            times = span_until(tx, self.id, read_clock(tx.connection))
-            due = DueRun(times, False, None, RunTrigger.CONDITION, inputs)
+            now = span_until(tx, self.id, read_clock(tx.connection))
+            due = DueRun(times or now, False, None, RunTrigger.CONDITION, inputs)
             [run] = insert_due(tx, schedule, due, [])
             file_watches.insert_run_files(tx, run.id, files)
             start_next(tx, self.id, actor="test")

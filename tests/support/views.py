@@ -7,11 +7,12 @@ from itertools import count
 from typing import Any
 
 from tests.support.in_process_node import InProcessNode
+from tests.support.running_query import make_batch
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.expectation import ExpectationCounts
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import TransactionState
+from headrace.model.lifecycle import StreamState, TransactionState
 from headrace.model.materialized_view import (
     CatalogIntent,
     NameScope,
@@ -27,6 +28,7 @@ from headrace.model.messages import (
     Intents,
     NewView,
 )
+from headrace.model.stream_query import QueryReport
 from headrace.model.transaction import Staged
 
 _numbers = count()
@@ -150,6 +152,20 @@ class ViewWriter:
         """Refresh the view, and return the number of the generation."""
         statement, driver = self.submit_refresh()
         return self.write(driver, statement, counts)
+
+    def report_batch(self, number: int, counts: ExpectationCounts | None = None) -> None:
+        """Report a batch of the query that refreshes the view."""
+        [query] = self.driver.read_streams().queries
+        batch = make_batch(number).model_copy(update={"expectation_counts": counts})
+        running = QueryReport(
+            id=query.id,
+            generation=query.generation,
+            state=StreamState.RUNNING,
+            run_id="run-1",
+            last_batch=number,
+            progress=[batch],
+        )
+        assert self.driver.renew(streams=1, queries=[running]).applied
 
     statement = ""
 

@@ -443,8 +443,8 @@ class ExpectationMetrics:
             self._count(run.owner, run.name, checks.counts)
 
     def observe_batch(self, query: StreamQuery, counts: ExpectationCounts) -> None:
-        """Count the rows of a batch of a streaming job."""
-        self._count(query.owner, query.scope, counts)
+        """Count the rows of a batch of a streaming job, or of a view that refreshes itself."""
+        self._count(query.owner, query.view_name or query.scope, counts)
 
     def observe_refresh(self, view: MaterializedView, counts: ExpectationCounts) -> None:
         """Count the rows of a refresh of a materialized view."""

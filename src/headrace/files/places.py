@@ -11,11 +11,13 @@ repeated slashes count as one, and dot segments are removed before links are res
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import posixpath
 import re
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +44,10 @@ _MAX_IDENTITY_BYTES = 1000
 """PostgreSQL's index entries have at most 2,704 bytes, and an index may hold two such texts."""
 _RESOLVE_SECONDS = 1.0
 _MAX_THREADS = 8
-_resolving = threading.BoundedSemaphore(_MAX_THREADS)
+_resolving: dict[str, float] = {}
+"""Times at which the threads have begun that resolve links, by their ids."""
+_resolved = threading.Condition()
+"""Guards `_resolving`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +252,8 @@ def _resolve_links(path: str) -> str:
     server is gone: callers may hold a transaction.
     """
     resolved: list[str] = []
+    until = time.monotonic() + _RESOLVE_SECONDS
+    key = uuid.uuid4().hex
 
     def resolve() -> None:
         try:
@@ -254,16 +261,35 @@ def _resolve_links(path: str) -> str:
         except (OSError, ValueError):
             resolved.append(path)
         finally:
-            _resolving.release()
+            with _resolved:
+                del _resolving[key]
+                _resolved.notify()
 
-    deadline = time.monotonic() + _RESOLVE_SECONDS
-    # Without a free thread now, a link that can be resolved would keep its own identity.
-    if not _resolving.acquire(timeout=_RESOLVE_SECONDS):
+    if not _take_thread(key):
         return path
     thread = threading.Thread(target=resolve, name="headrace-resolve-links", daemon=True)
     thread.start()
-    thread.join(max(deadline - time.monotonic(), 0.0))
+    thread.join(max(until - time.monotonic(), 0.0))
     return resolved[0] if resolved else path
+
+
+def _take_thread(key: str) -> bool:
+    """Wait for one of the threads that resolve links. Return False if they hang."""
+    with _resolved:
+        if not _resolved.wait_for(_is_thread_free, _find_patience()):
+            return False
+        _resolving[key] = time.monotonic()
+        return True
+
+
+def _is_thread_free() -> bool:
+    return len(_resolving) < _MAX_THREADS
+
+
+def _find_patience() -> float:
+    """Return the seconds until the first of the threads at work counts as one that hangs."""
+    began_at = min(_resolving.values(), default=math.inf)
+    return max(began_at + _RESOLVE_SECONDS - time.monotonic(), 0.0)
 
 
 def _shorten(identity: str) -> str:

@@ -292,9 +292,15 @@ class JobRun:
     ended_at: datetime | None
 
     @property
-    def reads_files(self) -> bool:
-        """Whether new files have started it, alone or with other conditions."""
-        return any(each.location is not None for each in self.inputs)
+    def files(self) -> list[RunInput]:
+        """The inputs that are files: every run of its time reads them."""
+        return [each for each in self.inputs if each.location is not None]
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether it has not begun, and waits for its turn alone."""
+        has_begun = self.state is not RunState.DUE or self.cancelled_by is not None
+        return not has_begun and not self.awaits_conditions
 
 
 def measure_lateness(run: JobRun, now: datetime) -> float | None:

@@ -224,8 +224,8 @@ class Combination:
         return all(part.is_of_time for part in self.parts)
 
     @property
-    def is_of_files(self) -> bool:
-        """Whether new files are the condition."""
+    def needs_files(self) -> bool:
+        """Whether new files are one of the conditions."""
         return any(part.on_files is not None for part in self.parts)
 
     @property

@@ -338,6 +338,11 @@ class StreamQuery(QueryAttempt):
         return f"{self.scope}.{self.name}"
 
     @property
+    def view_name(self) -> str | None:
+        """Complete name of the materialized view that it refreshes, or None."""
+        return None if self.spec.view is None else ".".join(self.spec.view.rows.path)
+
+    @property
     def has_run(self) -> bool:
         """Whether Spark runs the query, according to the last report of its driver."""
         is_stopping = self.state is StreamState.STOPPING and self.healthy_since is not None

@@ -255,10 +255,130 @@ def test_more_files_than_one_run_reads_wait_until_all_conditions_are_met_again(
     assert jobs.reads()[1:] == [(2, DUE, "c")]
 
 
+def test_a_time_that_runs_again_reads_its_own_files_and_leaves_new_ones_to_the_next(
+    jobs: ReadingJobs,
+) -> None:
+    jobs.add_reader(jobs.with_files({"every": "1h"}, {"after": ["load"]}))
+    jobs.run("load", 1)
+    jobs.fire("read", 1)
+    jobs.write("a")
+    jobs.end_last()
+    jobs.run("load", 1)
+    assert jobs.reads() == [(1, SUCCEEDED, "a"), (1, DUE, "a")]
+    jobs.end_last()
+    jobs.write("b")
+    assert len(jobs.reads()) == 2
+    jobs.run("load", 2)
+    jobs.fire("read", 2)
+    jobs.poll()
+    assert jobs.reads()[2:] == [(2, DUE, "b")]
+
+
+def test_a_run_of_another_job_that_runs_again_starts_one_with_the_same_files(
+    jobs: ReadingJobs,
+) -> None:
+    jobs.add_reader(jobs.with_files({"after": ["load"]}))
+    jobs.run("load", 1)
+    jobs.write("a")
+    jobs.end_last()
+    jobs.run("load", 1)
+    jobs.write("b")
+    assert jobs.reads() == [(1, SUCCEEDED, "a"), (1, DUE, "a")]
+    [run] = [run for run in jobs.list("read") if run.repetition]
+    assert [each.job or each.location for each in run.inputs] == ["load", str(jobs.directory)]
+    jobs.end_last()
+    jobs.run("load", 2)
+    jobs.poll()
+    assert jobs.reads()[2:] == [(2, DUE, "b")]
+
+
+def test_a_lookback_reads_the_files_of_each_time_again(jobs: ReadingJobs) -> None:
+    jobs.add_reader(jobs.with_files({"every": "1h"}), lookback=1)
+    jobs.fire("read", 1)
+    jobs.write("a")
+    jobs.end_last()
+    jobs.fire("read", 2)
+    jobs.write("b")
+    assert sorted(jobs.reads()) == [(1, DUE, "a"), (1, SUCCEEDED, "a"), (2, DUE, "b")]
+
+
+def test_files_start_the_time_that_waits_for_other_conditions_at_the_logical_time_of_a_run(
+    jobs: ReadingJobs,
+) -> None:
+    with_load = jobs.with_files({"after": ["load"]})
+    jobs.add_reader({"any": [{"all": [{"every": "1h"}, CHANGE]}, with_load]})
+    jobs.fire("read", 1)
+    jobs.run("load", 1)
+    jobs.follow()
+    assert jobs.reads() == [(1, "waits", "")]
+    jobs.write("a")
+    assert jobs.reads() == [(1, DUE, "a")]
+
+
+def test_only_the_missed_runs_of_other_jobs_are_skipped(jobs: ReadingJobs) -> None:
+    jobs.add_reader(jobs.with_files({"after": ["load"]}), catch_up=CatchUp.NONE)
+    jobs.stop()
+    jobs.run("load", 1)
+    jobs.start()
+    jobs.run("load", 2)
+    jobs.write("a")
+    assert jobs.reads() == [(1, SKIPPED, ""), (2, DUE, "a")]
+
+
+def test_files_start_a_run_although_many_times_wait_for_other_conditions(
+    jobs: ReadingJobs,
+) -> None:
+    waiting = {"all": [{"every": "1h"}, {"after": ["load"]}]}
+    jobs.add_reader({"any": [jobs.files_condition, waiting]}, catch_up=CatchUp.ALL)
+    assert jobs.fire("read", 100) == 100
+    jobs.write("a")
+    assert [files for _hour, state, files in jobs.reads() if state == DUE] == ["a"]
+
+
+def test_a_time_says_everything_that_it_may_wait_for(jobs: ReadingJobs) -> None:
+    jobs.add_reader(jobs.with_files({"every": "1h"}, {"after": ["load"]}))
+    jobs.fire("read", 1)
+    assert jobs.unmet() == ["a run of load"]
+    jobs.run("load", 0.5)
+    jobs.begin("load", 1, hours=0.5)
+    runs_of_load = "runs of load for its interval that have not ended"
+    assert jobs.unmet() == [f"{runs_of_load}, or new files in {jobs.directory}"]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["redeployed", "stopped"])
+def test_a_time_that_waits_reads_files_after_a_deployment_or_a_stop_of_its_job(
+    jobs: ReadingJobs, is_stopped: bool
+) -> None:
+    jobs.add_reader(jobs.with_files({"every": "1h"}))
+    jobs.fire("read", 1)
+    if is_stopped:
+        jobs.stop()
+        jobs.write("a")
+        assert jobs.reads() == [(1, "waits", "")]
+    jobs.start()
+    jobs.write("a")
+    assert jobs.reads() == [(1, DUE, "a")]
+
+
+def test_files_pass_a_time_that_a_user_has_cancelled(jobs: ReadingJobs) -> None:
+    jobs.add_reader(jobs.with_files({"every": "1h"}))
+    jobs.fire("read", 1)
+    [run] = jobs.list("read")
+    jobs.end(run.id, SKIPPED)
+    jobs.write("a")
+    assert jobs.reads() == [(1, SKIPPED, "")]
+    jobs.fire("read", 2)
+    jobs.poll()
+    assert jobs.reads()[1:] == [(2, DUE, "a")]
+
+
 def test_files_that_wait_for_other_conditions_write_nothing(
     jobs: ReadingJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs.add_reader(jobs.with_files({"every": "1h"}, {"after": ["load"]}))
+    # It has ended before the time comes.
+    jobs.run("load", 1)
+    jobs.follow()
     jobs.poll()
     written = list[str]()
     original = jobs.store.write

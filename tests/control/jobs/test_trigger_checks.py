@@ -240,6 +240,7 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
         ({"on-files": "/in", "marker": "_SUCCESS", "settle": "9s"}, "delete `settle`"),
         ({"every": "1h", "poll": "10s"}, "`poll` only goes with `on-files`"),
         ({"any": [{"on-files": "/a"}, {"on-files": "/b"}]}, "has two `on-files`"),
+        ({"all": [{"every": "1h"}, {"on-files": "/etc"}]}, "may not follow the files of /etc"),
         ({"all": [{"on-files": "/a"}, {"on-files": "/b"}]}, "has two `on-files`"),
         ({"on-change": ["a b"]}, "'a b' is not the name of a table"),
         ({"max-lag": "1h", "of": ["a b"]}, "'a b' is not the name of a table"),
@@ -248,7 +249,15 @@ def test_a_cycle_of_tables_is_refused_and_a_job_may_watch_its_own(project: Proje
     ],
     ids=[
         *("relative", "glob", "password", "scheme", "no slash", "long", "denied"),
-        *("poll", "pattern", "marker", "marker and settle", "no files", "two locations"),
+        *(
+            "poll",
+            "pattern",
+            "marker",
+            "marker and settle",
+            "no files",
+            "two locations",
+            "denied in all",
+        ),
         *("all", "name", "lag", "combined", "settle"),
     ],
 )
@@ -260,8 +269,13 @@ def test_a_condition_that_cannot_be_met_is_refused(
 
 
 @pytest.mark.parametrize("overlap", ["skip", "cancel-previous"])
-def test_a_run_for_new_files_cannot_be_left_out(project: Project, overlap: str) -> None:
-    rules = {"schedule": {"on-files": "/in"}, "overlap": overlap}
+@pytest.mark.parametrize(
+    "schedule", [{"on-files": "/in"}, {"all": [{"every": "1h"}, {"on-files": "/in"}]}]
+)
+def test_a_run_for_new_files_cannot_be_left_out(
+    project: Project, overlap: str, schedule: dict[str, Any]
+) -> None:
+    rules = {"schedule": schedule, "overlap": overlap}
     problem = project.refuse(job={"script": "SELECT 1", **rules})
     assert "no run would read the files of a run that is left out" in problem["message"]
 
@@ -279,6 +293,22 @@ def test_the_plan_notes_which_files_start_a_run(project: Project) -> None:
     # The node of the test lists the files, which are not there.
     reason = wait_until(lambda: project.node.http.get("/api/v1/jobs/job").json()["reason"])
     assert reason == "The location /data/in does not exist."
+
+
+@pytest.mark.parametrize(
+    "deployed_job", [{"watched_locations": {"/data": ["*"]}}], ids=["allowed"], indirect=True
+)
+def test_the_plan_notes_files_that_count_together_with_other_conditions(project: Project) -> None:
+    schedule = {"all": [{"on-files": "/data/in"}, {"any": [{"every": "1h"}, {"after": ["a"]}]}]}
+    ended = project.deploy(
+        a={"script": "SELECT 1", "schedule": "manual"},
+        job={"script": "SELECT 1", "schedule": schedule},
+    )
+    [notes] = [job["notes"] for job in ended["jobs"] if job["name"] == "job"]
+    assert notes[:2] == [
+        "a run starts: When /data/in has new files, and (every 1 h, or after a)",
+        "a run also needs that /data/in has new files; those that are there already count as new",
+    ]
 
 
 def test_a_cycle_within_any_is_refused_and_the_plan_notes_each_condition(project: Project) -> None:

@@ -349,6 +349,27 @@ def test_a_refresh_of_a_view_reports_violated_expectations_once(
     }
 
 
+def test_a_batch_of_a_view_that_refreshes_itself_is_reported_with_the_name_of_the_view(
+    start: Callable[..., InProcessNode], receiver: WebhookReceiver
+) -> None:
+    node = start()
+    add(node, receiver, events=["expectation.violated"])
+    constraints = "(CONSTRAINT positive EXPECT (a > 0))"
+    view = ViewWriter(node, properties="WITH (auto_refresh = true)", constraints=constraints)
+    view.make()
+    violations = [Violations(name="positive", violations=3, nulls=1)]
+    counts = ExpectationCounts(rows_in=9, rows_dropped=0, rows_written=9, expectations=violations)
+    view.report_batch(0, counts)
+    await_state(node, "sent")
+    [message] = receiver.messages
+    data = message.json["data"]
+    assert (data["view"], data["batch"]) == (f"spark_catalog.default.{view.name}", 0)
+    assert "job" not in data
+    assert data["expectations"] == [
+        {"name": "positive", "on_violation": "warn", "violations": 3, "nulls": 1}
+    ]
+
+
 def test_a_node_without_receivers_reads_the_outbox_rarely_and_learns_of_the_first_webhook(
     start: Callable[..., InProcessNode],
     receiver: WebhookReceiver,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +21,14 @@ from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.failure import Failure
 from headrace.model.job_messages import BindRows
 from headrace.model.lifecycle import RunState, TransactionState
-from headrace.model.run import BatchStatement, FiringRules, ResumeAt, RunRetries, RunTrigger
+from headrace.model.run import (
+    BatchStatement,
+    FiringRules,
+    ResumeAt,
+    RunRetries,
+    RunTimes,
+    RunTrigger,
+)
 from headrace.model.schedule import Schedule
 from headrace.store import tables
 from headrace.store.clock import clock, read_clock
@@ -225,6 +232,23 @@ def test_the_files_of_a_run_are_a_typed_parameter_and_those_of_its_repetitions(
     job.call("jobs/load/runs")
     assert job.next_statement() == FIRST
     assert read_files() == ("ARRAY<STRING>", [])
+
+
+def test_a_backfill_reads_the_files_of_each_interval_again(
+    start_job: Callable[..., BatchJob],
+) -> None:
+    job = start_job()
+    hour = datetime(2026, 1, 5, 1, tzinfo=UTC)
+    times = RunTimes(logical_time=hour, interval_start=hour - timedelta(hours=1), interval_end=hour)
+    run_id = job.start_with_files("/in", ["file:/in/a.json"], times)
+    assert job.next_statement() == FIRST
+    job.driver.fail(WRONG)
+    job.await_end(run_id)
+    body = {"from": "2026-01-05T00:00:00Z", "to": "2026-01-05T02:00:00Z"}
+    backfill = job.call("jobs/load/backfills", **body)
+    shown = job.node.http.get(f"/api/v1/backfills/{backfill['id']}").json()["items"]
+    files = {run["logical_time"][11:13]: job.get(run["id"])["input_files"] for run in shown}
+    assert files == {"01": ["file:/in/a.json"], "02": []}
 
 
 def test_a_run_and_its_repair_keep_the_version_with_which_the_run_was_due(

@@ -8,6 +8,7 @@ import pytest
 from tests.control.runs.test_expectations import make_counts
 from tests.support.in_process_node import InProcessNode
 from tests.support.views import ViewWriter, begin_generation, new_view
+from tests.support.waiting import wait_until
 
 from headrace.model.expectation import Violations
 from headrace.model.failure import Failure
@@ -165,9 +166,42 @@ def test_checked_rows_are_a_metric(view: ViewWriter) -> None:
     assert values == {("passed", "7.0"), ("violated", "2.0"), ("null", "1.0")}
 
 
+@pytest.fixture
+def own_view(node: InProcessNode) -> ViewWriter:
+    """Create a view that refreshes itself."""
+    return ViewWriter(node, properties="WITH (auto_refresh = true)", constraints=CONSTRAINTS).make()
+
+
+def test_the_last_batch_of_a_view_that_refreshes_itself_is_shown(own_view: ViewWriter) -> None:
+    created = describe_checks(own_view)
+    own_view.report_batch(0, make_counts())
+    first = describe_checks(own_view)
+    own_view.report_batch(1)
+
+    assert created == {**UNKNOWN, "rows_dropped": None, "checked_statement": None}
+    assert first == {
+        "expectation positive": "drop: violated by 3 of 10 rows, 1 of them NULL",
+        "expectation named": "warn: passed",
+        "rows_dropped": "3",
+        "checked_statement": None,
+    }
+    assert describe_checks(own_view) == created
+
+
+def test_the_batches_of_a_view_that_refreshes_itself_are_a_metric(own_view: ViewWriter) -> None:
+    own_view.report_batch(0, make_counts())
+    own_view.report_batch(1, make_counts())
+    label = f'expectation="positive",job="spark_catalog.default.{own_view.name}",outcome="passed"'
+
+    def read_passed() -> list[str]:
+        lines = own_view.node.http.get("/metrics").text.splitlines()
+        return [line.split()[-1] for line in lines if label in line and "_created" not in line]
+
+    # The node counts the rows just after the commit of the batches.
+    wait_until(lambda: read_passed() == ["14.0"], what="the rows of both batches are counted")
+
+
 REFUSED = {
-    "CREATE MATERIALIZED VIEW v (CONSTRAINT a EXPECT (b > 0)) WITH (auto_refresh = true) AS"
-    " SELECT 1": ("invalid_statement", "refreshes itself cannot have expectations"),
     "CREATE MATERIALIZED VIEW v (CONSTRAINT a EXPECT (b), CONSTRAINT a EXPECT (c)) AS SELECT 1": (
         "invalid_statement",
         "Two expectations have the name a.",
@@ -179,7 +213,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=["auto-refresh", "duplicate", "view"])
+@pytest.mark.parametrize("text", REFUSED, ids=["duplicate", "view"])
 def test_expectations_that_are_not_possible_are_refused_when_they_are_submitted(
     node: InProcessNode, text: str
 ) -> None:

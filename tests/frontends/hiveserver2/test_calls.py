@@ -386,6 +386,7 @@ def test_a_client_that_draws_the_progress_gets_it_twice_a_second(
     response = client.call("GetOperationStatus", operationHandle=operation, getProgressUpdate=True)
     assert response.operationState == STATES.RUNNING_STATE
     assert 0.4 < time.monotonic() - begin < 25
+    assert calls._HOLD_WITH_PROGRESS <= 0.5
 
 
 def test_every_good_answer_is_a_success_and_closes_can_be_repeated(

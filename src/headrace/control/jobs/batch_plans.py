@@ -61,7 +61,7 @@ def _note_firings(batch: BatchSpec, now: datetime) -> list[str]:
             for part in schedule.list_parts()
             if not part.is_of_time and part.on_files is None and not (part.after and schedule.parts)
         ),
-        *([] if schedule.files is None else [_note_files(schedule.files)]),
+        *([] if schedule.files is None else [_note_files(schedule)]),
         *([] if schedule.clock is None else _note_clock(schedule.clock, now)),
         *([_note_lookback(batch.rules.lookback)] if batch.rules.lookback else []),
     ]
@@ -93,11 +93,17 @@ def _note_condition(schedule: Schedule) -> str:
     return f"a run starts when a statement of Headrace changes {tables}; {limits}"
 
 
-def _note_files(files: Schedule) -> str:
+def _note_files(schedule: Schedule) -> str:
+    files = schedule.files
+    assert files is not None
     pattern = "" if files.pattern is None else f" with names such as {files.pattern}"
+    is_alone = any(
+        len(each.parts) == 1 and each.needs_files for each in schedule.list_combinations()
+    )
+    start = "a run starts when" if is_alone else "a run also needs that"
     return (
-        f"a run starts when {files.on_files} has new files{pattern}; those that are there already"
-        " count as new"
+        f"{start} {files.on_files} has new files{pattern}; those that are there already count as"
+        " new"
     )
 
 

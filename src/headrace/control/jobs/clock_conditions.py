@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from headrace.control.jobs.firing import (
     ACTOR,
     CANNOT_COMPUTE,
-    MOST_WAITING,
     PARKED,
     DueRun,
+    count_places,
     insert_due,
     make_times,
 )
@@ -67,11 +67,15 @@ class _Time:
         """Whether the run of the time was skipped, and has used none of its conditions."""
         return self.last is not None and self.last.state is RunState.SKIPPED
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the run of the time has not begun, and waits for no condition."""
-        last = self.last
-        return last is not None and has_not_begun(last) and not last.awaits_conditions
+    def can_start(self, *, has_files: bool) -> bool:
+        """Return whether the time starts a run of a combination that needs files.
+
+        New files are for a time without a run that may begin, or has begun. A time whose run has
+        read files runs again with the same files.
+        """
+        if not has_files:
+            return self.last is not None and bool(self.last.files)
+        return self.last is None or self.was_passed_over or self.last.awaits_conditions
 
     def has_runs_of(self, names: Collection[str]) -> bool:
         """Return whether each of these jobs has a run that belongs to the time."""
@@ -92,12 +96,13 @@ def start_times(
     """Start the runs of the times of a locked schedule for which all conditions are met.
 
     Args:
-        files: New files, if they are one of the conditions.
+        files: New files, for a combination that needs them. Without them, it starts the times again
+            that have read files.
     """
     clock = conditions.clock
     assert clock is not None
     try:
-        times = _list_times(tx, schedule, conditions, notes, live)
+        times = _list_times(tx, schedule, conditions, notes, live, has_files=bool(files))
         upstream = _UpstreamJobs(tx, schedule.owner, clock, conditions.jobs)
     except CANNOT_COMPUTE:
         # The zone may be missing on this host alone.
@@ -105,9 +110,7 @@ def start_times(
         return
     times = [each for each in times if not _leave_to_later(tx, schedule, each, notes, live)]
     changes = notes.find_changes(conditions.watches)
-    # A run that other conditions have started may begin meanwhile, without the files.
-    open_times = [each for each in times if not (files and each.is_due)]
-    met = [each for each in open_times if each.has_runs_of(conditions.jobs)]
+    met = [each for each in times if each.has_runs_of(conditions.jobs)]
     ready = [each for each in met if not upstream.may_run_before(each.instant)]
     if len(ready) < len(met) and upstream.is_behind:
         notes.retry_after(_RETRY)
@@ -124,6 +127,21 @@ def start_times(
     notes.use_changes(tx, conditions.watches)
     if schedule.rules.catch_up is not CatchUp.ALL:
         _pass_over(tx, schedule, times, ready[-1], upstream, notes, live)
+
+
+def is_time_for_files(
+    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+) -> bool:
+    """Return whether new files would start the run of a time. Change nothing."""
+    clock = conditions.clock
+    assert clock is not None
+    try:
+        times = _list_times(tx, schedule, conditions, notes, live, has_files=True)
+        upstream = _UpstreamJobs(tx, schedule.owner, clock, conditions.jobs)
+    except CANNOT_COMPUTE:
+        return False
+    met = (each for each in times if each.has_runs_of(conditions.jobs))
+    return any(not upstream.may_run_before(each.instant) for each in met)
 
 
 class _UpstreamJobs:
@@ -166,7 +184,13 @@ def _find_firing(clock: Schedule, instant: datetime) -> Firing | None:
 
 
 def _list_times(
-    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+    tx: Tx,
+    schedule: JobSchedule,
+    conditions: Combination,
+    notes: RunNotes,
+    live: list[JobRun],
+    *,
+    has_files: bool,
 ) -> list[_Time]:
     """Return the times that have come and that wait or have a new upstream run, oldest first."""
     clock = conditions.clock
@@ -185,7 +209,10 @@ def _list_times(
             last = runs.find_last(tx, schedule.job_id, firing.instant)
             times[firing.instant] = _Time(firing, last)
         times[firing.instant].members.append(each)
-    return sorted(times.values(), key=lambda time: time.instant)
+    found = sorted(times.values(), key=lambda time: time.instant)
+    if not conditions.needs_files:
+        return found
+    return [each for each in found if each.can_start(has_files=has_files)]
 
 
 def _leave_to_later(
@@ -230,7 +257,7 @@ def _start(
     if time.last is not None and has_not_begun(time.last):
         add_inputs(tx, schedule, time.last, inputs, live)
         return True
-    if len(live) >= MOST_WAITING:
+    if count_places(live) == 0:
         return False
     due = DueRun(
         times=_find_times(schedule, time) if time.last is None else time.last.times,
@@ -238,7 +265,7 @@ def _start(
         skip_reason=None,
         trigger=RunTrigger.CONDITION,
         inputs=inputs,
-        repetition=0 if time.last is None else time.last.repetition + 1,
+        last=time.last,
     )
     insert_due(tx, schedule, due, live)
     return True
@@ -315,7 +342,9 @@ def _describe_missing(conditions: Combination, present: set[str], changed: set[s
     ]
     if missing:
         return " and ".join(missing)
-    if names and not conditions.is_of_files:
-        return f"runs of {' and '.join(names)} for its interval that have not ended"
-    files = [f"new files in {part.on_files}" for part in conditions.parts if part.on_files]
-    return files[0] if files else "the changes to settle"
+    # The store does not know which of these it is.
+    waits = [f"runs of {' and '.join(names)} for its interval that have not ended"] if names else []
+    if conditions.watches and not names:
+        waits.append("the changes to settle")
+    waits += [f"new files in {part.on_files}" for part in conditions.parts if part.on_files]
+    return ", or ".join(waits)

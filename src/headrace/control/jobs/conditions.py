@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.clock_conditions import start_times
+from headrace.control.jobs.clock_conditions import is_time_for_files, start_times
 from headrace.control.jobs.firing import (
     ACTOR,
     MOST_WAITING,
     PARKED,
     DueRun,
+    count_places,
     insert_due,
     span_until,
     start_next,
@@ -115,9 +116,7 @@ def evaluate(tx: Tx, schedule: JobSchedule) -> None:
         live = runs.list_live(tx, schedule.job_id)
         combinations = rule.list_combinations()
         for each in combinations:
-            # `start_reader` starts the runs that read new files.
-            if not each.is_of_files:
-                _start_combination(tx, schedule, each, notes, live, now)
+            _start_combination(tx, schedule, each, notes, live, now)
         _skip_failed(tx, schedule, combinations, notes, live)
     notes.save(tx)
     start_next(tx, schedule.job_id, actor=ACTOR)
@@ -132,33 +131,46 @@ def _start_combination(
     now: datetime,
     files: Sequence[RunInput] = (),
 ) -> None:
-    if conditions.clock is None:
+    """Start the runs of a combination whose conditions are met.
+
+    Args:
+        files: New files, for a combination that needs them.
+    """
+    if conditions.clock is not None:
+        if not conditions.is_clock:
+            start_times(tx, schedule, conditions, notes, live, files)
+    elif files or not conditions.needs_files:
         _start_runs(tx, schedule, conditions, notes, live, now, files)
-    elif not conditions.is_clock:
-        start_times(tx, schedule, conditions, notes, live, files)
+    else:
+        _repeat_runs(tx, schedule, conditions, notes, live)
 
 
-def may_start_reader(tx: Tx, schedule: JobSchedule) -> bool:
-    """Return whether new files may start a run now. Lock and change nothing."""
+def may_start_file_run(tx: Tx, schedule: JobSchedule) -> bool:
+    """Return whether new files would start a run now. Lock and change nothing."""
     rule = schedule.rules.schedule
     live = runs.list_live(tx, schedule.job_id)
-    if rule is None or any(has_not_begun(run) and run.reads_files for run in live):
+    if rule is None or any(run.may_begin and run.files for run in live):
         # The run that waits begins first, and the next one reads all files that are new then.
         return False
-    combinations = [each for each in rule.list_combinations() if each.is_of_files]
+    combinations = [each for each in rule.list_combinations() if each.needs_files]
     if any(len(each.parts) == 1 for each in combinations):
-        return True
+        return count_places(live) > 0
     notes = RunNotes(tx, schedule, read_clock(tx.connection))
-    is_time = any(run.awaits_conditions for run in live)
-    return any(
-        notes.find_changes(each.watches) is not None
-        and each.jobs <= {end.run.name.casefold() for end in notes.list_succeeded(each.jobs)}
-        and (each.clock is None or is_time or bool(each.jobs))
-        for each in combinations
-    )
+    return any(_need_only_files(tx, schedule, each, notes, live) for each in combinations)
 
 
-def start_reader(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None:
+def _need_only_files(
+    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+) -> bool:
+    """Return whether the other conditions of a combination are met. Change nothing."""
+    if notes.find_changes(conditions.watches) is None:
+        return False
+    if conditions.clock is not None:
+        return is_time_for_files(tx, schedule, conditions, notes, live)
+    return not conditions.jobs or bool(_find_new_sets(tx, schedule, conditions, notes))
+
+
+def start_file_run(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None:
     """Insert or start the run of a locked schedule that reads new files.
 
     Return its id; None: the other conditions of each combination are not met.
@@ -170,18 +182,18 @@ def start_reader(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None:
     assert rule is not None
     now = read_clock(tx.connection)
     live, notes = runs.list_live(tx, schedule.job_id), RunNotes(tx, schedule, now)
-    before = {run.id for run in live if run.reads_files}
+    before = {run.id for run in live if run.files}
     for each in rule.list_combinations():
-        if each.is_of_files:
+        if each.needs_files:
             _start_combination(tx, schedule, each, notes, live, now, [files])
-        reader = next((run for run in live if run.reads_files and run.id not in before), None)
-        if reader is not None:
+        started = next((run for run in live if run.files and run.id not in before), None)
+        if started is not None:
             break
-    if notes.are_used:
+    if notes.has_used:
         notes.save(tx)
         # Other combinations may need the rest.
         triggers.wake(tx, schedule.job_id)
-    return None if reader is None else reader.id
+    return None if started is None else started.id
 
 
 def _start_runs(
@@ -199,7 +211,7 @@ def _start_runs(
         return
     if conditions.jobs:
         _start_sets(tx, schedule, conditions, notes, live, changes, files)
-    elif len(live) < MOST_WAITING:
+    elif count_places(live):
         _start_changed(tx, schedule, [*changes, *files], live, now)
         notes.use_changes(tx, conditions.watches)
     else:
@@ -216,13 +228,13 @@ def _start_sets(
     files: Sequence[RunInput],
 ) -> None:
     """Insert the runs that follow runs of other jobs, with changes and files that have come."""
-    places = max(MOST_WAITING - len(live), 0)
-    sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
-    if sets and (conditions.watches or files):
-        # One run uses all changes and files, and so all runs that have waited for them.
-        sets = [_InputSet([member for each in sets for member in each.members])]
-        if files and _has_due_run(tx, schedule, sets[0]):
-            return
+    places = count_places(live)
+    if files:
+        sets = _find_new_sets(tx, schedule, conditions, notes)
+    else:
+        sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
+    if conditions.watches or files:
+        sets = _merge_sets(schedule, sets)
     # `catch-up` decides about all of them, also about those of the next transaction.
     reasons = _apply_catch_up(schedule, sets)
     waiting_counts = list(accumulate(reason is None for reason in reasons))
@@ -237,10 +249,44 @@ def _start_sets(
         notes.use_changes(tx, conditions.watches)
 
 
-def _has_due_run(tx: Tx, schedule: JobSchedule, inputs: _InputSet) -> bool:
-    """Return whether the logical time has a run that may begin meanwhile, without the files."""
-    last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
-    return last is not None and has_not_begun(last)
+def _repeat_runs(
+    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
+) -> None:
+    """Insert repetitions of runs that have read files, for upstream runs that have run again."""
+    for inputs in _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs)):
+        last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
+        if last is not None and last.files and count_places(live):
+            [reason] = _apply_catch_up(schedule, [inputs])
+            _start(tx, schedule, inputs, [], reason, live)
+            notes.use_runs(inputs.members)
+
+
+def _find_new_sets(
+    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes
+) -> list[_InputSet]:
+    """Return the sets that start a run with new files.
+
+    A time that has read files runs again with these, and a run that may begin meanwhile would begin
+    without them.
+    """
+    sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
+    last = [runs.find_last(tx, schedule.job_id, each.times.logical_time) for each in sets]
+    return [
+        each
+        for each, run in zip(sets, last, strict=True)
+        if run is None or not (run.files or run.may_begin)
+    ]
+
+
+def _merge_sets(schedule: JobSchedule, sets: Sequence[_InputSet]) -> list[_InputSet]:
+    """Return the sets as one: one run uses all changes and files, and the runs that wait for them.
+
+    With `catch-up: none`, the sets that were missed are skipped, and not the others with them.
+    """
+    missed = [each for each in sets if each.is_missed and schedule.rules.catch_up is CatchUp.NONE]
+    rest = [each for each in sets if each not in missed]
+    parts = [[member for each in part for member in each.members] for part in (missed, rest)]
+    return [_InputSet(members) for members in parts if members]
 
 
 def _find_sets(
@@ -325,7 +371,7 @@ def _start(
         skip_reason=skip_reason,
         trigger=RunTrigger.CONDITION,
         inputs=named,
-        repetition=0 if last is None else last.repetition + 1,
+        last=last,
     )
     insert_due(tx, schedule, due, live)
 

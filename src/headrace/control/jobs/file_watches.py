@@ -22,7 +22,7 @@ from itertools import accumulate, islice
 from urllib.parse import quote
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.conditions import may_start_reader, start_reader
+from headrace.control.jobs.conditions import may_start_file_run, start_file_run
 from headrace.control.jobs.file_tracker import FileRules, FileTracker, NewFile
 from headrace.control.jobs.firing import ACTOR, start_next
 from headrace.control.periodic_tasks import isolate_errors
@@ -233,7 +233,8 @@ class FileWatches:
             schedule = schedules.lock(tx, watch.job_id)
             if schedule is None or file_watches.lock(tx, watch.job_id, watch.epoch) is None:
                 return
-            file_watches.set_problem(tx, watch.job_id, changes.problem)
+            if changes.problem != watch.problem:
+                file_watches.set_problem(tx, watch.job_id, changes.problem)
             former = [key for _file, key in changes.renamed]
             file_watches.forget(tx, watch.job_id, [*changes.forgotten, *former])
             used = {
@@ -253,7 +254,7 @@ class FileWatches:
         """Return whether new files may start a run now. They stay new otherwise."""
         with self._database.read() as tx:
             schedule = schedules.find(tx, watch.job_id)
-            return schedule is not None and may_start_reader(tx, schedule)
+            return schedule is not None and may_start_file_run(tx, schedule)
 
 
 def _list_files(held: _Held, location: str) -> list[ListedFile]:
@@ -306,7 +307,7 @@ def _start(tx: Tx, schedule: JobSchedule, files: Sequence[NewFile]) -> str | Non
     assert rule is not None
     assert rule.on_files is not None
     named = RunInput(location=rule.on_files, file_count=len(files))
-    run_id = start_reader(tx, schedule, named)
+    run_id = start_file_run(tx, schedule, named)
     if run_id is not None:
         uris = [to_file_uri(rule.on_files, file.path) for file in files]
         file_watches.insert_run_files(tx, run_id, uris)

@@ -43,8 +43,8 @@ class RunNotes:
         return any(row["is_paused"] for row in self._tables.values())
 
     @property
-    def are_used(self) -> bool:
-        """Whether a run has used a note."""
+    def has_used(self) -> bool:
+        """Whether a run has used one of them."""
         return bool(self._used_ids or self._used_changes)
 
     def list_succeeded(self, names: Collection[str]) -> list[UpstreamRun]:
@@ -180,14 +180,15 @@ def add_inputs(
 
 def merge_inputs(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
     """Return the inputs of a run with further ones. Changes of one table are one input."""
-    merged = {_name_input(each): each for each in before}
+    merged = {_find_input_key(each): each for each in before}
     for each in after:
-        first = merged.get(_name_input(each), each)
-        merged[_name_input(each)] = each.model_copy(
+        first = merged.get(_find_input_key(each), each)
+        merged[_find_input_key(each)] = each.model_copy(
             update={"after_transaction": first.after_transaction}
         )
     return list(merged.values())
 
 
-def _name_input(run_input: RunInput) -> str | None:
+def _find_input_key(run_input: RunInput) -> str | None:
+    """Return what two inputs of the same table, run or location have in common."""
     return run_input.table or run_input.run or run_input.location

@@ -145,14 +145,15 @@ class Alerts:
     def _record_of_stream(
         self, tx: Tx, query: StreamQuery, facts: Mapping[str, Any], *, subject: str
     ) -> None:
-        data = {"job": query.scope, "owner": query.owner, "query": query.id, **facts}
+        view, job = query.view_name, query.scope if query.view_name is None else None
+        about = {"job": job} if view is None else {"view": view}
         self.record(
             tx,
             AlertEvent.EXPECTATION_VIOLATED,
-            data,
+            {**about, "owner": query.owner, "query": query.id, **facts},
             subject=subject,
             owner=query.owner,
-            job=query.scope,
+            job=job,
         )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import takewhile
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.firing import make_times, start_next
+from headrace.control.jobs.firing import list_files, make_times, share_files, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.control.runs.run_reasons import RunReasons
@@ -289,9 +289,9 @@ class JobRuns:
             if dry_run:
                 return plan
             backfill_id = new_id("bf")
-            for interval, times, repetition in planned:
+            for interval, times, last in planned:
                 if interval.refusal is None:
-                    runs.insert_run(
+                    run = runs.insert_run(
                         tx,
                         schedule.job_id,
                         owner=schedule.owner,
@@ -301,10 +301,12 @@ class JobRuns:
                         times=times,
                         due_at=now,
                         actor=caller.actor,
-                        repetition=repetition,
+                        repetition=0 if last is None else last.repetition + 1,
                         parallelism=parallel,
                         backfill_id=backfill_id,
+                        inputs=list_files(last),
                     )
+                    share_files(tx, last, run)
             start_next(tx, schedule.job_id, actor=caller.actor)
         return replace(plan, id=backfill_id)
 
@@ -414,7 +416,7 @@ def _choose_times(tx: Tx, schedule: JobSchedule, at: datetime | None, now: datet
     rule = schedule.rules.clock
     instant = now if at is None else at
     last = runs.find_last(tx, schedule.job_id, instant)
-    if last is not None and (rule is None or _list_files(last)):
+    if last is not None and (rule is None or last.files):
         return last.times
     if rule is None:
         return make_times(schedule, Firing(instant, instant), instant)
@@ -450,7 +452,8 @@ def _describe_backfill(tx: Tx, schedule: JobSchedule, intervals: list[PlannedInt
 
 def _plan_intervals(
     tx: Tx, schedule: JobSchedule, start: datetime, end: datetime
-) -> list[tuple[PlannedInterval, RunTimes, int]]:
+) -> list[tuple[PlannedInterval, RunTimes, JobRun | None]]:
+    """Return the intervals with the times of their next runs, and their last runs."""
     rule = schedule.rules.clock
     if rule is None:
         raise InvalidRequest(
@@ -465,7 +468,7 @@ def _plan_intervals(
     for firing in takewhile(lambda each: each.instant <= end, firings):
         if begin is not None:
             last = last_runs.get(firing.instant)
-            planned.append(_plan_interval(schedule, firing, begin, last))
+            planned.append((*_plan_interval(schedule, firing, begin, last), last))
         begin = firing.instant
         if len(planned) > _MOST_INTERVALS:
             raise InvalidRequest(
@@ -487,8 +490,8 @@ def _suggest_runs(schedule: JobSchedule) -> str:
 
 def _plan_interval(
     schedule: JobSchedule, firing: Firing, start: datetime, last: JobRun | None
-) -> tuple[PlannedInterval, RunTimes, int]:
-    """Return an interval with the times and the repetition of its next run.
+) -> tuple[PlannedInterval, RunTimes]:
+    """Return an interval with the times of its next run.
 
     Args:
         last: The last run of the interval; None: it has none.
@@ -501,8 +504,7 @@ def _plan_interval(
         state=None if last is None else last.state,
         refusal=refusal,
     )
-    repetition = 0 if last is None else last.repetition + 1
-    return interval, make_times(schedule, firing, start), repetition
+    return interval, make_times(schedule, firing, start)
 
 
 def _insert(
@@ -526,8 +528,6 @@ def _insert(
             f"The run {last.id} of {format_utc(times.logical_time)} is {last.state}.",
             hint=f"Wait for its end, or cancel it: headrace run cancel {last.id}.",
         )
-    # Every run of a time reads the same files.
-    files = [] if last is None else _list_files(last)
     run = runs.insert_run(
         tx,
         schedule.job_id,
@@ -540,16 +540,10 @@ def _insert(
         actor=actor,
         repetition=0 if last is None else last.repetition + 1,
         position=position,
-        inputs=inputs or files,
+        inputs=inputs or list_files(last),
     )
-    if last is not None and files:
-        file_watches.copy_run_files(tx, last.id, run.id)
+    share_files(tx, last, run)
     return run
-
-
-def _list_files(run: JobRun) -> list[RunInput]:
-    """Return the inputs of a run that are files."""
-    return [each for each in run.inputs if each.location is not None]
 
 
 def _cancel(tx: Tx, run: JobRun, *, actor: str) -> None:
