@@ -51,7 +51,7 @@ def test_no_part_of_a_named_secret_remains_where_a_text_is_cut(known: KnownSecre
     assert "not" not in known.mask_text(cut_text(text, MAX_SUMMARY))
 
 
-def test_only_the_begin_of_a_long_text_is_searched_for_secrets() -> None:
+def test_only_the_start_of_a_long_text_is_searched_for_secrets() -> None:
     """To search 20 MB takes seconds, in which no other thread of a driver runs."""
     searched = list[int]()
 

@@ -23,7 +23,7 @@ _INTERVAL_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 """Time between two reports of executions, which share a transaction of the store."""
 _TASKS_SECONDS = 30.0
-"""Time for which a report waits until no task of the statement runs any more."""
+"""Time for which a report waits until no task and no stage of the statement is active."""
 _LONGEST_DELAY = 4.0
 """Longest time between two looks at such a statement."""
 _MAX_WAITING = 500
@@ -179,10 +179,10 @@ class ExecutionReporter:
             self._link.report_executions(executions)
 
     def _has_to_wait(self, statement_id: str, execution: StatementExecution | None) -> bool:
-        """Put a statement off whose tasks a cancel has not ended yet: it has one report.
+        """Put a statement off whose tasks still run after a cancel: it has one report.
 
-        The same holds for a stage of whose end Spark's listeners do not know yet. Return whether
-        the statement was put off.
+        It also waits for stages whose end Spark's listeners have not reported. Return whether it
+        was put off.
         """
         now = time.monotonic()
         with self._changed:
@@ -216,7 +216,7 @@ def _is_active(execution: StatementExecution) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Delay:
-    """A report that waits for the end of tasks. Times are those of the monotonic clock."""
+    """A report that waits for the end of tasks or stages, in times of the monotonic clock."""
 
     began_at: float
     again_at: float

@@ -287,7 +287,7 @@ def _is_thread_free() -> bool:
 
 
 def _find_patience() -> float:
-    """Return the seconds until the first of the threads at work counts as one that hangs."""
+    """Return the seconds until the oldest thread counts as one that hangs."""
     began_at = min(_resolving.values(), default=math.inf)
     return max(began_at + _RESOLVE_SECONDS - time.monotonic(), 0.0)
 

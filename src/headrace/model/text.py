@@ -98,10 +98,10 @@ def cut_text(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     # To search many megabytes for secrets would stop the other threads of a driver for seconds.
-    begin = text[: limit + 2 * _MAX_SECRET]
-    masked = hide_secrets(begin)
-    if len(begin) < len(text):
-        # The begin of a secret whose rest is not in `begin` may be at its end.
+    start = text[: limit + 2 * _MAX_SECRET]
+    masked = hide_secrets(start)
+    if len(start) < len(text):
+        # It may end with the first part of a secret, which no pattern finds.
         masked = masked[:-_MAX_SECRET]
     elif len(masked) <= limit:
         return masked

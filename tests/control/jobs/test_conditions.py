@@ -155,7 +155,8 @@ def test_runs_that_end_while_a_job_is_stopped_are_made_up_for_as_it_wants(
 def test_runs_beyond_those_that_may_wait_keep_their_place(
     jobs: FollowedJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.control.jobs.conditions.MOST_WAITING", 2)
+    for module in ("conditions", "firing"):
+        monkeypatch.setattr(f"headrace.control.jobs.{module}.MOST_WAITING", 2)
     jobs.add("load")
     jobs.add("clean", "load")
     for hour in (1, 2, 3):
