@@ -19,7 +19,15 @@ from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Acknowledged, Assignment, Ended, Message, Orders, Restored
+from headrace.model.messages import (
+    Acknowledged,
+    Assignment,
+    Ended,
+    Message,
+    Orders,
+    Renewed,
+    Restored,
+)
 from headrace.model.result import ResultRequest
 from headrace.model.stream_query import QueryReport
 
@@ -122,8 +130,8 @@ class _RecordingLink:
 
     def renew(
         self, _streams: int, _queries: Sequence[QueryReport], _held: Sequence[str]
-    ) -> Acknowledged:
-        return Acknowledged(applied=True)
+    ) -> Renewed:
+        return Renewed(applied=True)
 
     def report_start(self, _statement_id: str, _read_age: Callable[[], float]) -> Acknowledged:
         return Acknowledged(applied=True)
