@@ -64,7 +64,7 @@ class FollowedJobs:
                 times=times,
                 due_at=end,
                 actor="test",
-                repetition=0 if last is None else last.repetition + 1,
+                last=last,
             )
         return run.id
 

@@ -17,7 +17,6 @@ import posixpath
 import re
 import threading
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +43,8 @@ _MAX_IDENTITY_BYTES = 1000
 """PostgreSQL's index entries have at most 2,704 bytes, and an index may hold two such texts."""
 _RESOLVE_SECONDS = 1.0
 _MAX_THREADS = 8
-_resolving: dict[str, float] = {}
-"""Times at which the threads have begun that resolve links, by their ids."""
+_resolving: dict[threading.Thread, float] = {}
+"""The threads that resolve links, with the times of their starts."""
 _resolved = threading.Condition()
 """Guards `_resolving`."""
 
@@ -253,7 +252,6 @@ def _resolve_links(path: str) -> str:
     """
     resolved: list[str] = []
     until = time.monotonic() + _RESOLVE_SECONDS
-    key = uuid.uuid4().hex
 
     def resolve() -> None:
         try:
@@ -262,28 +260,17 @@ def _resolve_links(path: str) -> str:
             resolved.append(path)
         finally:
             with _resolved:
-                del _resolving[key]
+                del _resolving[threading.current_thread()]
                 _resolved.notify()
 
-    if not _take_thread(key):
-        return path
-    thread = threading.Thread(target=resolve, name="headrace-resolve-links", daemon=True)
-    thread.start()
+    with _resolved:
+        if not _resolved.wait_for(lambda: len(_resolving) < _MAX_THREADS, _find_patience()):
+            return path
+        thread = threading.Thread(target=resolve, name="headrace-resolve-links", daemon=True)
+        thread.start()
+        _resolving[thread] = time.monotonic()
     thread.join(max(until - time.monotonic(), 0.0))
     return resolved[0] if resolved else path
-
-
-def _take_thread(key: str) -> bool:
-    """Wait for one of the threads that resolve links. Return False if they hang."""
-    with _resolved:
-        if not _resolved.wait_for(_is_thread_free, _find_patience()):
-            return False
-        _resolving[key] = time.monotonic()
-        return True
-
-
-def _is_thread_free() -> bool:
-    return len(_resolving) < _MAX_THREADS
 
 
 def _find_patience() -> float:

@@ -21,7 +21,7 @@ CHANGE = {"on-change": ["d.t"], "settle": "0s"}
 
 
 class ReadingJobs(FollowedJobs):
-    """Jobs of which `read` reads the files of a directory, and a node that lists them."""
+    """Several jobs, and a node that lists the files of one directory. The job `read` reads them."""
 
     def __init__(self, store: Database, root: Path) -> None:
         super().__init__(store)
@@ -290,6 +290,24 @@ def test_a_run_of_another_job_that_runs_again_starts_one_with_the_same_files(
     jobs.run("load", 2)
     jobs.poll()
     assert jobs.reads()[2:] == [(2, DUE, "b")]
+
+
+def test_a_repetition_that_is_skipped_keeps_its_files_for_the_next_one(jobs: ReadingJobs) -> None:
+    with_load = jobs.with_files({"after": ["load"]})
+    jobs.add_reader({"any": [with_load, jobs.with_files({"every": "1h"})]}, catch_up=CatchUp.NONE)
+    jobs.run("load", 1)
+    jobs.write("a")
+    jobs.end_last()
+    jobs.stop()
+    jobs.run("load", 1)
+    jobs.start()
+    assert jobs.reads() == [(1, SUCCEEDED, "a"), (1, SKIPPED, "a")]
+    # The time of the clock has a run already.
+    jobs.fire("read", 1)
+    jobs.write("b")
+    assert len(jobs.reads()) == 2
+    jobs.run("load", 1)
+    assert jobs.reads()[2:] == [(1, DUE, "a")]
 
 
 def test_a_lookback_reads_the_files_of_each_time_again(jobs: ReadingJobs) -> None:

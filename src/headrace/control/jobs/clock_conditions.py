@@ -70,12 +70,12 @@ class _Time:
     def can_start(self, *, has_files: bool) -> bool:
         """Return whether the time starts a run of a combination that needs files.
 
-        New files are for a time without a run that may begin, or has begun. A time whose run has
-        read files runs again with the same files.
+        New files start a time that has no run, or whose run waits for conditions or was skipped. A
+        time that has files of its own runs again with these, and without new ones.
         """
-        if not has_files:
-            return self.last is not None and bool(self.last.files)
-        return self.last is None or self.was_passed_over or self.last.awaits_conditions
+        if self.last is None or self.last.files:
+            return has_files is (self.last is None)
+        return has_files and (self.was_passed_over or self.last.awaits_conditions)
 
     def has_runs_of(self, names: Collection[str]) -> bool:
         """Return whether each of these jobs has a run that belongs to the time."""

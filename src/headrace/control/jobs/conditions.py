@@ -255,10 +255,14 @@ def _repeat_runs(
     """Insert repetitions of runs that have read files, for upstream runs that have run again."""
     for inputs in _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs)):
         last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
-        if last is not None and last.files and count_places(live):
-            [reason] = _apply_catch_up(schedule, [inputs])
-            _start(tx, schedule, inputs, [], reason, live)
-            notes.use_runs(inputs.members)
+        if last is None or not last.files:
+            continue
+        if not count_places(live):
+            notes.retry_after(PARKED)
+            return
+        [reason] = _apply_catch_up(schedule, [inputs])
+        _start(tx, schedule, inputs, [], reason, live)
+        notes.use_runs(inputs.members)
 
 
 def _find_new_sets(

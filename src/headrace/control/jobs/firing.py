@@ -33,7 +33,7 @@ from headrace.model.run import (
 from headrace.store import operations
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
-from headrace.store.jobs import file_watches, runs, schedules, triggers
+from headrace.store.jobs import runs, schedules, triggers
 
 ACTOR = "schedule"
 """Actor of what the clock does."""
@@ -300,11 +300,10 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
         times=due.times,
         due_at=due.times.logical_time + schedule.rules.delay,
         actor=ACTOR,
-        repetition=0 if due.last is None else due.last.repetition + 1,
-        inputs=[*due.inputs, *list_files(due.last)],
+        last=due.last,
+        inputs=due.inputs,
         awaits_conditions=waits,
     )
-    share_files(tx, due.last, run)
     if reason is not None:
         runs.end(tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
         return [run]
@@ -312,17 +311,6 @@ def insert_due(tx: Tx, schedule: JobSchedule, due: DueRun, live: list[JobRun]) -
         _cancel_previous(tx, schedule, live)
     live.append(run)
     return [run] if waits else [run, *_look_back(tx, schedule, run, live)]
-
-
-def list_files(last: JobRun | None) -> list[RunInput]:
-    """Return the files that a repetition of a run has to read, as inputs."""
-    return [] if last is None else last.files
-
-
-def share_files(tx: Tx, last: JobRun | None, run: JobRun) -> None:
-    """Let the repetition of a run read the same files."""
-    if last is not None and last.files:
-        file_watches.copy_run_files(tx, last.id, run.id)
 
 
 def count_places(live: Sequence[JobRun]) -> int:
@@ -372,10 +360,9 @@ def _look_back(tx: Tx, schedule: JobSchedule, run: JobRun, live: list[JobRun]) -
             times=each.times,
             due_at=run.due_at,
             actor=ACTOR,
-            repetition=each.repetition + 1,
-            inputs=[RunInput(job=run.name, run=run.id), *each.files],
+            last=each,
+            inputs=[RunInput(job=run.name, run=run.id)],
         )
-        share_files(tx, each, repetition)
         repetitions.append(repetition)
     live += repetitions
     return repetitions

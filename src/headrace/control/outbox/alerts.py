@@ -145,8 +145,8 @@ class Alerts:
     def _record_of_stream(
         self, tx: Tx, query: StreamQuery, facts: Mapping[str, Any], *, subject: str
     ) -> None:
-        view, job = query.view_name, query.scope if query.view_name is None else None
-        about = {"job": job} if view is None else {"view": view}
+        job = query.scope if query.view_name is None else None
+        about = {"view": query.view_name} if job is None else {"job": job}
         self.record(
             tx,
             AlertEvent.EXPECTATION_VIOLATED,

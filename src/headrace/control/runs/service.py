@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import takewhile
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.firing import list_files, make_times, share_files, start_next
+from headrace.control.jobs.firing import make_times, start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.control.runs.run_reasons import RunReasons
@@ -291,7 +291,7 @@ class JobRuns:
             backfill_id = new_id("bf")
             for interval, times, last in planned:
                 if interval.refusal is None:
-                    run = runs.insert_run(
+                    runs.insert_run(
                         tx,
                         schedule.job_id,
                         owner=schedule.owner,
@@ -301,12 +301,10 @@ class JobRuns:
                         times=times,
                         due_at=now,
                         actor=caller.actor,
-                        repetition=0 if last is None else last.repetition + 1,
+                        last=last,
                         parallelism=parallel,
                         backfill_id=backfill_id,
-                        inputs=list_files(last),
                     )
-                    share_files(tx, last, run)
             start_next(tx, schedule.job_id, actor=caller.actor)
         return replace(plan, id=backfill_id)
 
@@ -528,7 +526,7 @@ def _insert(
             f"The run {last.id} of {format_utc(times.logical_time)} is {last.state}.",
             hint=f"Wait for its end, or cancel it: headrace run cancel {last.id}.",
         )
-    run = runs.insert_run(
+    return runs.insert_run(
         tx,
         schedule.job_id,
         owner=schedule.owner,
@@ -538,12 +536,10 @@ def _insert(
         times=times,
         due_at=read_clock(tx.connection),
         actor=actor,
-        repetition=0 if last is None else last.repetition + 1,
+        last=last,
         position=position,
-        inputs=inputs or list_files(last),
+        inputs=inputs,
     )
-    share_files(tx, last, run)
-    return run
 
 
 def _cancel(tx: Tx, run: JobRun, *, actor: str) -> None:

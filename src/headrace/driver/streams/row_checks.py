@@ -19,7 +19,7 @@ from headrace.model.expectation import Expectation, ExpectationCounts
 
 _METRICS = "__headrace_expectations"
 _KEPT = 100
-"""Batches of which Spark keeps reports: `spark.sql.streaming.numRecentProgressUpdates`."""
+"""Number of reports of batches that Spark keeps: `spark.sql.streaming.numRecentProgressUpdates`."""
 
 
 class StreamRowChecks:

@@ -22,7 +22,7 @@ from headrace.model.run import (
 from headrace.store import events
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
-from headrace.store.jobs import triggers
+from headrace.store.jobs import file_watches, triggers
 from headrace.store.tables import job_schedules, jobs, run_statements, upstream_runs
 from headrace.store.tables import runs as table
 from headrace.store.transitions import Transitions
@@ -45,7 +45,7 @@ def insert_run(
     times: RunTimes,
     due_at: datetime,
     actor: str,
-    repetition: int = 0,
+    last: JobRun | None = None,
     position: int = 0,
     parallelism: int = 1,
     backfill_id: str | None = None,
@@ -58,13 +58,15 @@ def insert_run(
 
     Args:
         due_at: Time from which it may begin.
-        repetition: 0 for the first run of the logical time.
+        last: The last run of the logical time, which the run repeats: it reads the same files.
+            None: it is the first one.
         position: Position of the first statement to run.
         parallelism: Number of runs of the job beside which it may begin, itself included.
         inputs: What starts it.
         awaits_conditions: Whether other conditions of its schedule are not met yet.
     """
     run_id = new_id("rn")
+    files = [] if last is None else last.files
     row = {
         "id": run_id,
         "job_id": job_id,
@@ -73,7 +75,7 @@ def insert_run(
         "version_id": version_id,
         "state": RUN.initial,
         "trigger": trigger,
-        "repetition": repetition,
+        "repetition": 0 if last is None else last.repetition + 1,
         "attempt": 0,
         "position": position,
         "backfill_id": backfill_id,
@@ -83,12 +85,14 @@ def insert_run(
         "parallelism": parallelism,
         "due_at": due_at,
         "reason": "",
-        "inputs": list(inputs) or None,
+        "inputs": [*inputs, *(each for each in files if each not in inputs)] or None,
         **{field: getattr(times, field) for field in _TIMES},
     }
     run = _to_run(tx.execute(_INSERT, row).mappings().one())
     detail = {"job": name, "logical_time": times.logical_time.isoformat(), "trigger": trigger}
     events.append_creation(tx, RUN, run_id, actor=actor, detail=detail)
+    if last is not None and files:
+        file_watches.copy_run_files(tx, last.id, run_id)
     return run
 
 
