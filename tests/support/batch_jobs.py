@@ -13,7 +13,8 @@ from tests.support.made_results import inline_result
 from tests.support.pool_driver import PoolDriver
 from tests.support.waiting import wait_until
 
-from headrace.control.jobs.firing import DueRun, insert_due, span_until, start_next
+from headrace.control.jobs.firing import span_until
+from headrace.control.jobs.live_runs import DueRun, LiveRuns, start_next
 from headrace.model.deployment import Job, JobSession, VersionSpec
 from headrace.model.job import JobDecision
 from headrace.model.run import (
@@ -31,6 +32,7 @@ from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Database, Tx
 from headrace.store.jobs import file_watches, jobs, schedules
+from headrace.store.jobs.schedules import CursorMove
 
 HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
 FIRST, SECOND = "SELECT :interval_start", "SELECT :interval_end"
@@ -118,11 +120,10 @@ def _insert_version(tx: Tx, job: Job, batch: BatchSpec, cursor: datetime) -> str
 def hold_schedule(store: Database, job_id: str) -> None:
     """Let no node fire the schedule of a job: a time of the schedule may come during a test."""
     with store.write("test") as tx:
-        schedule = schedules.find(tx, job_id)
+        schedule = schedules.lock(tx, job_id)
         assert schedule is not None
-        cursor = schedule.cursor
-        later = cursor + timedelta(days=365)
-        assert schedules.advance(tx, job_id, cursor=cursor, to=cursor, next_at=later)
+        later = schedule.cursor + timedelta(days=365)
+        schedules.move_cursors(tx, [CursorMove(job_id, schedule.cursor, later)])
 
 
 class BatchJob:
@@ -182,8 +183,8 @@ class BatchJob:
             schedule = schedules.lock(tx, self.id)
             assert schedule is not None
             now = span_until(tx, self.id, read_clock(tx.connection))
-            due = DueRun(times or now, False, None, RunTrigger.CONDITION, inputs)
-            [run] = insert_due(tx, schedule, due, [])
+            due = DueRun(times or now, trigger=RunTrigger.CONDITION, inputs=inputs)
+            [run] = LiveRuns(tx, schedule, []).insert(due)
             file_watches.insert_run_files(tx, run.id, files)
             start_next(tx, self.id, actor="test")
         return run.id

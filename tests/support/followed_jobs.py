@@ -10,7 +10,8 @@ from tests.support.batch_jobs import insert_batch_job
 from tests.support.table_transactions import STAGED, Creation
 
 from headrace.control.jobs.conditions import Conditions
-from headrace.control.jobs.firing import fire, start_next
+from headrace.control.jobs.firing import fire
+from headrace.control.jobs.live_runs import start_next
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.lifecycle import RunState, TransactionState
 from headrace.model.run import FiringRules, JobRun, Overlap, RunTimes, RunTrigger

@@ -13,7 +13,7 @@ xid are 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -212,7 +212,23 @@ def append_creation(
     detail: dict[str, Any] | None = None,
 ) -> None:
     """Append the event of a new entity, which is in the initial state of its lifecycle."""
-    append(tx, lifecycle.entity, entity_id, None, lifecycle.initial, actor=actor, detail=detail)
+    append_creations(tx, lifecycle, {entity_id: detail or {}}, actor=actor)
+
+
+def append_creations(
+    tx: Tx, lifecycle: Lifecycle[Any], details: Mapping[str, dict[str, Any]], *, actor: str
+) -> None:
+    """Append the events of new entities, as `append_creation` does of one.
+
+    Args:
+        details: Detail of the event of each entity, by id.
+    """
+    row = {"source": None, "target": lifecycle.initial, "actor": actor, "at": None}
+    rows = [
+        {**row, "entity": lifecycle.entity, "entity_id": entity_id, "detail": detail}
+        for entity_id, detail in details.items()
+    ]
+    _append_rows(tx, lifecycle.entity, rows)
 
 
 def append_all(

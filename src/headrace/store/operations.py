@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import ColumnElement, and_, insert, or_, select, update
 
@@ -18,6 +18,7 @@ from headrace.store.transitions import Transitions
 
 _TRANSITIONS = Transitions(OPERATION, operations)
 _LIVE = operations.c.ended_at.is_(None)
+_INSERT = insert(operations).values(created_at=clock())
 
 
 def insert_operation(tx: Tx, kind: str, ref: str, *, actor: str) -> str:
@@ -27,13 +28,21 @@ def insert_operation(tx: Tx, kind: str, ref: str, *, actor: str) -> str:
         kind: Name of the code that runs it.
         ref: Id of the row that it works on.
     """
-    operation_id = new_id("op")
-    row = {"id": operation_id, "kind": kind, "ref": ref, "state": OPERATION.initial}
-    tx.execute(insert(operations).values(created_at=clock()), row)
-    detail = {"kind": kind, "ref": ref}
-    events.append_creation(tx, OPERATION, operation_id, actor=actor, detail=detail)
-    tx.wake(OPERATIONS)
+    [operation_id] = insert_operations(tx, kind, [ref], actor=actor)
     return operation_id
+
+
+def insert_operations(tx: Tx, kind: str, refs: Sequence[str], *, actor: str) -> list[str]:
+    """Insert operations of one kind, as `insert_operation` does. Return their ids."""
+    details = {new_id("op"): {"kind": kind, "ref": ref} for ref in refs}
+    rows = [
+        {"id": operation_id, "state": OPERATION.initial, **detail}
+        for operation_id, detail in details.items()
+    ]
+    tx.execute(_INSERT, rows)
+    events.append_creations(tx, OPERATION, details, actor=actor)
+    tx.wake(OPERATIONS)
+    return list(details)
 
 
 def claim(

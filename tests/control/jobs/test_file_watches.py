@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from headrace.control.jobs import file_watches as module
 from headrace.control.jobs.batch_plans import start_schedule, stop_schedule
 from headrace.control.jobs.file_watches import FileWatches
-from headrace.control.jobs.firing import start_next
+from headrace.control.jobs.live_runs import start_next
 from headrace.errors import StoreUnavailable
 from headrace.model.lifecycle import RunState
 from headrace.model.run import FileState, FiringRules, JobRun, Overlap, UsedFile

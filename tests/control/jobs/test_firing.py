@@ -16,6 +16,7 @@ from tests.support.batch_jobs import insert_batch_job, insert_batch_jobs
 from headrace.control.jobs import firing
 from headrace.control.jobs.batch_plans import start_schedule
 from headrace.control.jobs.firing import Schedules, fire, fire_last, make_times
+from headrace.control.jobs.live_runs import start_next
 from headrace.deploy.schedule import Firing
 from headrace.model.lifecycle import RunState
 from headrace.model.run import CatchUp, FiringRules, JobRun, Overlap, RunTrigger
@@ -24,6 +25,7 @@ from headrace.store import history
 from headrace.store.clock import read_clock
 from headrace.store.database import Database
 from headrace.store.jobs import jobs, runs, schedules
+from headrace.store.jobs.schedules import CursorMove
 
 HOURLY = Schedule(cron="0 * * * *")
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -87,7 +89,7 @@ def _end(store: Database, run_id: str, target: RunState) -> None:
         begun = runs.lock(tx, run_id)
         assert begun is not None
         runs.end(tx, begun, target, actor="test")
-        firing.start_next(tx, run.job_id, actor="test")
+        start_next(tx, run.job_id, actor="test")
 
 
 def test_a_run_has_the_interval_between_two_firings(store: Database) -> None:
@@ -190,9 +192,8 @@ def test_a_time_that_a_user_has_run_before_does_not_fire_again(store: Database) 
         schedule = schedules.lock(tx, job_id)
         assert schedule is not None
         # As after a restore of the store: the cursor is behind its runs.
-        schedules.advance(
-            tx, job_id, cursor=schedule.cursor, to=NOON, next_at=NOON + timedelta(hours=1)
-        )
+        move = CursorMove(job_id, NOON, NOON + timedelta(hours=1))
+        schedules.move_cursors(tx, [move])
     _fire(store, job_id, NOON + timedelta(hours=2))
     assert [run.times.logical_time.hour for run in _list(store, job_id)] == [13, 14]
 
@@ -346,6 +347,7 @@ def test_the_clock_of_a_node_decides_neither_what_is_due_nor_about_leases() -> N
     package = Path(firing.__file__).parents[2]
     modules = [
         package / "control/jobs/firing.py",
+        package / "control/jobs/live_runs.py",
         package / "control/jobs/operation_runner.py",
         *(package / "control/runs").glob("*.py"),
         *(package / "store/jobs").glob("*.py"),

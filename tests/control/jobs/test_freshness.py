@@ -13,8 +13,9 @@ from tests.support.batch_jobs import insert_batch_job
 from tests.support.table_transactions import STAGED, Creation
 
 from headrace.control.jobs.conditions import Conditions
-from headrace.control.jobs.firing import measure_times, start_next
+from headrace.control.jobs.firing import measure_times
 from headrace.control.jobs.freshness import measure
+from headrace.control.jobs.live_runs import start_next
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.model.freshness import Freshness
 from headrace.model.lifecycle import RunState, TransactionState

@@ -12,7 +12,7 @@ from tests.support.batch_jobs import insert_batch_job
 from tests.support.table_transactions import NATIVE, STAGED, Creation
 
 from headrace.control.jobs.conditions import Conditions
-from headrace.control.jobs.firing import start_next
+from headrace.control.jobs.live_runs import start_next
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.deploy.schedule import to_table_key
 from headrace.errors import InvalidStatement

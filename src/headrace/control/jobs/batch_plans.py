@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from headrace.control.jobs.firing import fire_last, skip_unmet, skip_waiting
+from headrace.control.jobs.firing import fire_last
+from headrace.control.jobs.live_runs import skip_unmet, skip_waiting
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.deploy.schedule import describe_schedule, find_next, preview
 from headrace.model.deployment import Job, JobVersion, PlannedFacts, VersionSpec

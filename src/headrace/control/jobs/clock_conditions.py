@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headrace.control.jobs.firing import (
-    ACTOR,
+from headrace.control.jobs.firing import make_times
+from headrace.control.jobs.live_runs import (
     CANNOT_COMPUTE,
     PARKED,
     DueRun,
-    count_places,
-    insert_due,
-    make_times,
+    LiveRuns,
+    has_not_begun,
+    merge_inputs,
 )
-from headrace.control.jobs.run_notes import RunNotes, add_inputs, has_not_begun, merge_inputs
+from headrace.control.jobs.run_notes import RunNotes
 from headrace.deploy.schedule import Firing, find_last, find_next, to_table_key
 from headrace.model.lifecycle import RunState
 from headrace.model.run import (
@@ -86,12 +86,7 @@ class _Time:
 
 
 def start_times(
-    tx: Tx,
-    schedule: JobSchedule,
-    conditions: Combination,
-    notes: RunNotes,
-    live: list[JobRun],
-    files: Sequence[RunInput] = (),
+    live: LiveRuns, notes: RunNotes, conditions: Combination, files: Sequence[RunInput] = ()
 ) -> None:
     """Start the runs of the times of a locked schedule for which all conditions are met.
 
@@ -99,16 +94,15 @@ def start_times(
         files: New files, for a combination that needs them. Without them, it starts the times again
             that have read files.
     """
-    clock = conditions.clock
-    assert clock is not None
+    catch_up = live.schedule.rules.catch_up
     try:
-        times = _list_times(tx, schedule, conditions, notes, live, has_files=bool(files))
-        upstream = _UpstreamJobs(tx, schedule.owner, clock, conditions.jobs)
+        times = _list_times(live, notes, conditions, has_files=bool(files))
+        upstream = _UpstreamJobs(live, conditions)
     except CANNOT_COMPUTE:
         # The zone may be missing on this host alone.
         notes.retry_after(PARKED)
         return
-    times = [each for each in times if not _leave_to_later(tx, schedule, each, notes, live)]
+    times = [each for each in times if not _leave_to_later(live, notes, each)]
     changes = notes.find_changes(conditions.watches)
     met = [each for each in times if each.has_runs_of(conditions.jobs)]
     ready = [each for each in met if not upstream.may_run_before(each.instant)]
@@ -118,26 +112,23 @@ def start_times(
         return
     if conditions.watches or files:
         # One run uses the changes and the files.
-        ready = ready[:1] if schedule.rules.catch_up is CatchUp.ALL else ready[-1:]
+        ready = ready[:1] if catch_up is CatchUp.ALL else ready[-1:]
     for each in ready:
-        if not _start(tx, schedule, each, [*changes, *files], live):
+        if not _start(live, each, [*changes, *files]):
             notes.retry_after(PARKED)
             return
         notes.use_runs(each.members)
-    notes.use_changes(tx, conditions.watches)
-    if schedule.rules.catch_up is not CatchUp.ALL:
-        _pass_over(tx, schedule, times, ready[-1], upstream, notes, live)
+    notes.use_changes(conditions.watches)
+    if catch_up is not CatchUp.ALL:
+        before = [each for each in times if each.instant < ready[-1].instant]
+        _pass_over(live, notes, before, ready[-1], upstream)
 
 
-def is_time_for_files(
-    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
-) -> bool:
+def is_time_for_files(live: LiveRuns, notes: RunNotes, conditions: Combination) -> bool:
     """Return whether new files would start the run of a time. Change nothing."""
-    clock = conditions.clock
-    assert clock is not None
     try:
-        times = _list_times(tx, schedule, conditions, notes, live, has_files=True)
-        upstream = _UpstreamJobs(tx, schedule.owner, clock, conditions.jobs)
+        times = _list_times(live, notes, conditions, has_files=True)
+        upstream = _UpstreamJobs(live, conditions)
     except CANNOT_COMPUTE:
         return False
     met = (each for each in times if each.has_runs_of(conditions.jobs))
@@ -147,9 +138,12 @@ def is_time_for_files(
 class _UpstreamJobs:
     """The jobs that must have succeeded, and which of their runs are still to come."""
 
-    def __init__(self, tx: Tx, owner: str, clock: Schedule, names: Collection[str]) -> None:
-        live = runs.list_live_of_jobs(tx, owner, names) if names else []
-        firings = [_find_firing(clock, run.times.logical_time) for run in live]
+    def __init__(self, live: LiveRuns, conditions: Combination) -> None:
+        tx, owner = live.tx, live.schedule.owner
+        clock, names = conditions.clock, conditions.jobs
+        assert clock is not None
+        unended = runs.list_live_of_jobs(tx, owner, names) if names else []
+        firings = [_find_firing(clock, run.times.logical_time) for run in unended]
         self._live = {firing.instant for firing in firings if firing is not None}
         self._next = [
             instant
@@ -184,30 +178,23 @@ def _find_firing(clock: Schedule, instant: datetime) -> Firing | None:
 
 
 def _list_times(
-    tx: Tx,
-    schedule: JobSchedule,
-    conditions: Combination,
-    notes: RunNotes,
-    live: list[JobRun],
-    *,
-    has_files: bool,
+    live: LiveRuns, notes: RunNotes, conditions: Combination, *, has_files: bool
 ) -> list[_Time]:
     """Return the times that have come and that wait or have a new upstream run, oldest first."""
     clock = conditions.clock
     assert clock is not None
-    waiting = {run.times.logical_time: run for run in live if run.awaits_conditions}
+    waiting = {run.times.logical_time: run for run in live.runs if run.awaits_conditions}
     times = {instant: _Time(Firing(instant, instant), run) for instant, run in waiting.items()}
     firing: Firing | None = None
     for each in notes.list_succeeded(conditions.jobs):
         at = each.run.times.logical_time
         if firing is None or at > firing.instant:
             firing = _find_firing(clock, at)
-        if firing is None or firing.instant > schedule.cursor:
+        if firing is None or firing.instant > live.schedule.cursor:
             # Its time has not come; nor has that of the runs after it.
             break
         if firing.instant not in times:
-            last = runs.find_last(tx, schedule.job_id, firing.instant)
-            times[firing.instant] = _Time(firing, last)
+            times[firing.instant] = _Time(firing, live.find_last(firing.instant))
         times[firing.instant].members.append(each)
     found = sorted(times.values(), key=lambda time: time.instant)
     if not conditions.needs_files:
@@ -215,24 +202,23 @@ def _list_times(
     return [each for each in found if each.can_start(has_files=has_files)]
 
 
-def _leave_to_later(
-    tx: Tx, schedule: JobSchedule, time: _Time, notes: RunNotes, live: Sequence[JobRun]
-) -> bool:
+def _leave_to_later(live: LiveRuns, notes: RunNotes, time: _Time) -> bool:
     """Return whether a time stays skipped, although an upstream run belongs to it.
 
     With `catch-up: last`, a later run reads what the skipped one would have read; a repetition
     that a user has asked for is followed nevertheless.
     """
-    if schedule.rules.catch_up is CatchUp.ALL or not time.was_passed_over or not time.members:
+    catch_up = live.schedule.rules.catch_up
+    if catch_up is CatchUp.ALL or not time.was_passed_over or not time.members:
         return False
     if not all(_is_first(each.run) for each in time.members):
         return False
     is_read_later = any(
-        has_not_begun(run) and run.times.logical_time > time.instant for run in live
+        has_not_begun(run) and run.times.logical_time > time.instant for run in live.runs
     )
     if not is_read_later and not all(each.is_missed for each in time.members):
         return False
-    _keep_inputs(tx, time, notes)
+    _keep_inputs(live, notes, time)
     return True
 
 
@@ -241,33 +227,30 @@ def _is_first(run: JobRun) -> bool:
     return by_itself and run.repetition == 0
 
 
-def _keep_inputs(tx: Tx, time: _Time, notes: RunNotes) -> None:
+def _keep_inputs(live: LiveRuns, notes: RunNotes, time: _Time) -> None:
     """Store the upstream runs of a time with its run, which does not begin."""
     assert time.last is not None
     inputs = merge_inputs(time.last.inputs, time.inputs)
-    runs.set_columns(tx, time.last.id, {"inputs": inputs})
+    runs.set_columns(live.tx, time.last.id, {"inputs": inputs})
     notes.use_runs(time.members)
 
 
-def _start(
-    tx: Tx, schedule: JobSchedule, time: _Time, changes: list[RunInput], live: list[JobRun]
-) -> bool:
+def _start(live: LiveRuns, time: _Time, changes: list[RunInput]) -> bool:
     """Start the run of a time, or insert it. Return False if too many runs wait."""
     inputs = [*time.inputs, *changes]
     if time.last is not None and has_not_begun(time.last):
-        add_inputs(tx, schedule, time.last, inputs, live)
+        live.add_inputs(time.last, inputs)
         return True
-    if count_places(live) == 0:
+    if live.count_places() == 0:
         return False
     due = DueRun(
-        times=_find_times(schedule, time) if time.last is None else time.last.times,
+        times=_find_times(live.schedule, time) if time.last is None else time.last.times,
         is_missed=any(each.is_missed for each in time.members),
-        skip_reason=None,
         trigger=RunTrigger.CONDITION,
         inputs=inputs,
         last=time.last,
     )
-    insert_due(tx, schedule, due, live)
+    live.insert(due)
     return True
 
 
@@ -279,27 +262,24 @@ def _find_times(schedule: JobSchedule, time: _Time) -> RunTimes:
 
 
 def _pass_over(
-    tx: Tx,
-    schedule: JobSchedule,
+    live: LiveRuns,
+    notes: RunNotes,
     times: Sequence[_Time],
     started: _Time,
     upstream: _UpstreamJobs,
-    notes: RunNotes,
-    live: list[JobRun],
 ) -> None:
     """Skip the times before one that has started, unless an upstream run of theirs is live."""
     for each in times:
         last = each.last
-        if last is None or last not in live or not last.awaits_conditions:
+        if last is None or last not in live.runs or not last.awaits_conditions:
             continue
-        if each.instant < started.instant and not upstream.may_run_before(each.instant):
-            _keep_inputs(tx, each, notes)
+        if not upstream.may_run_before(each.instant):
+            _keep_inputs(live, notes, each)
             reason = (
                 f"The run of {format_utc(started.instant)} has started first, and `catch-up` is"
-                f" {schedule.rules.catch_up}."
+                f" {live.schedule.rules.catch_up}."
             )
-            runs.end(tx, last, RunState.SKIPPED, actor=ACTOR, reason=reason)
-            live.remove(last)
+            live.skip(last, reason)
 
 
 def describe_unmet(tx: Tx, waiting: Sequence[JobRun]) -> dict[str, str]:

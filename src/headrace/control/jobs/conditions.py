@@ -8,25 +8,23 @@ used twice. It locks the schedule of the job, as the firings of the clock do.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.clock_conditions import is_time_for_files, start_times
-from headrace.control.jobs.firing import (
-    ACTOR,
+from headrace.control.jobs.firing import span_until
+from headrace.control.jobs.freshness import refresh
+from headrace.control.jobs.live_runs import (
     MOST_WAITING,
     PARKED,
     DueRun,
-    count_places,
-    insert_due,
-    span_until,
-    start_next,
+    LiveRuns,
+    has_not_begun,
 )
-from headrace.control.jobs.freshness import refresh
-from headrace.control.jobs.run_notes import RunNotes, add_inputs, has_not_begun
+from headrace.control.jobs.run_notes import RunNotes
 from headrace.model.run import (
     CatchUp,
     JobRun,
@@ -111,25 +109,18 @@ def evaluate(tx: Tx, schedule: JobSchedule) -> None:
         triggers.remove_ends(tx, schedule.job_id)
         refresh(tx, schedule, rule.max_lag, now)
         return
-    notes = RunNotes(tx, schedule, now)
+    live, notes = LiveRuns.read(tx, schedule), RunNotes(tx, schedule, now)
     if not notes.are_paused:
-        live = runs.list_live(tx, schedule.job_id)
         combinations = rule.list_combinations()
         for each in combinations:
-            _start_combination(tx, schedule, each, notes, live, now)
-        _skip_failed(tx, schedule, combinations, notes, live)
-    notes.save(tx)
-    start_next(tx, schedule.job_id, actor=ACTOR)
+            _start_combination(live, notes, each)
+        _skip_failed(live, notes, combinations)
+    notes.save()
+    live.start_next()
 
 
 def _start_combination(
-    tx: Tx,
-    schedule: JobSchedule,
-    conditions: Combination,
-    notes: RunNotes,
-    live: list[JobRun],
-    now: datetime,
-    files: Sequence[RunInput] = (),
+    live: LiveRuns, notes: RunNotes, conditions: Combination, files: Sequence[RunInput] = ()
 ) -> None:
     """Start the runs of a combination whose conditions are met.
 
@@ -138,36 +129,33 @@ def _start_combination(
     """
     if conditions.clock is not None:
         if not conditions.is_clock:
-            start_times(tx, schedule, conditions, notes, live, files)
+            start_times(live, notes, conditions, files)
     elif files or not conditions.needs_files:
-        _start_runs(tx, schedule, conditions, notes, live, now, files)
+        _start_runs(live, notes, conditions, files)
     else:
-        _repeat_runs(tx, schedule, conditions, notes, live)
+        _repeat_runs(live, notes, conditions)
 
 
 def may_start_file_run(tx: Tx, schedule: JobSchedule) -> bool:
     """Return whether new files would start a run now. Lock and change nothing."""
-    rule = schedule.rules.schedule
-    live = runs.list_live(tx, schedule.job_id)
-    if rule is None or any(run.may_begin and run.files for run in live):
+    rule, live = schedule.rules.schedule, LiveRuns.read(tx, schedule)
+    if rule is None or any(run.may_begin and run.files for run in live.runs):
         # The run that waits begins first, and the next one reads all files that are new then.
         return False
     combinations = [each for each in rule.list_combinations() if each.needs_files]
     if any(len(each.parts) == 1 for each in combinations):
-        return count_places(live) > 0
+        return live.count_places() > 0
     notes = RunNotes(tx, schedule, read_clock(tx.connection))
-    return any(_need_only_files(tx, schedule, each, notes, live) for each in combinations)
+    return any(_need_only_files(live, notes, each) for each in combinations)
 
 
-def _need_only_files(
-    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
-) -> bool:
+def _need_only_files(live: LiveRuns, notes: RunNotes, conditions: Combination) -> bool:
     """Return whether the other conditions of a combination are met. Change nothing."""
     if notes.find_changes(conditions.watches) is None:
         return False
     if conditions.clock is not None:
-        return is_time_for_files(tx, schedule, conditions, notes, live)
-    return not conditions.jobs or bool(_find_new_sets(tx, schedule, conditions, notes))
+        return is_time_for_files(live, notes, conditions)
+    return not conditions.jobs or bool(_find_new_sets(live, notes, conditions))
 
 
 def start_file_run(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None:
@@ -180,101 +168,87 @@ def start_file_run(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None
     """
     rule = schedule.rules.schedule
     assert rule is not None
-    now = read_clock(tx.connection)
-    live, notes = runs.list_live(tx, schedule.job_id), RunNotes(tx, schedule, now)
-    before = {run.id for run in live if run.files}
+    live = LiveRuns.read(tx, schedule)
+    notes = RunNotes(tx, schedule, read_clock(tx.connection))
+    before = {run.id for run in live.runs if run.files}
     for each in rule.list_combinations():
         if each.needs_files:
-            _start_combination(tx, schedule, each, notes, live, now, [files])
-        started = next((run for run in live if run.files and run.id not in before), None)
+            _start_combination(live, notes, each, [files])
+        started = next((run for run in live.runs if run.files and run.id not in before), None)
         if started is not None:
             break
     if notes.has_used:
-        notes.save(tx)
+        notes.save()
         # Other combinations may need the rest.
         triggers.wake(tx, schedule.job_id)
     return None if started is None else started.id
 
 
 def _start_runs(
-    tx: Tx,
-    schedule: JobSchedule,
-    conditions: Combination,
-    notes: RunNotes,
-    live: list[JobRun],
-    now: datetime,
-    files: Sequence[RunInput],
+    live: LiveRuns, notes: RunNotes, conditions: Combination, files: Sequence[RunInput]
 ) -> None:
     """Insert the runs of a combination without a clock whose conditions are met."""
     changes = notes.find_changes(conditions.watches)
     if changes is None:
         return
     if conditions.jobs:
-        _start_sets(tx, schedule, conditions, notes, live, changes, files)
-    elif count_places(live):
-        _start_changed(tx, schedule, [*changes, *files], live, now)
-        notes.use_changes(tx, conditions.watches)
+        _start_sets(live, notes, conditions, changes, files)
+    elif live.count_places():
+        _start_changed(live, [*changes, *files], notes.now)
+        notes.use_changes(conditions.watches)
     else:
         notes.retry_after(PARKED)
 
 
 def _start_sets(
-    tx: Tx,
-    schedule: JobSchedule,
-    conditions: Combination,
+    live: LiveRuns,
     notes: RunNotes,
-    live: list[JobRun],
+    conditions: Combination,
     changes: Sequence[RunInput],
     files: Sequence[RunInput],
 ) -> None:
     """Insert the runs that follow runs of other jobs, with changes and files that have come."""
-    places = count_places(live)
-    if files:
-        sets = _find_new_sets(tx, schedule, conditions, notes)
-    else:
-        sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
+    places = live.count_places()
+    find = _find_new_sets if files else _find_sets
+    sets = find(live, notes, conditions)
     if conditions.watches or files:
-        sets = _merge_sets(schedule, sets)
+        sets = _merge_sets(live.schedule, sets)
     # `catch-up` decides about all of them, also about those of the next transaction.
-    reasons = _apply_catch_up(schedule, sets)
+    reasons = _apply_catch_up(live.schedule, sets)
     waiting_counts = list(accumulate(reason is None for reason in reasons))
     begun = sets[: min(bisect_right(waiting_counts, places), MOST_WAITING)]
     if len(begun) < len(sets):
         notes.retry_after(timedelta() if len(begun) == MOST_WAITING else PARKED)
     for inputs, reason in zip(begun, reasons, strict=False):
         # A run that is skipped leaves the files to the next one.
-        _start(tx, schedule, inputs, changes if reason else [*changes, *files], reason, live)
+        _start(live, inputs, changes if reason else [*changes, *files], reason)
         notes.use_runs(inputs.members)
     if begun:
-        notes.use_changes(tx, conditions.watches)
+        notes.use_changes(conditions.watches)
 
 
-def _repeat_runs(
-    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes, live: list[JobRun]
-) -> None:
+def _repeat_runs(live: LiveRuns, notes: RunNotes, conditions: Combination) -> None:
     """Insert repetitions of runs that have read files, for upstream runs that have run again."""
-    for inputs in _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs)):
-        last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
+    for inputs in _find_sets(live, notes, conditions):
+        last = live.find_last(inputs.times.logical_time)
         if last is None or not last.files:
             continue
-        if not count_places(live):
+        if not live.count_places():
             notes.retry_after(PARKED)
             return
-        [reason] = _apply_catch_up(schedule, [inputs])
-        _start(tx, schedule, inputs, [], reason, live)
+        [reason] = _apply_catch_up(live.schedule, [inputs])
+        _start(live, inputs, [], reason)
         notes.use_runs(inputs.members)
 
 
-def _find_new_sets(
-    tx: Tx, schedule: JobSchedule, conditions: Combination, notes: RunNotes
-) -> list[_InputSet]:
+def _find_new_sets(live: LiveRuns, notes: RunNotes, conditions: Combination) -> list[_InputSet]:
     """Return the sets that start a run with new files.
 
     A time that has read files runs again with these, and a run that may begin meanwhile would begin
     without them.
     """
-    sets = _find_sets(tx, schedule, conditions.jobs, notes.list_succeeded(conditions.jobs))
-    last = [runs.find_last(tx, schedule.job_id, each.times.logical_time) for each in sets]
+    sets = _find_sets(live, notes, conditions)
+    last = [live.find_last(each.times.logical_time) for each in sets]
     return [
         each
         for each, run in zip(sets, last, strict=True)
@@ -293,19 +267,18 @@ def _merge_sets(schedule: JobSchedule, sets: Sequence[_InputSet]) -> list[_Input
     return [_InputSet(members) for members in parts if members]
 
 
-def _find_sets(
-    tx: Tx, schedule: JobSchedule, names: Collection[str], succeeded: Sequence[UpstreamRun]
-) -> list[_InputSet]:
+def _find_sets(live: LiveRuns, notes: RunNotes, conditions: Combination) -> list[_InputSet]:
     """Return the runs that start a run together, the oldest first.
 
     Runs belong together if they have one logical time, or if their intervals overlap. They wait
     while another run that belongs to them is live.
     """
-    live = runs.list_live_of_jobs(tx, schedule.owner, names) if len(names) > 1 else []
+    names, owner = conditions.jobs, live.schedule.owner
+    unended = runs.list_live_of_jobs(live.tx, owner, names) if len(names) > 1 else []
     sets = list[_InputSet]()
-    for members in _group_related(succeeded):
+    for members in _group_related(notes.list_succeeded(names)):
         keys = {member.run.name.casefold() for member in members}
-        waits = any(_belongs(member.run, each) for member in members for each in live)
+        waits = any(_belongs(member.run, each) for member in members for each in unended)
         if len(keys) == len(names) and not waits:
             sets.append(_InputSet(members))
     return sets
@@ -356,18 +329,13 @@ def _apply_catch_up(schedule: JobSchedule, sets: Sequence[_InputSet]) -> list[st
 
 
 def _start(
-    tx: Tx,
-    schedule: JobSchedule,
-    inputs: _InputSet,
-    changes: Sequence[RunInput],
-    skip_reason: str | None,
-    live: list[JobRun],
+    live: LiveRuns, inputs: _InputSet, changes: Sequence[RunInput], skip_reason: str | None
 ) -> None:
     """Insert the run of a set, unless one of its logical time is due and has not begun."""
     named = [*inputs.named, *changes]
-    last = runs.find_last(tx, schedule.job_id, inputs.times.logical_time)
+    last = live.find_last(inputs.times.logical_time)
     if last is not None and has_not_begun(last):
-        add_inputs(tx, schedule, last, named, live)
+        live.add_inputs(last, named)
         return
     due = DueRun(
         times=inputs.times,
@@ -377,16 +345,10 @@ def _start(
         inputs=named,
         last=last,
     )
-    insert_due(tx, schedule, due, live)
+    live.insert(due)
 
 
-def _skip_failed(
-    tx: Tx,
-    schedule: JobSchedule,
-    combinations: Sequence[Combination],
-    notes: RunNotes,
-    live: list[JobRun],
-) -> None:
+def _skip_failed(live: LiveRuns, notes: RunNotes, combinations: Sequence[Combination]) -> None:
     """Insert a skipped run for each upstream run that has not succeeded.
 
     A time of a clock waits for a repetition of the upstream run instead.
@@ -394,41 +356,34 @@ def _skip_failed(
     names = {name for each in combinations if each.clock is None for name in each.jobs}
     for each in notes.list_unsuccessful():
         if each.run.name.casefold() in names:
-            _skip(tx, schedule, each.run, live)
+            _skip(live, each.run)
         notes.use_runs([each])
 
 
-def _skip(tx: Tx, schedule: JobSchedule, upstream: JobRun, live: list[JobRun]) -> None:
+def _skip(live: LiveRuns, upstream: JobRun) -> None:
     """Insert a skipped run for an upstream run that has not succeeded, unless the time has one."""
-    if runs.find_last(tx, schedule.job_id, upstream.times.logical_time) is not None:
+    if live.find_last(upstream.times.logical_time) is not None:
         return
     due = DueRun(
         times=upstream.times,
-        is_missed=False,
         skip_reason=f"The run {upstream.id} of {upstream.name} is {upstream.state}.",
         trigger=RunTrigger.CONDITION,
         inputs=[RunInput(job=upstream.name, run=upstream.id)],
     )
-    insert_due(tx, schedule, due, live)
+    live.insert(due)
 
 
-def _start_changed(
-    tx: Tx, schedule: JobSchedule, inputs: list[RunInput], live: list[JobRun], now: datetime
-) -> None:
+def _start_changed(live: LiveRuns, inputs: list[RunInput], now: datetime) -> None:
     """Insert a run for changes of tables and new files.
 
     Changes without files are added to a run that is due and has not begun. Files are not: the run
     may begin meanwhile, without them.
     """
-    waiting = [run for run in live if run.trigger is RunTrigger.CONDITION and has_not_begun(run)]
+    waiting = [
+        run for run in live.runs if run.trigger is RunTrigger.CONDITION and has_not_begun(run)
+    ]
     if waiting and not any(each.location for each in inputs):
-        add_inputs(tx, schedule, waiting[-1], inputs, live)
+        live.add_inputs(waiting[-1], inputs)
         return
-    due = DueRun(
-        times=span_until(tx, schedule.job_id, now),
-        is_missed=False,
-        skip_reason=None,
-        trigger=RunTrigger.CONDITION,
-        inputs=inputs,
-    )
-    insert_due(tx, schedule, due, live)
+    times = span_until(live.tx, live.schedule.job_id, now)
+    live.insert(DueRun(times=times, trigger=RunTrigger.CONDITION, inputs=inputs))

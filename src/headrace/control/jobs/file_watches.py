@@ -24,7 +24,7 @@ from urllib.parse import quote
 from headrace.control.context import NodeContext
 from headrace.control.jobs.conditions import may_start_file_run, start_file_run
 from headrace.control.jobs.file_tracker import FileRules, FileTracker, NewFile
-from headrace.control.jobs.firing import ACTOR, start_next
+from headrace.control.jobs.live_runs import ACTOR, start_next
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.places import find_watch_denial
 from headrace.control.worker_pool import WorkerPool

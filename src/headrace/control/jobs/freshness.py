@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from headrace.control.jobs.firing import ACTOR, DueRun, insert_due, measure_times, start_next
+from headrace.control.jobs.firing import measure_times
+from headrace.control.jobs.live_runs import DueRun, LiveRuns
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.deploy.schedule import to_table_key
 from headrace.errors import InvalidStatement
@@ -42,15 +43,15 @@ def refresh(tx: Tx, schedule: JobSchedule, max_lag: timedelta, now: datetime) ->
     job_id = schedule.job_id
     changes = triggers.list_changes(tx, job_id, _MOST_CHANGES)
     recent = runs.page(tx, owners=None, job_id=job_id, limit=_RECENT_RUNS)
-    live = runs.list_live(tx, job_id)
+    live = LiveRuns.read(tx, schedule)
     unread = _list_unread(changes, recent)
-    kept = select_kept(unread, [run.created_at for run in live])
+    kept = select_kept(unread, [run.created_at for run in live.runs])
     _remove(tx, job_id, set(changes).difference(kept), set(unread))
     if not kept or len(changes) == _MOST_CHANGES:
         # The next transaction looks at the rest.
         return
     tables = {row["source_key"]: row for row in triggers.list_tables(tx, job_id)}
-    if live or any(row["is_paused"] for row in tables.values()):
+    if live.runs or any(row["is_paused"] for row in tables.values()):
         # The end of the run wakes them up, and so does the start of the job.
         triggers.wait_with_changes(tx, job_id, kept, None)
         return
@@ -72,13 +73,11 @@ def refresh(tx: Tx, schedule: JobSchedule, max_lag: timedelta, now: datetime) ->
     ]
     due = DueRun(
         times=measure_times(recent, now),
-        is_missed=False,
-        skip_reason=None,
         trigger=RunTrigger.CONDITION,
         inputs=inputs,
     )
-    insert_due(tx, schedule, due, live)
-    start_next(tx, job_id, actor=ACTOR)
+    live.insert(due)
+    live.start_next()
 
 
 def _list_unread(changes: Sequence[TableChange], recent: Sequence[JobRun]) -> list[TableChange]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from headrace.control.jobs.firing import PARKED, start_waiting
+from headrace.control.jobs.live_runs import PARKED
 from headrace.deploy.schedule import to_table_key
 from headrace.model.lifecycle import RunState
-from headrace.model.run import JobRun, JobSchedule, RunInput, TableChange, UpstreamRun
+from headrace.model.run import JobSchedule, RunInput, TableChange, UpstreamRun
 from headrace.model.schedule import LONGEST_BURST, SETTLE, Schedule
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, triggers
@@ -24,8 +23,9 @@ class RunNotes:
     """What a job with a locked schedule has yet to take into account, and what it has used."""
 
     def __init__(self, tx: Tx, schedule: JobSchedule, now: datetime) -> None:
+        self._tx = tx
         self._job_id = schedule.job_id
-        self._now = now
+        self.now = now
         self._tables = {row["source_key"]: row for row in triggers.list_tables(tx, self._job_id)}
         self._ends = runs.list_upstream(tx, self._job_id, _MOST_ENDS)
         self._has_more_ends = len(self._ends) == _MOST_ENDS
@@ -91,7 +91,7 @@ class RunNotes:
         settled_at = min(
             changes[-1].changed_at + settle, changes[0].changed_at + LONGEST_BURST * settle
         )
-        left = settled_at - self._now
+        left = settled_at - self.now
         if left <= timedelta():
             return True
         self._settling = left if self._settling is None else min(left, self._settling)
@@ -101,26 +101,26 @@ class RunNotes:
         """Remove runs when the notes are saved."""
         self._used_ids |= {each.run.id for each in used}
 
-    def use_changes(self, tx: Tx, watches: Iterable[Schedule]) -> None:
+    def use_changes(self, watches: Iterable[Schedule]) -> None:
         """Remove the changes of conditions when the notes are saved."""
         for watch in watches:
             changes = self._list_changes(watch)
             for key, change in _find_last(changes).items():
-                triggers.mark_used(tx, self._job_id, key, change.transaction_id)
+                triggers.mark_used(self._tx, self._job_id, key, change.transaction_id)
             self._used_changes += changes
 
     def retry_after(self, wait: timedelta) -> None:
         """Let the job look at its notes again after a time, and not with the next note."""
         self._wait = wait if self._wait is None else min(wait, self._wait)
 
-    def save(self, tx: Tx) -> None:
+    def save(self) -> None:
         """Remove what is used, and let the job wait with the rest."""
-        triggers.use(tx, self._job_id, self._used_ids)
+        triggers.use(self._tx, self._job_id, self._used_ids)
         if self._has_more_ends and not self._used_ids:
             # The others are not read before something else happens.
-            triggers.postpone(tx, self._job_id, PARKED.total_seconds())
+            triggers.postpone(self._tx, self._job_id, PARKED.total_seconds())
         rest = [each.run.id for each in self._ends if each.run.id not in self._used_ids]
-        triggers.wait(tx, self._job_id, rest, _to_seconds(self._wait))
+        triggers.wait(self._tx, self._job_id, rest, _to_seconds(self._wait))
         changes = [each for each in self._changes if each not in self._used_changes]
         # A run needs the last change of each table, and the first one says how long a burst is.
         needed = {*_find_last(changes).values()}
@@ -128,9 +128,11 @@ class RunNotes:
             needed |= {*_find_last(reversed(changes)).values()}
         self._used_changes += [each for each in changes if each not in needed]
         changes = [each for each in changes if each in needed]
-        triggers.use_changes(tx, self._job_id, self._used_changes)
+        triggers.use_changes(self._tx, self._job_id, self._used_changes)
         waits = [each for each in (self._wait, self._settling) if each is not None]
-        triggers.wait_with_changes(tx, self._job_id, changes, _to_seconds(min(waits, default=None)))
+        triggers.wait_with_changes(
+            self._tx, self._job_id, changes, _to_seconds(min(waits, default=None))
+        )
 
 
 def _list_matching(tx: Tx, schedule: JobSchedule) -> list[UpstreamRun]:
@@ -154,41 +156,3 @@ def _find_last(changes: Iterable[TableChange]) -> dict[str, TableChange]:
 
 def _to_seconds(wait: timedelta | None) -> float | None:
     return None if wait is None else wait.total_seconds()
-
-
-def has_not_begun(run: JobRun) -> bool:
-    """Return whether a run reads what has changed up to now: it has not begun."""
-    return run.state is RunState.DUE and run.cancelled_by is None
-
-
-def add_inputs(
-    tx: Tx, schedule: JobSchedule, run: JobRun, inputs: Sequence[RunInput], live: list[JobRun]
-) -> None:
-    """Give a run that has not begun further inputs. If it waits for conditions, they are met.
-
-    Args:
-        live: The live runs of the job. The run is replaced in it.
-    """
-    merged = merge_inputs(run.inputs, inputs)
-    if run.awaits_conditions:
-        start_waiting(tx, schedule, run, merged, live)
-    else:
-        runs.set_columns(tx, run.id, {"inputs": merged})
-        # Another condition may give it further inputs in the same transaction.
-        live[:] = [replace(each, inputs=merged) if each.id == run.id else each for each in live]
-
-
-def merge_inputs(before: Sequence[RunInput], after: Sequence[RunInput]) -> list[RunInput]:
-    """Return the inputs of a run with further ones. Changes of one table are one input."""
-    merged = {_find_input_key(each): each for each in before}
-    for each in after:
-        first = merged.get(_find_input_key(each), each)
-        merged[_find_input_key(each)] = each.model_copy(
-            update={"after_transaction": first.after_transaction}
-        )
-    return list(merged.values())
-
-
-def _find_input_key(run_input: RunInput) -> str | None:
-    """Return what two inputs of the same table, run or location have in common."""
-    return run_input.table or run_input.run or run_input.location

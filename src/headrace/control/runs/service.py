@@ -8,7 +8,8 @@ from datetime import datetime
 from itertools import takewhile
 
 from headrace.control.context import NodeContext
-from headrace.control.jobs.firing import make_times, start_next
+from headrace.control.jobs.firing import make_times
+from headrace.control.jobs.live_runs import start_next
 from headrace.control.jobs.service import find_job
 from headrace.control.policy import Action, Caller, check, listed_owners
 from headrace.control.runs.run_reasons import RunReasons

@@ -16,8 +16,8 @@ from typing import Any
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.conditions import Conditions
-from headrace.control.jobs.firing import start_next
 from headrace.control.jobs.job_sessions import find_session, open_session
+from headrace.control.jobs.live_runs import start_next
 from headrace.control.jobs.operation_runner import Pause
 from headrace.control.outbox.openlineage import OpenLineageEvents
 from headrace.control.policy import Caller

@@ -413,9 +413,9 @@ def end(
     return has_followers
 
 
-def give_turn(tx: Tx, run_id: str) -> None:
-    """Let a node make a run."""
-    set_columns(tx, run_id, {"has_turn": True})
+def give_turns(tx: Tx, run_ids: Collection[str]) -> None:
+    """Let nodes make some runs."""
+    tx.execute(update(table).where(table.c.id.in_(run_ids)).values(has_turn=True))
 
 
 def request_cancel(tx: Tx, run_id: str, *, actor: str) -> None:

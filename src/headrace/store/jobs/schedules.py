@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from headrace.model.lifecycle import JobState
 from headrace.model.run import FiringRules, JobSchedule
@@ -19,6 +19,11 @@ from headrace.text.durations import seconds_of
 
 _COLUMNS = [column for column in table.c if column.name != "max_lag"]
 _SELECT = select(*_COLUMNS, jobs.c.owner, jobs.c.name).join(jobs, jobs.c.id == table.c.job_id)
+_MOVE = (
+    update(table)
+    .where(table.c.job_id == bindparam("moved"))
+    .values(cursor=bindparam("to"), next_at=bindparam("next_at"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +59,22 @@ def save(
         tx.execute(insert(table).values(job_id=job_id, **columns))
 
 
-def advance(
-    tx: Tx, job_id: str, *, cursor: datetime, to: datetime, next_at: datetime | None
-) -> bool:
-    """Move the cursor of a schedule. Return False if another node has moved it."""
-    change = update(table).where(table.c.job_id == job_id, table.c.cursor == cursor)
-    return bool(tx.execute(change.values(cursor=to, next_at=next_at)).rowcount)
+@dataclass(frozen=True, slots=True)
+class CursorMove:
+    """What a firing changes of a locked schedule."""
+
+    job_id: str
+    cursor: datetime
+    """The last logical time that has a run."""
+    next_at: datetime | None
+    """Time of the next firing; None: there is none."""
+
+
+def move_cursors(tx: Tx, moves: Sequence[CursorMove]) -> None:
+    """Move the cursors of locked schedules."""
+    rows = [{"moved": each.job_id, "to": each.cursor, "next_at": each.next_at} for each in moves]
+    if rows:
+        tx.execute(_MOVE, rows)
 
 
 def pause(tx: Tx, job_id: str) -> None:
