@@ -325,7 +325,9 @@ def test_a_closed_driver_renews_its_lease_until_its_statement_has_stopped(
 
     link.orders = [assign(monkeypatch, stop_slowly), Orders(close=True)]
     make_loop(link, FakeSpark()).run()
-    assert link.calls[-2:] == ["ended cancelled", "goodbye"]
+    # The lease may be renewed once more between the two.
+    calls = [call for call in link.calls if call != "renew"]
+    assert calls[-2:] == ["ended cancelled", "goodbye"]
     assert exits == []
 
 

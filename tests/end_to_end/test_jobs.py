@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+
+_NUMBERS = itertools.count()
+"""Numbers for names: all jobs of this file are on one node."""
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +41,8 @@ def reader(node: NodeProcess) -> str:
 
 
 @pytest.fixture
-def job(node: NodeProcess, tmp_path: Path, request: pytest.FixtureRequest) -> CountingJob:
-    name = f"counts{abs(hash(request.node.name)) % 10**6}"
-    return CountingJob(node, tmp_path, name=name)
+def job(node: NodeProcess, tmp_path: Path) -> CountingJob:
+    return CountingJob(node, tmp_path, name=f"counts{next(_NUMBERS)}")
 
 
 def test_a_rollback_continues_with_the_state_of_the_old_version(

@@ -36,7 +36,7 @@ from tests.faults.lane import ChaosLane, Deployment, LaneKind
 from tests.faults.plan import Fault
 from tests.faults.points import read_points
 from tests.support import short_lived_java
-from tests.support.batch_jobs import insert_batch_job
+from tests.support.batch_jobs import insert_batch_job, make_daily
 from tests.support.identities import LOCAL_OWNER
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
@@ -62,7 +62,6 @@ _DAY = timedelta(days=1)
 _TIMES = 2
 """Logical times for which the job of a history fires."""
 _ROWS = 4
-_RULES = FiringRules(schedule=Schedule.model_validate({"every": "1d"}), catch_up=CatchUp.ALL)
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS run_rows (job STRING, at TIMESTAMP, n BIGINT) USING parquet",
     """CREATE TABLE IF NOT EXISTS run_totals (rows BIGINT, total BIGINT, job STRING, day STRING)
@@ -200,19 +199,20 @@ class RunPlayer(HistoryClient):
     def _insert_job(self, name: str) -> tuple[str, datetime]:
         """Insert a job that does not fire yet. Return its id, and the cursor of its schedule."""
         texts = [_APPEND, _CREATE.format(copy=f"copy_{name}"), _OVERWRITE]
-        batch = BatchSpec(
-            rules=_RULES,
-            statements=[BatchStatement(text=text, conf=_DYNAMIC) for text in texts],
-            conf={"headrace.writes.atomicity": "require"},
-            retries=RunRetries(max_attempts=5, min_backoff=timedelta(milliseconds=100)),
-        )
 
         def insert() -> tuple[str, datetime]:
             with self._store.read() as tx:
-                now = read_clock(tx.connection)
-            cursor = now.replace(hour=0, minute=0, second=0, microsecond=0) - _TIMES * _DAY
+                cron, last = make_daily(read_clock(tx.connection))
+            rules = FiringRules(schedule=Schedule(cron=cron), catch_up=CatchUp.ALL)
+            batch = BatchSpec(
+                rules=rules,
+                statements=[BatchStatement(text=text, conf=_DYNAMIC) for text in texts],
+                conf={"headrace.writes.atomicity": "require"},
+                retries=RunRetries(max_attempts=5, min_backoff=timedelta(milliseconds=100)),
+            )
+            cursor = last - _TIMES * _DAY
             job_id = insert_batch_job(
-                self._store, _RULES, cursor=cursor, name=name, owner=LOCAL_OWNER, batch=batch
+                self._store, rules, cursor=cursor, name=name, owner=LOCAL_OWNER, batch=batch
             )
             self._set_state(job_id, JobState.RUNNING)
             return job_id, cursor

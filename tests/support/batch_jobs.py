@@ -117,6 +117,15 @@ def _insert_version(tx: Tx, job: Job, batch: BatchSpec, cursor: datetime) -> str
     return version.id
 
 
+def make_daily(now: datetime) -> tuple[str, datetime]:
+    """Return a cron with one time a day, and its last time, half a day ago.
+
+    The next time comes in no test.
+    """
+    last = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=12)
+    return f"0 {last.hour} * * *", last
+
+
 def hold_schedule(store: Database, job_id: str) -> None:
     """Let no node fire the schedule of a job: a time of the schedule may come during a test."""
     with store.write("test") as tx:

@@ -95,13 +95,17 @@ class DeployedJob:
 
     def _are_running(self) -> bool:
         """Return whether the drivers have begun the live queries of the job."""
-        live = self.running_checkpoints()
-        return bool(live) and all(each in self.drivers.checkpoints for each in live)
+        live = self._list_live()
+        # The checkpoint of a query says less: an earlier query may have made it.
+        return bool(live) and all(self.drivers.is_running(each["id"]) for each in live)
 
     def running_checkpoints(self) -> list[str]:
         """Return the checkpoints of the queries of the job that are live."""
+        return [each["checkpoint"] for each in self._list_live()]
+
+    def _list_live(self) -> list[Json]:
         streams = self.node.http.get("/api/v1/streams", params={"live": True}).json()["items"]
-        return [each["checkpoint"] for each in streams if each["scope"] == self.manifest["name"]]
+        return [each for each in streams if each["scope"] == self.manifest["name"]]
 
     def _wait(self, deployment_id: str, states: set[str]) -> Json:
         found: Json = {}

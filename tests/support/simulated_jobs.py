@@ -87,6 +87,11 @@ class SimulatedJobs(AutoReplyLauncher):
             for query in self._running.values():
                 self._commit(query)
 
+    def is_running(self, query_id: str) -> bool:
+        """Return whether a query runs: the next batches are also its own."""
+        with self._lock:
+            return query_id in self._running
+
     def break_query(self, name: str, failure: Failure) -> None:
         """Let a query that runs fail for good."""
         with self._lock:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.batch_jobs import insert_batch_job, insert_batch_jobs
+from tests.support.batch_jobs import insert_batch_job, insert_batch_jobs, make_daily
 
 from headrace.control.jobs import firing
 from headrace.control.jobs.batch_plans import start_schedule
@@ -36,8 +36,8 @@ def _rules(**values: Any) -> FiringRules:
 
 
 def _daily(now: datetime) -> Schedule:
-    """Return a schedule with one time in the last day, half a day ago: it comes in no test."""
-    return Schedule(cron=f"0 {(now.hour + 12) % 24} * * *")
+    cron, _last = make_daily(now)
+    return Schedule(cron=cron)
 
 
 def _fire(store: Database, job_id: str, now: datetime) -> int:

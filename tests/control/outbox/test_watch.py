@@ -97,6 +97,7 @@ def test_a_late_run_is_reported_once_and_others_are_not(
     assert list_messages(store) == [("run.late", late, OWNER)]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 def test_a_token_that_expires_soon_is_reported_once_a_day(
     store: Database, make_context: Callable[..., NodeContext]
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_token_that_expires_soon_is_reported_once_a_day(
     assert list_messages(store) == [("credential.expiring", expiring, OWNER)]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(("days", "reported"), [(3, True), (40, False)])
 def test_a_certificate_that_expires_soon_is_reported_to_operators(
     store: Database,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.batch_jobs import FIRST, BatchJob, insert_batch_job
+from tests.support.batch_jobs import FIRST, BatchJob, insert_batch_job, make_daily
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
@@ -71,11 +71,11 @@ def test_a_time_that_waits_for_conditions_says_for_which(
     start_job: Callable[..., BatchJob],
 ) -> None:
     node = start_job().node
-    parts = [{"every": "1h"}, {"after": ["load"]}, {"on-change": ["d.t"]}]
-    rules = FiringRules(schedule=Schedule.model_validate({"all": parts}))
     with node.database.read() as tx:
-        now = read_clock(tx.connection)
-    cursor = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+        cron, last = make_daily(read_clock(tx.connection))
+    parts = [{"cron": cron}, {"after": ["load"]}, {"on-change": ["d.t"]}]
+    rules = FiringRules(schedule=Schedule.model_validate({"all": parts}))
+    cursor = last - timedelta(days=1)
     insert_batch_job(node.database, rules, cursor=cursor, name="report", owner=LOCAL_CALLER.owner)
 
     def list_runs() -> Any:

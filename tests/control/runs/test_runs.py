@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
-from tests.support.batch_jobs import FIRST, SECOND, BatchJob, insert_batch_job
+from tests.support.batch_jobs import FIRST, SECOND, BatchJob, insert_batch_job, make_daily
 from tests.support.identities import LOCAL_CALLER
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
@@ -549,8 +549,10 @@ def test_a_run_costs_two_transactions_beside_its_firing_and_its_statement(
     before = Counter(job.node.database.write_counts)
     with job.node.database.write("test") as tx:
         change = update(job_schedules).where(job_schedules.c.job_id == job.id)
-        cursor = read_clock(tx.connection) - timedelta(hours=1)
-        tx.execute(change.values(cursor=cursor, next_at=clock()))
+        cron, last = make_daily(read_clock(tx.connection))
+        rules = FiringRules(schedule=Schedule(cron=cron))
+        cursor = last - timedelta(days=1)
+        tx.execute(change.values(rules=rules, cursor=cursor, next_at=clock()))
     assert job.next_statement() == FIRST
     job.succeed()
     newest, _first = job.node.http.get("/api/v1/runs").json()["items"]
