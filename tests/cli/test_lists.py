@@ -22,8 +22,9 @@ SQL = "SELECT *\n  FROM 日本, a_table_with_a_long_name WHERE " + "x = 1 AND " 
 NUMBERS = [0x019F0A1B2C3D7AAA0000000000000000 + step for step in (0, 1 << 72, 1 << 90)]
 
 
-def ago(**time: float) -> str:
-    return (datetime.now(UTC) - timedelta(**time)).isoformat(timespec="microseconds")
+def ago(*, now: datetime | None = None, **time: float) -> str:
+    """Return an instant before now. Two instants with a length between them need the same now."""
+    return ((now or datetime.now(UTC)) - timedelta(**time)).isoformat(timespec="microseconds")
 
 
 @pytest.fixture
@@ -36,8 +37,11 @@ def statements(node: ScriptedNode) -> list[str]:
     failed, big, running = node.statements.values()
     for item in node.statements.values():
         item["session_name"] = item["session_id"] == named and node.sessions[named]["name"]
-    failed |= {"state": "failed", "created_at": ago(days=3), "ended_at": ago(days=2, hours=20)}
-    big |= {"state": "success", "created_at": ago(minutes=5), "ended_at": ago(minutes=4)}
+    now = datetime.now(UTC)
+    failed |= {"state": "failed", "created_at": ago(now=now, days=3)}
+    failed["ended_at"] = ago(now=now, days=2, hours=20)
+    big |= {"state": "success", "created_at": ago(now=now, minutes=5)}
+    big["ended_at"] = ago(now=now, minutes=4)
     big["result"] = {"row_count": 123456789, "schema": [{"name": "n", "type": "int"}]}
     failed["result"] = {"row_count": 0, "schema": []}
     running |= {"state": "cancelling", "created_at": ago(hours=7, minutes=1)}

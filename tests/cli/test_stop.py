@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -28,6 +28,7 @@ from headrace.control.host.home_processes import HomeProcess, find_home_processe
 from headrace.control.launchers.process_group import ProcessGroup
 from headrace.control.sessions import takeover
 from headrace.errors import LaunchFailed
+from headrace.files.file_locks import lock_file
 from headrace.store.database import Database
 from headrace.store.sessions import sessions
 
@@ -84,22 +85,35 @@ def start_driver(node: NodeProcess, **fields: str) -> tuple[str, int]:
     return session_id, node.describe_session(session_id)["driver"]["pid"]
 
 
+@contextmanager
+def used_metastore(home: Path) -> Iterator[None]:
+    """Hold the lock of the users of a metastore: without users, one that is new ends after 10 s."""
+    descriptor = lock_file(HomeLayout.at(home).metastore / "users.lock", shared=True)
+    assert descriptor is not None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def test_what_a_killed_node_ran_is_named_and_ended(start: StartNodeProcess) -> None:
     node = start(CATALOG__KIND="managed", EMBEDDED__LINGER="10m")
     named, _pid = start_driver(node, name="etl")
     unnamed, pid = start_driver(node)
-    node.kill()
+    # The node has used the metastore until now, and drivers without Spark do not.
+    with used_metastore(node.home):
+        node.kill()
 
-    status = run_in(node.home, "status").stdout
-    assert f"driver process {pid} (session {unnamed})" in status
-    assert "metastore process" in status
-    plain = run_in(node.home, "stop")
-    assert plain.returncode == 0
-    assert f"driver process {pid} (session {unnamed})" in plain.stderr
-    assert "headrace stop --drivers" in plain.stderr
-    assert psutil.pid_exists(pid)
+        status = run_in(node.home, "status").stdout
+        assert f"driver process {pid} (session {unnamed})" in status
+        assert "metastore process" in status
+        plain = run_in(node.home, "stop")
+        assert plain.returncode == 0
+        assert f"driver process {pid} (session {unnamed})" in plain.stderr
+        assert "headrace stop --drivers" in plain.stderr
+        assert psutil.pid_exists(pid)
 
-    stopped = run_in(node.home, "stop", "--drivers")
+        stopped = run_in(node.home, "stop", "--drivers")
     assert stopped.returncode == 0, stopped.stderr
     assert f"driver process {pid} (session {unnamed})" in stopped.stderr
     assert "metastore process" in stopped.stderr
@@ -146,12 +160,17 @@ def test_a_store_that_does_not_answer_is_named_and_the_drivers_end(
 @pytest.fixture
 def stray_driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process with the arguments of a driver that no store knows."""
-    file = HomeLayout.at(tmp_path).drivers / f"headrace-{_SESSION}-1.json"
+    layout = HomeLayout.at(tmp_path)
+    file = layout.drivers / f"headrace-{_SESSION}-1.json"
     file.parent.mkdir()
     file.touch()
     with subprocess.Popen([*_SLEEP, str(file)], start_new_session=True) as process:
-        yield process
-        process.kill()
+        try:
+            # The system shows the arguments of a process a moment after its start.
+            wait_until(lambda: find_home_processes(layout), what="the driver is seen")
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_driver_that_no_store_knows_is_ended(
@@ -229,7 +248,7 @@ def test_a_program_that_reads_a_file_of_a_driver_is_no_driver(
     layout = HomeLayout.at(tmp_path)
     name = f"headrace-{_SESSION}-1"
     with subprocess.Popen([*_SLEEP, str(layout.drivers / f"{name}.json")]) as reader:
-        wait_until(lambda: find_home_processes(layout), what="the driver is seen")
+        wait_until(psutil.Process(reader.pid).cmdline, what="the program is seen")
         driver = HomeProcess("driver", stray_driver.pid, name, _SESSION)
         assert find_home_processes(layout) == [driver]
         assert find_home_processes(HomeLayout.at(tmp_path / "other")) == []

@@ -138,19 +138,27 @@ def hold_schedule(store: Database, job_id: str) -> None:
 class BatchJob:
     """A job with two statements, whose driver the test plays."""
 
-    def __init__(self, node: InProcessNode, **batch: Any) -> None:
+    def __init__(self, node: InProcessNode, *, rules: FiringRules = HOURLY, **batch: Any) -> None:
+        """Insert a job.
+
+        Args:
+            node: The node that runs it.
+            rules: Its schedule. A run without a time has the last time of the schedule: with
+                HOURLY, an hour may begin between two of them.
+            batch: Changes of its other fields.
+        """
         self.node = node
         self.driver = PoolDriver(node)
         with node.database.read() as tx:
             self._now = read_clock(tx.connection)
         self._spec = BatchSpec(
-            rules=HOURLY,
+            rules=rules,
             statements=[BatchStatement(text=FIRST), BatchStatement(text=SECOND)],
             retries=RunRetries(max_attempts=2, min_backoff=timedelta(milliseconds=10)),
         ).model_copy(update=batch)
         owner = LOCAL_CALLER.owner
         self.id = insert_batch_job(
-            node.database, HOURLY, cursor=self._now, owner=owner, batch=self._spec
+            node.database, rules, cursor=self._now, owner=owner, batch=self._spec
         )
         hold_schedule(node.database, self.id)
 

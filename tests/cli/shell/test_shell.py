@@ -61,6 +61,7 @@ def test_a_named_session_stays_open(node: ScriptedNode, shell: ShellTerminal) ->
 def test_an_unknown_session_is_refused_at_the_start(shell: ShellTerminal) -> None:
     shell.process = shell.start("shell", "--session", "absent")
     assert shell.process.wait(timeout=120) == 2
+    shell.close()  # the terminal has been read to its end
     assert "There is no session 'absent'." in shell.text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +146,10 @@ def test_a_run_is_cancelled_after_a_question_that_names_what_it_costs(
 
 
 def insert_run(node: InProcessNode, job_id: str, state: RunState, start: int, end: int) -> str:
-    """Insert a run of the hours of a day, and end it. Return its id."""
+    """Insert a run of the hours of a day in the past, and end it. Return its id."""
     with node.database.write("test") as tx:
-        now = read_clock(tx.connection).replace(minute=0, second=0, microsecond=0)
-        day = now.replace(hour=0) - timedelta(days=1)
+        # Not yesterday: midnight may come between two runs.
+        day = datetime(2026, 1, 5, tzinfo=UTC)
         times = RunTimes(
             logical_time=day + timedelta(hours=end),
             interval_start=day + timedelta(hours=start),
@@ -163,7 +163,7 @@ def insert_run(node: InProcessNode, job_id: str, state: RunState, start: int, en
             version_id="jv_x",
             trigger=RunTrigger.SCHEDULE,
             times=times,
-            due_at=now,
+            due_at=times.logical_time,
             actor="test",
         )
         if state is RunState.SKIPPED:
@@ -210,7 +210,8 @@ def test_the_page_of_a_job_shows_its_schedule_and_what_is_missing_in_its_last_ru
 def test_a_job_runs_now_and_asks_before_a_time_runs_again(
     open_job: Callable[..., tuple[BatchJob, Browser]],
 ) -> None:
-    job, browser = open_job()
+    # All of these runs have the same time: no hour may end between them.
+    job, browser = open_job(rules=FiringRules(schedule=Schedule(cron="@yearly")))
     started = browser.submit(browser.open("jobs/load"), "jobs/load/run")
     run_id = started.response.url.path.rpartition("/")[2]
     assert started.response.url.path == f"/ui/runs/{run_id}"
