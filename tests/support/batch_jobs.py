@@ -184,9 +184,13 @@ class BatchJob:
 
     def next_statement(self) -> str:
         """Claim the next statement, and return its text."""
+        self.await_statement()
+        return self.driver.claim()
+
+    def await_statement(self) -> None:
+        """Wait until a statement of a run waits for the driver."""
         waiting = {"state": ["waiting"]}
         wait_until(lambda: self.node.http.get("/api/v1/statements", params=waiting).json()["items"])
-        return self.driver.claim()
 
     def succeed(self) -> None:
         self.driver.succeed(inline_result([("a", "integer")], [[1]]))

@@ -387,11 +387,19 @@ def test_a_cancelled_run_cancels_its_statement_and_submits_no_other(
     assert job.call(f"runs/{run_id}/cancel", 409)["code"] == "run_state_conflict"
 
 
+def exceed_time_limit(job: BatchJob, run_id: str) -> None:
+    """Let the attempt of a run have lasted for an hour."""
+    with job.node.database.write("test") as tx:
+        runs.set_columns(tx, run_id, {"started_at": clock(-3600)})
+
+
 def test_an_attempt_beyond_its_time_limit_is_cancelled_and_fails(
     start_job: Callable[..., BatchJob],
 ) -> None:
-    job = start_job(time_limit=timedelta(milliseconds=50), retries=RunRetries(max_attempts=0))
+    job = start_job(time_limit=timedelta(minutes=30), retries=RunRetries(max_attempts=0))
     run_id = job.call("jobs/load/runs")["id"]
+    job.await_statement()
+    exceed_time_limit(job, run_id)
     ended = job.await_end(run_id)
     assert (ended["state"], ended["failure"]["code"]) == ("failed", "time_limit")
     [statement] = ended["statements"]
@@ -580,9 +588,10 @@ def test_a_stopped_job_ends_the_run_that_has_begun(start_job: Callable[..., Batc
 def test_an_attempt_that_ignores_its_cancel_ends_with_its_work_and_not_before(
     start_job: Callable[..., BatchJob],
 ) -> None:
-    job = start_job(time_limit=timedelta(seconds=2), retries=RunRetries(max_attempts=0))
+    job = start_job(time_limit=timedelta(minutes=30), retries=RunRetries(max_attempts=0))
     run_id = job.call("jobs/load/runs")["id"]
     assert job.next_statement() == FIRST
+    exceed_time_limit(job, run_id)
     statement = job.driver.statement
     wait_until(lambda: job.node.statement(statement)["state"] == "cancelling")
     assert job.get(run_id)["state"] == "running"
