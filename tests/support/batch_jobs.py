@@ -32,7 +32,7 @@ from headrace.model.statement import Statement
 from headrace.store.clock import read_clock
 from headrace.store.database import Database, Tx
 from headrace.store.jobs import file_watches, jobs, schedules
-from headrace.store.jobs.schedules import CursorMove
+from headrace.store.jobs.schedules import NextFiring
 
 HOURLY = FiringRules(schedule=Schedule(cron="0 * * * *"))
 FIRST, SECOND = "SELECT :interval_start", "SELECT :interval_end"
@@ -132,7 +132,7 @@ def hold_schedule(store: Database, job_id: str) -> None:
         schedule = schedules.lock(tx, job_id)
         assert schedule is not None
         later = schedule.cursor + timedelta(days=365)
-        schedules.move_cursors(tx, [CursorMove(job_id, schedule.cursor, later)])
+        schedules.save_next_firings(tx, [NextFiring(job_id, schedule.cursor, later)])
 
 
 class BatchJob:

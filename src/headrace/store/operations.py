@@ -34,15 +34,18 @@ def insert_operation(tx: Tx, kind: str, ref: str, *, actor: str) -> str:
 
 def insert_operations(tx: Tx, kind: str, refs: Sequence[str], *, actor: str) -> list[str]:
     """Insert operations of one kind, as `insert_operation` does. Return their ids."""
-    details = {new_id("op"): {"kind": kind, "ref": ref} for ref in refs}
+    if not refs:
+        return []
+    ids = [new_id("op") for _ref in refs]
     rows = [
-        {"id": operation_id, "state": OPERATION.initial, **detail}
-        for operation_id, detail in details.items()
+        {"id": operation_id, "kind": kind, "ref": ref, "state": OPERATION.initial}
+        for operation_id, ref in zip(ids, refs, strict=True)
     ]
     tx.execute(_INSERT, rows)
+    details = {row["id"]: {"kind": kind, "ref": row["ref"]} for row in rows}
     events.append_creations(tx, OPERATION, details, actor=actor)
     tx.wake(OPERATIONS)
-    return list(details)
+    return ids
 
 
 def claim(

@@ -155,7 +155,7 @@ def test_runs_that_end_while_a_job_is_stopped_are_made_up_for_as_it_wants(
 def test_runs_beyond_those_that_may_wait_keep_their_place(
     jobs: FollowedJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("conditions", "firing"):
+    for module in ("conditions", "live_runs"):
         monkeypatch.setattr(f"headrace.control.jobs.{module}.MOST_WAITING", 2)
     jobs.add("load")
     jobs.add("clean", "load")

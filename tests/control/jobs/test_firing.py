@@ -25,7 +25,7 @@ from headrace.store import history
 from headrace.store.clock import read_clock
 from headrace.store.database import Database
 from headrace.store.jobs import jobs, runs, schedules
-from headrace.store.jobs.schedules import CursorMove
+from headrace.store.jobs.schedules import NextFiring
 
 HOURLY = Schedule(cron="0 * * * *")
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -192,8 +192,8 @@ def test_a_time_that_a_user_has_run_before_does_not_fire_again(store: Database) 
         schedule = schedules.lock(tx, job_id)
         assert schedule is not None
         # As after a restore of the store: the cursor is behind its runs.
-        move = CursorMove(job_id, NOON, NOON + timedelta(hours=1))
-        schedules.move_cursors(tx, [move])
+        firing = NextFiring(job_id, NOON, NOON + timedelta(hours=1))
+        schedules.save_next_firings(tx, [firing])
     _fire(store, job_id, NOON + timedelta(hours=2))
     assert [run.times.logical_time.hour for run in _list(store, job_id)] == [13, 14]
 

@@ -120,8 +120,8 @@ def start_times(
         notes.use_runs(each.members)
     notes.use_changes(conditions.watches)
     if catch_up is not CatchUp.ALL:
-        before = [each for each in times if each.instant < ready[-1].instant]
-        _pass_over(live, notes, before, ready[-1], upstream)
+        earlier = [each for each in times if each.instant < ready[-1].instant]
+        _pass_over(live, notes, earlier, ready[-1], upstream)
 
 
 def is_time_for_files(live: LiveRuns, notes: RunNotes, conditions: Combination) -> bool:
@@ -142,9 +142,9 @@ class _UpstreamJobs:
         tx, owner = live.tx, live.schedule.owner
         clock, names = conditions.clock, conditions.jobs
         assert clock is not None
-        unended = runs.list_live_of_jobs(tx, owner, names) if names else []
-        firings = [_find_firing(clock, run.times.logical_time) for run in unended]
-        self._live = {firing.instant for firing in firings if firing is not None}
+        live_upstream = runs.list_live_of_jobs(tx, owner, names) if names else []
+        firings = [_find_firing(clock, run.times.logical_time) for run in live_upstream]
+        self._live_instants = {firing.instant for firing in firings if firing is not None}
         self._next = [
             instant
             for each in (schedules.list_by_name(tx, owner, names) if names else [])
@@ -158,7 +158,7 @@ class _UpstreamJobs:
         if any(each <= instant for each in self._next):
             self.is_behind = True
             return True
-        return instant in self._live
+        return instant in self._live_instants
 
 
 def _find_unfired(schedule: JobSchedule) -> list[datetime]:
@@ -183,7 +183,7 @@ def _list_times(
     """Return the times that have come and that wait or have a new upstream run, oldest first."""
     clock = conditions.clock
     assert clock is not None
-    waiting = {run.times.logical_time: run for run in live.runs if run.awaits_conditions}
+    waiting = {run.times.logical_time: run for run in live.items if run.awaits_conditions}
     times = {instant: _Time(Firing(instant, instant), run) for instant, run in waiting.items()}
     firing: Firing | None = None
     for each in notes.list_succeeded(conditions.jobs):
@@ -214,7 +214,7 @@ def _leave_to_later(live: LiveRuns, notes: RunNotes, time: _Time) -> bool:
     if not all(_is_first(each.run) for each in time.members):
         return False
     is_read_later = any(
-        has_not_begun(run) and run.times.logical_time > time.instant for run in live.runs
+        has_not_begun(run) and run.times.logical_time > time.instant for run in live.items
     )
     if not is_read_later and not all(each.is_missed for each in time.members):
         return False
@@ -264,14 +264,14 @@ def _find_times(schedule: JobSchedule, time: _Time) -> RunTimes:
 def _pass_over(
     live: LiveRuns,
     notes: RunNotes,
-    times: Sequence[_Time],
+    earlier: Sequence[_Time],
     started: _Time,
     upstream: _UpstreamJobs,
 ) -> None:
     """Skip the times before one that has started, unless an upstream run of theirs is live."""
-    for each in times:
+    for each in earlier:
         last = each.last
-        if last is None or last not in live.runs or not last.awaits_conditions:
+        if last is None or last not in live.items or not last.awaits_conditions:
             continue
         if not upstream.may_run_before(each.instant):
             _keep_inputs(live, notes, each)

@@ -18,11 +18,14 @@ from headrace.control.jobs.clock_conditions import is_time_for_files, start_time
 from headrace.control.jobs.firing import span_until
 from headrace.control.jobs.freshness import refresh
 from headrace.control.jobs.live_runs import (
+    ACTOR,
     MOST_WAITING,
     PARKED,
     DueRun,
     LiveRuns,
+    give_turns,
     has_not_begun,
+    list_next,
 )
 from headrace.control.jobs.run_notes import RunNotes
 from headrace.model.run import (
@@ -116,7 +119,7 @@ def evaluate(tx: Tx, schedule: JobSchedule) -> None:
             _start_combination(live, notes, each)
         _skip_failed(live, notes, combinations)
     notes.save()
-    live.start_next()
+    give_turns(tx, list_next(live.items), actor=ACTOR)
 
 
 def _start_combination(
@@ -139,7 +142,7 @@ def _start_combination(
 def may_start_file_run(tx: Tx, schedule: JobSchedule) -> bool:
     """Return whether new files would start a run now. Lock and change nothing."""
     rule, live = schedule.rules.schedule, LiveRuns.read(tx, schedule)
-    if rule is None or any(run.may_begin and run.files for run in live.runs):
+    if rule is None or any(run.may_begin and run.files for run in live.items):
         # The run that waits begins first, and the next one reads all files that are new then.
         return False
     combinations = [each for each in rule.list_combinations() if each.needs_files]
@@ -170,11 +173,11 @@ def start_file_run(tx: Tx, schedule: JobSchedule, files: RunInput) -> str | None
     assert rule is not None
     live = LiveRuns.read(tx, schedule)
     notes = RunNotes(tx, schedule, read_clock(tx.connection))
-    before = {run.id for run in live.runs if run.files}
+    before = {run.id for run in live.items if run.files}
     for each in rule.list_combinations():
         if each.needs_files:
             _start_combination(live, notes, each, [files])
-        started = next((run for run in live.runs if run.files and run.id not in before), None)
+        started = next((run for run in live.items if run.files and run.id not in before), None)
         if started is not None:
             break
     if notes.has_used:
@@ -274,11 +277,11 @@ def _find_sets(live: LiveRuns, notes: RunNotes, conditions: Combination) -> list
     while another run that belongs to them is live.
     """
     names, owner = conditions.jobs, live.schedule.owner
-    unended = runs.list_live_of_jobs(live.tx, owner, names) if len(names) > 1 else []
+    live_upstream = runs.list_live_of_jobs(live.tx, owner, names) if len(names) > 1 else []
     sets = list[_InputSet]()
     for members in _group_related(notes.list_succeeded(names)):
         keys = {member.run.name.casefold() for member in members}
-        waits = any(_belongs(member.run, each) for member in members for each in unended)
+        waits = any(_belongs(member.run, each) for member in members for each in live_upstream)
         if len(keys) == len(names) and not waits:
             sets.append(_InputSet(members))
     return sets
@@ -380,7 +383,7 @@ def _start_changed(live: LiveRuns, inputs: list[RunInput], now: datetime) -> Non
     may begin meanwhile, without them.
     """
     waiting = [
-        run for run in live.runs if run.trigger is RunTrigger.CONDITION and has_not_begun(run)
+        run for run in live.items if run.trigger is RunTrigger.CONDITION and has_not_begun(run)
     ]
     if waiting and not any(each.location for each in inputs):
         live.add_inputs(waiting[-1], inputs)

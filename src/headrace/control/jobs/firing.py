@@ -23,6 +23,7 @@ from headrace.control.jobs.live_runs import (
     DueRun,
     LiveRuns,
     give_turns,
+    list_next,
 )
 from headrace.deploy.schedule import Firing, find_last, find_next, list_firings
 from headrace.model import time_zones
@@ -30,7 +31,7 @@ from headrace.model.run import CatchUp, JobRun, JobSchedule, RunTimes
 from headrace.store.clock import read_clock
 from headrace.store.database import Tx
 from headrace.store.jobs import runs, schedules, triggers
-from headrace.store.jobs.schedules import CursorMove
+from headrace.store.jobs.schedules import NextFiring
 
 _LOG = logging.getLogger("headrace.schedules")
 _AT_ONCE = 50
@@ -79,34 +80,36 @@ def _fire_all(tx: Tx, due: Sequence[JobSchedule], now: datetime) -> int:
     """Fire locked schedules, as `fire` does of one. Those that are left over stay due."""
     job_ids = [each.job_id for each in due]
     live_by_job, times = runs.list_live_by_job(tx, job_ids), runs.list_times_by_job(tx, job_ids)
-    count, moves, begun = 0, list[CursorMove](), list[str]()
+    count, following, begun = 0, list[NextFiring](), list[str]()
     for each in due:
         if count >= _RUNS_AT_ONCE:
             break
         live = LiveRuns(tx, each, live_by_job[each.job_id])
-        inserted, move = _fire(live, now, times[each.job_id], limit=_RUNS_AT_ONCE - count)
-        count += inserted
-        moves.append(move)
-        if inserted:
-            begun += live.list_next()
-    # A thousand jobs may be due at one time: few statements for all of them.
-    schedules.move_cursors(tx, moves)
+        fired_count, next_firing = _fire(live, now, times[each.job_id], limit=_RUNS_AT_ONCE - count)
+        count += fired_count
+        following.append(next_firing)
+        if fired_count:
+            begun += list_next(live.items)
+    # One statement for all cursors, and one for all turns.
+    schedules.save_next_firings(tx, following)
     give_turns(tx, begun, actor=ACTOR)
     return count
 
 
 def _fire(
     live: LiveRuns, now: datetime, present: Collection[datetime], *, limit: int
-) -> tuple[int, CursorMove]:
-    """Insert the runs of a schedule that are due. Return their number, and the new cursor.
+) -> tuple[int, NextFiring]:
+    """Insert the runs of a schedule that are due, with the repetitions that follow from them.
+
+    Return how many times and repetitions have been passed, and when the schedule fires next.
 
     Args:
         present: The logical times after the cursor for which the job has a run.
         limit: Largest number of runs to insert. The schedule stays due if it has more.
     """
     schedule = live.schedule
-    parked = CursorMove(schedule.job_id, schedule.cursor, now + PARKED)
-    places = MOST_WAITING - len(live.runs)
+    parked = NextFiring(schedule.job_id, schedule.cursor, now + PARKED)
+    places = MOST_WAITING - len(live.items)
     if places <= 0:
         # The cursor waits as well: no firing is lost.
         _skip_oldest(live)
@@ -126,7 +129,7 @@ def _fire(
         # What is noted already may meet the other conditions of these times.
         triggers.wake(live.tx, schedule.job_id)
     last = due[-1].times.logical_time if due else schedule.cursor
-    return count, CursorMove(schedule.job_id, last, next_at)
+    return count, NextFiring(schedule.job_id, last, next_at)
 
 
 def _skip_oldest(live: LiveRuns) -> None:
@@ -135,8 +138,8 @@ def _skip_oldest(live: LiveRuns) -> None:
     Conditions that are never met would stop the schedule otherwise. A run that is skipped runs
     again if its conditions are met later.
     """
-    if all(run.awaits_conditions for run in live.runs):
-        for run in live.runs[:_SKIPPED_AT_ONCE]:
+    if all(run.awaits_conditions for run in live.items):
+        for run in live.items[:_SKIPPED_AT_ONCE]:
             live.skip(
                 run,
                 f"At most {MOST_WAITING} times can wait for their conditions; the oldest ones are"
@@ -162,7 +165,8 @@ def fire_last(tx: Tx, schedule: JobSchedule, now: datetime) -> None:
             reason = (
                 f"The schedule was changed, and runs from {moved.cursor.isoformat()} on waited."
             )
-            LiveRuns(tx, moved, []).insert(DueRun(times, is_missed=True, skip_reason=reason))
+            due = DueRun(times, is_missed=True, skip_reason=reason)
+            LiveRuns.read(tx, moved).insert(due)
 
 
 def _list_due(

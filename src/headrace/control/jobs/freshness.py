@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from headrace.control.jobs.firing import measure_times
-from headrace.control.jobs.live_runs import DueRun, LiveRuns
+from headrace.control.jobs.live_runs import ACTOR, DueRun, LiveRuns, give_turns, list_next
 from headrace.control.jobs.trigger_checks import list_sources
 from headrace.deploy.schedule import to_table_key
 from headrace.errors import InvalidStatement
@@ -45,13 +45,13 @@ def refresh(tx: Tx, schedule: JobSchedule, max_lag: timedelta, now: datetime) ->
     recent = runs.page(tx, owners=None, job_id=job_id, limit=_RECENT_RUNS)
     live = LiveRuns.read(tx, schedule)
     unread = _list_unread(changes, recent)
-    kept = select_kept(unread, [run.created_at for run in live.runs])
+    kept = select_kept(unread, [run.created_at for run in live.items])
     _remove(tx, job_id, set(changes).difference(kept), set(unread))
     if not kept or len(changes) == _MOST_CHANGES:
         # The next transaction looks at the rest.
         return
     tables = {row["source_key"]: row for row in triggers.list_tables(tx, job_id)}
-    if live.runs or any(row["is_paused"] for row in tables.values()):
+    if live.items or any(row["is_paused"] for row in tables.values()):
         # The end of the run wakes them up, and so does the start of the job.
         triggers.wait_with_changes(tx, job_id, kept, None)
         return
@@ -77,7 +77,7 @@ def refresh(tx: Tx, schedule: JobSchedule, max_lag: timedelta, now: datetime) ->
         inputs=inputs,
     )
     live.insert(due)
-    live.start_next()
+    give_turns(tx, list_next(live.items), actor=ACTOR)
 
 
 def _list_unread(changes: Sequence[TableChange], recent: Sequence[JobRun]) -> list[TableChange]:

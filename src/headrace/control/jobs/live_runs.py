@@ -28,7 +28,7 @@ from headrace.store.database import Tx
 from headrace.store.jobs import runs
 
 ACTOR = "schedule"
-"""Actor of what starts by itself."""
+"""Actor of what the schedule of a job does."""
 MOST_WAITING = 100
 """Runs of a job that wait for their turn, above which its schedule waits as well."""
 PARKED = timedelta(minutes=1)
@@ -54,13 +54,13 @@ class DueRun:
 
 
 class LiveRuns:
-    """The live runs of a job whose schedule a transaction has locked. New runs join them."""
+    """The live runs of a job. A transaction that changes them has locked its schedule."""
 
     def __init__(self, tx: Tx, schedule: JobSchedule, live: Sequence[JobRun]) -> None:
         self.tx = tx
         self.schedule = schedule
-        self.runs = list(live)
-        """The runs as they are after all changes, those with the earliest logical time first."""
+        self.items = list(live)
+        """The runs as read, the earliest logical time first, then those that have joined them."""
 
     @classmethod
     def read(cls, tx: Tx, schedule: JobSchedule) -> LiveRuns:
@@ -69,7 +69,7 @@ class LiveRuns:
 
     def count_places(self) -> int:
         """Return how many runs may be inserted, besides those that await conditions."""
-        return max(MOST_WAITING - sum(not run.awaits_conditions for run in self.runs), 0)
+        return max(MOST_WAITING - sum(not run.awaits_conditions for run in self.items), 0)
 
     def find_last(self, instant: datetime) -> JobRun | None:
         """Return the last run of a logical time, live or not; None: the time has no run."""
@@ -85,16 +85,19 @@ class LiveRuns:
         if reason is None and not waits and not due.is_missed:
             reason = self._find_overlap()
         due_at = due.times.logical_time + self.schedule.rules.delay
-        run = self._insert(due, due_at, awaits_conditions=waits)
+        run = self._insert_row(due, due_at, awaits_conditions=waits)
         if reason is not None:
             self.skip(run, reason)
             return [run]
         if not waits and not due.is_missed:
             self._cancel_previous()
-        self.runs.append(run)
+        self.items.append(run)
         return [run] if waits else [run, *self._look_back(run)]
 
-    def _insert(self, due: DueRun, due_at: datetime, *, awaits_conditions: bool = False) -> JobRun:
+    def _insert_row(
+        self, due: DueRun, due_at: datetime, *, awaits_conditions: bool = False
+    ) -> JobRun:
+        """Insert the row of a run that is due from an instant on."""
         return runs.insert_run(
             self.tx,
             self.schedule.job_id,
@@ -111,23 +114,24 @@ class LiveRuns:
         )
 
     def skip(self, run: JobRun, reason: str) -> None:
-        """End a run that has not begun."""
+        """Skip a run that has not begun: it is live no more."""
         runs.end(self.tx, run, RunState.SKIPPED, actor=ACTOR, reason=reason)
-        self.runs = [each for each in self.runs if each.id != run.id]
+        self.items = [each for each in self.items if each.id != run.id]
 
     def add_inputs(self, run: JobRun, inputs: Sequence[RunInput]) -> None:
         """Give a run that has not begun further inputs. If it awaits conditions, they are met."""
         merged = merge_inputs(run.inputs, inputs)
         if run.awaits_conditions:
-            self._start(run, merged)
+            self._let_begin(run, merged)
             return
         runs.set_columns(self.tx, run.id, {"inputs": merged})
         # Another condition may give it further inputs in the same transaction.
-        self._replace(replace(run, inputs=merged))
+        added = replace(run, inputs=merged)
+        self.items = [added if each.id == run.id else each for each in self.items]
 
-    def _start(self, run: JobRun, inputs: list[RunInput]) -> None:
+    def _let_begin(self, run: JobRun, inputs: list[RunInput]) -> None:
         """Let a run begin whose conditions are met. Overlaps are decided now."""
-        self.runs = [each for each in self.runs if each.id != run.id]
+        self.items = [each for each in self.items if each.id != run.id]
         reason = self._find_overlap()
         if reason is not None:
             runs.set_columns(self.tx, run.id, {"inputs": inputs})
@@ -135,11 +139,8 @@ class LiveRuns:
             return
         self._cancel_previous()
         runs.set_columns(self.tx, run.id, {"inputs": inputs, "awaits_conditions": False})
-        self.runs.append(replace(run, inputs=inputs, awaits_conditions=False))
+        self.items.append(replace(run, inputs=inputs, awaits_conditions=False))
         self._look_back(run)
-
-    def _replace(self, run: JobRun) -> None:
-        self.runs = [run if each.id == run.id else each for each in self.runs]
 
     def _look_back(self, run: JobRun) -> list[JobRun]:
         """Insert repetitions of the times before a new one, for data that came late.
@@ -149,7 +150,7 @@ class LiveRuns:
         if not self.schedule.rules.lookback or run.trigger is not RunTrigger.SCHEDULE:
             return []
         repetitions = [
-            self._insert(
+            self._insert_row(
                 DueRun(
                     times=each.times,
                     trigger=RunTrigger.LOOKBACK,
@@ -161,7 +162,7 @@ class LiveRuns:
             for each in self._list_previous(run)
             if each.state in {RunState.SUCCEEDED, RunState.FAILED}
         ]
-        self.runs += repetitions
+        self.items += repetitions
         return repetitions
 
     def _list_previous(self, run: JobRun) -> list[JobRun]:
@@ -191,7 +192,7 @@ class LiveRuns:
 
     def _find_overlap(self) -> str | None:
         """Return why a run is skipped beside the live ones; None: it is not."""
-        others = list(filter(_overlaps, self.runs))
+        others = list(filter(_overlaps, self.items))
         if not others or self.schedule.rules.overlap is not Overlap.SKIP:
             return None
         first = others[0]
@@ -199,17 +200,14 @@ class LiveRuns:
         return f"The run {first.id} of {at} is {first.state} still."
 
     def _cancel_previous(self) -> None:
-        if self.schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
-            for run in filter(_overlaps, self.runs):
-                runs.request_cancel(self.tx, run.id, actor=ACTOR)
-
-    def list_next(self) -> list[str]:
-        """Return the ids of the runs that get their turn: no others have it."""
-        return _list_next(self.runs)
-
-    def start_next(self) -> None:
-        """Give the next due runs their turn."""
-        give_turns(self.tx, self.list_next(), actor=ACTOR)
+        if self.schedule.rules.overlap is not Overlap.CANCEL_PREVIOUS:
+            return
+        for run in filter(_overlaps, self.items):
+            runs.request_cancel(self.tx, run.id, actor=ACTOR)
+        self.items = [
+            replace(run, cancelled_by=run.cancelled_by or ACTOR) if _overlaps(run) else run
+            for run in self.items
+        ]
 
 
 def _overlaps(run: JobRun) -> bool:
@@ -255,22 +253,25 @@ def skip_waiting(tx: Tx, job_id: str, *, actor: str) -> None:
 
 
 def start_next(tx: Tx, job_id: str, *, actor: str) -> None:
-    """Give the next due run of a job its turn, if no other has it.
+    """Give the next due runs of a job their turn.
 
     The transaction has locked the schedule of the job, or the job itself.
     """
-    give_turns(tx, _list_next(runs.list_live(tx, job_id)), actor=actor)
+    give_turns(tx, list_next(runs.list_live(tx, job_id)), actor=actor)
 
 
 def give_turns(tx: Tx, run_ids: Sequence[str], *, actor: str) -> None:
     """Give runs their turn: nodes make them from now on."""
     if run_ids:
-        runs.give_turns(tx, run_ids)
+        runs.set_turns(tx, run_ids)
         operations.insert_operations(tx, RUN_KIND, run_ids, actor=actor)
 
 
-def _list_next(live: Sequence[JobRun]) -> list[str]:
-    """Return the ids of those of the live runs of a job that get their turn."""
+def list_next(live: Sequence[JobRun]) -> list[str]:
+    """Return the ids of the live runs of a job that get their turn.
+
+    As many runs have it at a time as their `parallelism` says.
+    """
     begun_count = sum(run.has_turn for run in live)
     waiting = [run for run in live if not run.has_turn and not run.awaits_conditions]
     # A new time is first.

@@ -413,9 +413,9 @@ def end(
     return has_followers
 
 
-def give_turns(tx: Tx, run_ids: Collection[str]) -> None:
-    """Let nodes make some runs."""
-    tx.execute(update(table).where(table.c.id.in_(run_ids)).values(has_turn=True))
+def set_turns(tx: Tx, run_ids: Collection[str]) -> None:
+    """Store that runs have their turn. The operations that make them are inserted apart."""
+    tx.execute(update(table).where(table.c.id.in_(sorted(run_ids))).values(has_turn=True))
 
 
 def request_cancel(tx: Tx, run_id: str, *, actor: str) -> None:

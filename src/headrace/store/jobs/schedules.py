@@ -19,10 +19,10 @@ from headrace.text.durations import seconds_of
 
 _COLUMNS = [column for column in table.c if column.name != "max_lag"]
 _SELECT = select(*_COLUMNS, jobs.c.owner, jobs.c.name).join(jobs, jobs.c.id == table.c.job_id)
-_MOVE = (
+_SAVE_NEXT = (
     update(table)
-    .where(table.c.job_id == bindparam("moved"))
-    .values(cursor=bindparam("to"), next_at=bindparam("next_at"))
+    .where(table.c.job_id == bindparam("of_job"))
+    .values(cursor=bindparam("new_cursor"), next_at=bindparam("at"))
 )
 
 
@@ -60,21 +60,24 @@ def save(
 
 
 @dataclass(frozen=True, slots=True)
-class CursorMove:
-    """What a firing changes of a locked schedule."""
+class NextFiring:
+    """When a schedule fires next, and from which instant on."""
 
     job_id: str
     cursor: datetime
-    """The last logical time that has a run."""
-    next_at: datetime | None
-    """Time of the next firing; None: there is none."""
+    """No firing at this instant or before it is inserted any more."""
+    at: datetime | None
+    """Time at which the schedule is looked at; None: it has no further firing."""
 
 
-def move_cursors(tx: Tx, moves: Sequence[CursorMove]) -> None:
-    """Move the cursors of locked schedules."""
-    rows = [{"moved": each.job_id, "to": each.cursor, "next_at": each.next_at} for each in moves]
+def save_next_firings(tx: Tx, firings: Sequence[NextFiring]) -> None:
+    """Store the next firings of schedules.
+
+    The transaction has locked the schedules, so that no other node has moved their cursors.
+    """
+    rows = [{"of_job": each.job_id, "new_cursor": each.cursor, "at": each.at} for each in firings]
     if rows:
-        tx.execute(_MOVE, rows)
+        tx.execute(_SAVE_NEXT, rows)
 
 
 def pause(tx: Tx, job_id: str) -> None:
