@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headrace.deploy.batch_writes import create_statement, parse_write, write_statement
 from headrace.deploy.load import load_manifests
 from headrace.deploy.problems import SourceText
+from headrace.deploy.script_statements import list_refreshed_views
 from headrace.errors import InvalidStatement
 from headrace.model.run import BatchTarget, CatchUp, Overlap, ResumeAt
 
@@ -236,7 +239,12 @@ def test_another_way_to_write_is_refused(write: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["script: INSERT INTO t SELECT * FROM u", "target-table: t\ncode: execution_output = 1"],
+    [
+        "script: INSERT INTO t SELECT * FROM u",
+        "script: REFRESH MATERIALIZED VIEW v; INSERT INTO t SELECT 1",
+        "script: DROP MATERIALIZED VIEW v",
+        "target-table: t\ncode: execution_output = 1",
+    ],
 )
 def test_a_lag_of_a_script_or_code_needs_the_names_of_tables(query: str) -> None:
     key = query.rpartition("\n")[2].partition(":")[0]
@@ -247,3 +255,11 @@ def test_a_lag_of_a_script_or_code_needs_the_names_of_tables(query: str) -> None
     assert "of: [db.table]" in (problem.hint or "")
     named = text.replace("1h}", "1h, of: [u]}")
     assert load_manifests([SourceText("daily.yaml", named)]).problems == ()
+
+
+def test_a_lag_of_a_script_that_refreshes_views_needs_no_names_of_tables() -> None:
+    script = "REFRESH MATERIALIZED VIEW v; -- and\n  REFRESH MATERIALIZED VIEW `a b`.w"
+    manifest = {"name": "daily", "schedule": {"max-lag": "1h"}, "script": script}
+    assert load_manifests([SourceText("daily.yaml", json.dumps(manifest))]).problems == ()
+    assert list_refreshed_views(script) == [("v",), ("a b", "w")]
+    assert list_refreshed_views("REFRESH MATERIALIZED VIEW") == []

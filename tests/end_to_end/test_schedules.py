@@ -64,7 +64,7 @@ sql: SELECT id FROM source JOIN seen USING (id)
 """
 REFRESH = """
 name: refresh
-schedule: {max-lag: 1min, of: [source]}
+schedule: {max-lag: 1min}
 script: REFRESH MATERIALIZED VIEW counted
 """
 REPORT = """
@@ -181,17 +181,19 @@ def test_rows_and_a_view_are_kept_fresh_and_a_table_that_vanishes_fails_the_run_
     (tmp_path / "fresh.yaml").write_text(f"{FRESH}---{REFRESH}")
     planned = _run(node, tmp_path, "deploy", "fresh.yaml", "--yes").stdout
     assert "at most 1 min behind the changes of source, seen;" in planned
+    assert "at most 1 min behind the changes of spark_catalog.default.source;" in planned
     for job in ("fresh", "refresh"):
         [run] = _await_end(node, 1, job)
         assert (run["state"], run["trigger"]) == ("succeeded", "condition"), run
     assert node.rows("SELECT id, n FROM fresh_copy, counted") == [["7", "1"]]
 
-    def read_lag() -> Any:
-        return node.http.get("/api/v1/jobs/fresh").json()["freshness"]
+    def read_lag(job: str = "fresh") -> Any:
+        return node.http.get(f"/api/v1/jobs/{job}").json()["freshness"]
 
     assert read_lag()["lag_seconds"] == 0
     # The text of the query names a view of the catalog, and not its table.
     assert read_lag()["unwatched_tables"] == ["spark_catalog.default.copied"]
+    assert read_lag("refresh")["unwatched_tables"] == []
     # A load without rows is a change, and a run that begins after it makes the rows fresh.
     node.rows("INSERT INTO source SELECT 8 WHERE false")
     assert read_lag()["lag_seconds"] > 0

@@ -10,7 +10,10 @@ from headrace.deploy.manifest import TABLES_HINT, JobManifest
 from headrace.deploy.read_tables import list_read_names
 from headrace.errors import InvalidStatement
 from headrace.grammar.lexer import code_tokens
+from headrace.grammar.materialized_views import CreateMaterializedView
+from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
+from headrace.model.materialized_view import MaterializedView
 from headrace.model.schedule import Schedule
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -20,7 +23,7 @@ _FIRST_WORDS = 6
 
 
 def complete_lag(manifest: JobManifest, definitions: Iterable[str]) -> Schedule:
-    """Return the schedule of a batch job, with the tables of its `max-lag`.
+    """Return the schedule of a batch job, with the tables of its `max-lag` that `sql` names.
 
     Args:
         definitions: See `find_read_tables`.
@@ -29,9 +32,9 @@ def complete_lag(manifest: JobManifest, definitions: Iterable[str]) -> Schedule:
     """
     schedule = manifest.schedule
     assert schedule is not None
-    if schedule.max_lag is None or schedule.of is not None:
+    if schedule.max_lag is None or schedule.of is not None or manifest.sql is None:
         return schedule
-    tables = find_read_tables(manifest.sql or "", definitions)
+    tables = find_read_tables(manifest.sql, definitions)
     return schedule.model_copy(update={"of": tables})
 
 
@@ -61,7 +64,28 @@ def find_read_tables(query: str, definitions: Iterable[str]) -> list[str]:
             " tables of `max-lag` are not known.",
             hint=TABLES_HINT,
         )
-    return list({_to_text(parts).casefold(): _to_text(parts) for parts in tables}.values())
+    names = map(to_table_name, tables)
+    return list({name.casefold(): name for name in names}.values())
+
+
+def list_view_tables(view: MaterializedView) -> list[tuple[str, ...]]:
+    """Return the parts of the names of the tables that a materialized view reads.
+
+    Raise InvalidStatement if the tables cannot be known.
+    """
+    command = parse(view.text).command
+    assert isinstance(command, CreateMaterializedView)
+    place = (view.rows.scope.catalog, *view.rows.scope.namespace)
+    names = [
+        parts for each in list_read_names(command.query) for parts in _expand(each, {}, frozenset())
+    ]
+    tables = [(*place[: max(len(place) + 1 - len(parts), 0)], *parts) for parts in names]
+    if not tables:
+        raise InvalidStatement(
+            f"The materialized view {view.qualified_name} reads no table, and `max-lag` needs at"
+            " least one."
+        )
+    return tables
 
 
 def _expand(
@@ -74,7 +98,8 @@ def _expand(
     """
     if "/" in parts[-1]:
         raise InvalidStatement(
-            f"The query reads the files {_to_text(parts)}, whose changes Headrace does not see.",
+            f"The query reads the files {to_table_name(parts)}, whose changes Headrace does not"
+            " see.",
             hint=TABLES_HINT,
         )
     name = parts[-1].casefold()
@@ -83,7 +108,7 @@ def _expand(
     names = list_read_names(views[name])
     if not names:
         raise InvalidStatement(
-            f"The view {_to_text(parts)} reads no table, so that its changes are not seen.",
+            f"The view {to_table_name(parts)} reads no table, so that its changes are not seen.",
             hint=TABLES_HINT,
         )
     return [table for each in names for table in _expand(each, views, within | {name})]
@@ -100,5 +125,6 @@ def _changes_place(text: str) -> bool:
     )
 
 
-def _to_text(parts: tuple[str, ...]) -> str:
+def to_table_name(parts: Iterable[str]) -> str:
+    """Return a name as SQL writes it. Only parts that need backticks have them."""
     return ".".join(part if _PLAIN.fullmatch(part) else quote_name(part) for part in parts)

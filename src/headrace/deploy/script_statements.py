@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, MultipleStatements, Position
+from headrace.grammar.materialized_views import MaterializedViewStatement, ViewAction
 from headrace.grammar.parse import parse
 from headrace.grammar.script import ScriptStatement, split_script
 from headrace.grammar.stream_statements import (
@@ -125,6 +126,25 @@ def check_batch_script(text: str) -> Iterator[TextProblem]:
             )
     if not parts:
         yield TextProblem("empty_statement", "The script is empty.", hint="Add a statement.")
+
+
+def list_refreshed_views(text: str) -> list[tuple[str, ...]]:
+    """Return the names of the materialized views that a script refreshes.
+
+    Return an empty list if the script has another statement, or one that cannot be parsed.
+    """
+    names = list[tuple[str, ...]]()
+    for part in split_script(text):
+        try:
+            command = parse(part.text).command
+        except HeadraceError:
+            return []
+        if not isinstance(command, MaterializedViewStatement):
+            return []
+        if command.action is not ViewAction.REFRESH:
+            return []
+        names.append(command.name)
+    return names
 
 
 def check_query(text: str) -> None:

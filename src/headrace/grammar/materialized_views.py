@@ -265,8 +265,7 @@ def _read_properties(reader: TokenReader) -> Options:
         if key == "max_lag":
             raise reader.error(
                 "max_lag is not a property of a view. Deploy a job that refreshes the view, with"
-                " `schedule: {max-lag: 15min, of: [table]}` and `script: REFRESH MATERIALIZED VIEW"
-                " …`.",
+                " `schedule: {max-lag: 15min}` and `script: REFRESH MATERIALIZED VIEW …`.",
                 offset=begin,
             )
         if key not in _PROPERTIES:

@@ -85,7 +85,8 @@ class Schedule(BaseModel):
     """Longest time from a change of a table that the job reads to the end of a run that has read
     it. Headrace chooses when runs start."""
     of: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Tables of `max-lag`; default: those that `sql` reads."""
+    """Tables of `max-lag`; default: those that `sql` reads, or that the materialized views read
+    which `script` refreshes."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
     pattern: Annotated[str, AfterValidator(_check_file_name)] | None = None

@@ -34,6 +34,7 @@ from headrace.control.jobs.places import (
 from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
 from headrace.control.jobs.trigger_checks import find_trigger_problems
+from headrace.control.jobs.view_lags import complete_view_lags
 from headrace.control.limits import describe_owner, take_submit
 from headrace.control.places import SessionPlaces, find_watch_denial
 from headrace.errors import InvalidLocation, LeaseLost
@@ -118,6 +119,8 @@ class JobPlanner:
             deployed = _read_deployed(tx, owner)
             raise_errors(_find_conflicts(tx, owner, drafts, deployed, location, place))
             raise_errors(self._find_denials(tx, owner, drafts))
+            drafts, errors = complete_view_lags(tx, owner, drafts)
+            raise_errors(errors)
             now = read_clock(tx.connection)
             planned = [_plan_job(draft, deployed, now) for draft in drafts]
             raise_errors(_list_batch_errors(planned))

@@ -27,7 +27,7 @@ def find_view(
         MaterializedViewNotFound: There is none that the caller may read, or more than one.
         NotPermitted: The caller may read the view, and do no more.
     """
-    found = list_named(tx, caller.owners, name)
+    found = views.list_named(tx, caller.owners, name)
     # A view of the caller comes before one of a group.
     found = [view for view in found if view.owner == caller.owner] or found
     written = ".".join(name)
@@ -39,18 +39,6 @@ def find_view(
             f"The name {written} is ambiguous: {names}.", hint="Write the complete name."
         ).with_condition(None, None)
     return check(caller, action, found[0], MaterializedViewNotFound(written))
-
-
-def list_named(
-    tx: Tx, owners: Collection[str] | None, name: Sequence[str]
-) -> list[MaterializedView]:
-    """Return the live views of these owners (None: of all) whose names end with these parts."""
-    wanted = [part.casefold() for part in name]
-    return [
-        view
-        for view in views.list_named(tx, owners, name[-1])
-        if [part.casefold() for part in view.rows.path][-len(wanted) :] == wanted
-    ]
 
 
 def lock_view(

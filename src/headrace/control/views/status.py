@@ -19,7 +19,6 @@ from headrace.control.policy import (
 from headrace.control.views.lookup import (
     find_live_writers,
     find_refresh_queries,
-    list_named,
 )
 from headrace.errors import MaterializedViewNotFound
 from headrace.grammar.masking import mask_statement
@@ -315,7 +314,7 @@ class MaterializedViews:
     def find_views(self, caller: Caller, path: Sequence[str]) -> list[ViewStatus]:
         """Return the live views that the caller may read whose names end with these parts."""
         with self._database.read() as tx:
-            found = list_named(tx, visible_owners(caller), path)
+            found = views.list_named(tx, visible_owners(caller), path)
             return [_hide_text(caller, each) for each in read_statuses(tx, found)]
 
     def get_view(self, caller: Caller, view_id: str) -> ViewStatus:

@@ -6,7 +6,7 @@ ends with its statement, or with the abort of the statement's table transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,16 +153,24 @@ def creating_statements(tx: Tx, statement_ids: Collection[str]) -> list[str]:
     return list(tx.execute(query.where(_LIVE, ~_COMPLETE)).scalars())
 
 
-def list_named(tx: Tx, owners: Collection[str] | None, name: str) -> list[MaterializedView]:
-    """Return the live views of these owners with this name, in any catalog and namespace.
+def list_named(
+    tx: Tx, owners: Collection[str] | None, name: Sequence[str]
+) -> list[MaterializedView]:
+    """Return the live views of these owners whose names end with these parts.
 
     Args:
         owners: Owners of the views; None: all.
+        name: The name of a view, with its namespace and catalog or without them.
     """
-    query = _SELECT.where(table.c.name_key == name.casefold(), _LIVE)
+    wanted = [part.casefold() for part in name]
+    query = _SELECT.where(table.c.name_key == wanted[-1], _LIVE)
     if owners is not None:
         query = query.where(table.c.owner.in_(owners))
-    return _fetch(tx, query.order_by(table.c.id))
+    return [
+        view
+        for view in _fetch(tx, query.order_by(table.c.id))
+        if [part.casefold() for part in view.rows.path][-len(wanted) :] == wanted
+    ]
 
 
 def list_live(tx: Tx, owners: Collection[str] | None, limit: int) -> list[MaterializedView]:
