@@ -176,13 +176,16 @@ def test_results_that_cannot_be_deleted_are_skipped_and_retried_later(
 
 
 def test_hanging_reads_block_neither_other_reads_nor_the_end_of_the_process() -> None:
-    pool = WorkerPool("test", threads=2, seconds=0.2)
+    # The threads of the pools of other tests stay.
+    pool = WorkerPool("hanging-reads", threads=2, seconds=0.2)
     released = threading.Event()
     for _ in range(5):
         with pytest.raises(ResultsUnavailable, match="did not answer within"):
             pool.call(released.wait)
     assert pool.submit(lambda: 7).result(60) == 7
-    threads = [thread for thread in threading.enumerate() if thread.name == "headrace-test"]
+    threads = [
+        thread for thread in threading.enumerate() if thread.name == "headrace-hanging-reads"
+    ]
     assert all(thread.daemon for thread in threads)
     released.set()
     wait_until(lambda: sum(thread.is_alive() for thread in threads) <= 2, what="threads end")
