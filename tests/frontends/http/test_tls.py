@@ -363,7 +363,7 @@ def test_a_problem_is_logged_once_and_tried_again_until_it_is_solved(
     authority: Authority, pair: Pair, tls: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     served = ServerTls(TlsSettings(**tls), ADDRESS)
-    pair.replace_by(authority.issue("early", "127.0.0.1", starts=timedelta(seconds=4)))
+    pair.replace_by(authority.issue("early", "127.0.0.1", starts=timedelta(seconds=10)))
     served.check()
     assert served.problem is None, "files that have just changed may be incomplete"
     for _ in range(3):
