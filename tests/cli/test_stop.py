@@ -88,7 +88,7 @@ def start_driver(node: NodeProcess, **fields: str) -> tuple[str, int]:
 @contextmanager
 def used_metastore(home: Path) -> Iterator[None]:
     """Hold the lock of the users of a metastore: without users, one that is new ends after 10 s."""
-    descriptor = lock_file(HomeLayout.at(home).metastore / "users.lock", shared=True)
+    descriptor = lock_file(HomeLayout.at(home).metastore / "users.lock", shared=True, timeout=60)
     assert descriptor is not None
     try:
         yield

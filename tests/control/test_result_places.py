@@ -186,6 +186,7 @@ def test_hanging_reads_block_neither_other_reads_nor_the_end_of_the_process() ->
     threads = [
         thread for thread in threading.enumerate() if thread.name == "headrace-hanging-reads"
     ]
+    assert len(threads) > 2
     assert all(thread.daemon for thread in threads)
     released.set()
     wait_until(lambda: sum(thread.is_alive() for thread in threads) <= 2, what="threads end")

@@ -197,6 +197,7 @@ def test_rows_and_a_view_are_kept_fresh_and_a_table_that_vanishes_fails_the_run_
     # A load without rows is a change, and a run that begins after it makes the rows fresh.
     node.rows("INSERT INTO source SELECT 8 WHERE false")
     assert read_lag()["lag_seconds"] > 0
+    assert read_lag("refresh")["lag_seconds"] > 0
     assert node.http.post("/api/v1/jobs/fresh/runs", json={}).status_code == 201
     assert [run["state"] for run in _await_end(node, 2, "fresh")] == ["succeeded"] * 2
     assert read_lag()["lag_seconds"] == 0

@@ -14,7 +14,7 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.model.materialized_view import MaterializedView
-from headrace.model.schedule import Schedule
+from headrace.model.schedule import LONGEST_LIST, Schedule
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_PARTS = 3
@@ -34,8 +34,7 @@ def complete_lag(manifest: JobManifest, definitions: Iterable[str]) -> Schedule:
     assert schedule is not None
     if schedule.max_lag is None or schedule.of is not None or manifest.sql is None:
         return schedule
-    tables = find_read_tables(manifest.sql, definitions)
-    return schedule.model_copy(update={"of": tables})
+    return add_tables(schedule, find_read_tables(manifest.sql, definitions))
 
 
 def find_read_tables(query: str, definitions: Iterable[str]) -> list[str]:
@@ -68,24 +67,52 @@ def find_read_tables(query: str, definitions: Iterable[str]) -> list[str]:
     return list({name.casefold(): name for name in names}.values())
 
 
-def list_view_tables(view: MaterializedView) -> list[tuple[str, ...]]:
-    """Return the parts of the names of the tables that a materialized view reads.
+def list_view_tables(view: MaterializedView) -> list[tuple[str, str, str]]:
+    """Return catalog, database and name of each table that a materialized view reads.
 
-    Raise InvalidStatement if the tables cannot be known.
+    Raise InvalidStatement if the tables cannot be known, or cannot start runs.
     """
     command = parse(view.text).command
     assert isinstance(command, CreateMaterializedView)
-    place = (view.rows.scope.catalog, *view.rows.scope.namespace)
-    names = [
-        parts for each in list_read_names(command.query) for parts in _expand(each, {}, frozenset())
-    ]
-    tables = [(*place[: max(len(place) + 1 - len(parts), 0)], *parts) for parts in names]
-    if not tables:
+    names = list_read_names(command.query)
+    if not names:
         raise InvalidStatement(
             f"The materialized view {view.qualified_name} reads no table, and `max-lag` needs at"
             " least one."
         )
-    return tables
+    return [_qualify(view, parts) for parts in names]
+
+
+def _qualify(view: MaterializedView, parts: tuple[str, ...]) -> tuple[str, str, str]:
+    """Return the complete name of a table in the query of a view."""
+    _check_is_table(f"materialized view {view.qualified_name}", parts)
+    scope = view.rows.scope
+    if len(parts) == 1:
+        parts = (scope.catalog, *scope.namespace, *parts)
+    elif len(parts) < _FULL_PARTS:
+        parts = (scope.catalog, *parts)
+    if len(parts) != _FULL_PARTS:
+        raise InvalidStatement(
+            f"The materialized view {view.qualified_name} reads {to_table_name(parts)}. Headrace"
+            " sees the changes of tables in a database of a catalog only.",
+            hint="Refresh the view by `cron`, `every` or `after`.",
+        )
+    catalog, database, name = parts
+    return catalog, database, name
+
+
+def add_tables(schedule: Schedule, tables: Iterable[str]) -> Schedule:
+    """Return a schedule with the tables of its `max-lag`. Names that differ in case are one table.
+
+    Raise InvalidStatement if there are too many.
+    """
+    distinct = {name.casefold(): name for name in tables}
+    if len(distinct) > LONGEST_LIST:
+        raise InvalidStatement(
+            f"The changes of {len(distinct):,} tables would start runs, and {LONGEST_LIST} can.",
+            hint="Divide the job.",
+        )
+    return schedule.model_copy(update={"of": list(distinct.values())})
 
 
 def _expand(
@@ -96,12 +123,7 @@ def _expand(
     Args:
         within: Views whose texts are being read. Spark refuses a view that reads itself.
     """
-    if "/" in parts[-1]:
-        raise InvalidStatement(
-            f"The query reads the files {to_table_name(parts)}, whose changes Headrace does not"
-            " see.",
-            hint=TABLES_HINT,
-        )
+    _check_is_table("query", parts)
     name = parts[-1].casefold()
     if name not in views or name in within:
         return [parts]
@@ -112,6 +134,16 @@ def _expand(
             hint=TABLES_HINT,
         )
     return [table for each in names for table in _expand(each, views, within | {name})]
+
+
+def _check_is_table(reader: str, parts: tuple[str, ...]) -> None:
+    """Raise InvalidStatement if a name stands for files."""
+    if "/" in parts[-1]:
+        raise InvalidStatement(
+            f"The {reader} reads the files {to_table_name(parts)}, whose changes Headrace does not"
+            " see.",
+            hint=TABLES_HINT,
+        )
 
 
 def _list_first_words(text: str) -> list[str]:

@@ -153,8 +153,8 @@ def _check_script(text: str, info: ValidationInfo) -> str:
         raise problem
     if _needs_tables(info) and not list_refreshed_views(text):
         raise UnknownTables(
-            "`max-lag` needs the tables that the script reads. A plan knows them only if each of"
-            " its statements is REFRESH MATERIALIZED VIEW."
+            "`max-lag` needs the tables that the script reads. A plan knows them only if every"
+            " statement of the script is REFRESH MATERIALIZED VIEW."
         )
     return text
 

@@ -29,7 +29,7 @@ LONGEST_BURST = 10
 """Settle times after which a run starts although changes continue."""
 _SHORTEST = timedelta(seconds=1)
 _SHORTEST_LAG = timedelta(minutes=1)
-_LONGEST_LIST = 100
+LONGEST_LIST = 100
 """Largest number of jobs, tables or conditions in a list."""
 
 
@@ -75,18 +75,18 @@ class Schedule(BaseModel):
     """Time zone of `cron`, for example `Europe/Berlin`; default: UTC."""
     every: Annotated[Duration, AfterValidator(_check_every)] | None = None
     """Elapsed time between two runs. They are at multiples of it since 1970-01-01 00:00 UTC."""
-    after: Annotated[list[JobName], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
+    after: Annotated[list[JobName], Field(min_length=1, max_length=LONGEST_LIST)] | None = None
     """Jobs. A run starts when each has a new run that has succeeded."""
-    on_change: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
+    on_change: Annotated[list[str], Field(min_length=1, max_length=LONGEST_LIST)] | None = None
     """Tables. A run starts when one of them has new data."""
     settle: Duration | None = None
     """Time without a change after which a run of `on-change` or `on-files` starts; default: 5s."""
     max_lag: Annotated[Duration, AfterValidator(_check_max_lag)] | None = None
     """Longest time from a change of a table that the job reads to the end of a run that has read
     it. Headrace chooses when runs start."""
-    of: Annotated[list[str], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
-    """Tables of `max-lag`; default: those that `sql` reads, or that the materialized views read
-    which `script` refreshes."""
+    of: Annotated[list[str], Field(min_length=1, max_length=LONGEST_LIST)] | None = None
+    """Tables of `max-lag`; default: the tables that `sql` names, or those of the materialized views
+    that `script` refreshes."""
     on_files: str | None = None
     """A location. A run starts when it has new files."""
     pattern: Annotated[str, AfterValidator(_check_file_name)] | None = None
@@ -95,9 +95,9 @@ class Schedule(BaseModel):
     """Name of the file, for example `_SUCCESS`, that completes a directory of `on-files`."""
     poll: Annotated[Duration, AfterValidator(_check_poll)] | None = None
     """Time between two lists of the files of `on-files`; default: 10s."""
-    all_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
+    all_: Annotated[list[Schedule], Field(min_length=1, max_length=LONGEST_LIST)] | None = None
     """Conditions that must all have been met since the last run."""
-    any_: Annotated[list[Schedule], Field(min_length=1, max_length=_LONGEST_LIST)] | None = None
+    any_: Annotated[list[Schedule], Field(min_length=1, max_length=LONGEST_LIST)] | None = None
     """Conditions, each of which starts a run."""
 
     @model_validator(mode="before")

@@ -199,7 +199,8 @@ def test_what_ends_late_for_a_skipped_time_is_read_by_the_one_that_waits(jobs: W
 def test_times_that_wait_for_ever_do_not_stop_the_schedule(
     jobs: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.control.jobs.firing.MOST_WAITING", 3)
+    for module in ("firing", "live_runs"):
+        monkeypatch.setattr(f"headrace.control.jobs.{module}.MOST_WAITING", 3)
     monkeypatch.setattr("headrace.control.jobs.firing._SKIPPED_AT_ONCE", 2)
     jobs.add_report(catch_up=CatchUp.ALL)
     for hour in (1, 2, 3, 4, 4):

@@ -17,6 +17,7 @@ from headrace.control.launchers.process_group import HOST_RESTARTED
 from headrace.control.sessions import start_checks
 from headrace.errors import DriverOnOtherHost
 from headrace.model.session import Snapshot
+from headrace.store.database import Tx
 from headrace.store.sessions import sessions, takeovers
 
 _LEASE = {"renew": "200ms", "sweep": "50ms"}
@@ -158,21 +159,21 @@ def test_a_slow_start_on_a_cluster_is_asked_about_before_its_timeout(
 ) -> None:
     monkeypatch.setattr(start_checks, "_SLOW_START_SECONDS", 0.2)
     # The time of the process passes when the test says so, but not that of the store.
-    now, looks = [0.0], list[float]()
+    now, looks = [0.0], list[str]()
     monkeypatch.setattr(start_checks, "time", SimpleNamespace(monotonic=lambda: now[0]))
     find_starts = takeovers.unobserved_starts
 
-    def look(*arguments: Any, **options: Any) -> Any:
-        looks.append(now[0])
-        return find_starts(*arguments, **options)
+    def look(tx: Tx, node_id: str, *arguments: Any, **options: Any) -> Any:
+        looks.append(node_id)
+        return find_starts(tx, node_id, *arguments, **options)
 
     monkeypatch.setattr(takeovers, "unobserved_starts", look)
     node = start_node(lease={"sweep": "50ms"})
     session_id, query, launch = begin_start(node, rebuilt=False)
     times = node.launcher.question_times
     wait_until(lambda: times, what="the node asks")
-    count = len(looks)
-    wait_until(lambda: len(looks) > count + 3, what="the node looks again")
+    count = looks.count(node.node.id)
+    wait_until(lambda: looks.count(node.node.id) > count + 3, what="the node looks again")
     assert len(times) == 1
     now[0] += 0.3
     wait_until(lambda: len(times) == 2, what="the node asks again")

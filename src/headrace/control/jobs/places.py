@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from headrace.control.jobs.trigger_checks import list_source_keys
 from headrace.control.places import owner_folder
 from headrace.deploy.changes import (
     diff_definitions,
@@ -87,7 +88,7 @@ class Comparison:
     """What differs between two versions."""
 
     changed: list[str]
-    """Keys of the manifest."""
+    """Keys of the manifest, and what else has changed."""
     diff: str
     """Unified diff of the manifests and of the definitions, without secrets."""
 
@@ -116,6 +117,9 @@ def compare_versions(old: VersionSpec, new: VersionSpec, *, name: str) -> Compar
         changed.append("profile")
     if old.session.spec.py_files != new.session.spec.py_files:
         changed.append("py-files")
+    if not changed and list_source_keys(old) != list_source_keys(new):
+        # The manifest is the same, and a view that the job refreshes has another query.
+        changed.append("tables of its views")
     diffs = (
         diff_manifests(old.written, new.written, name=name),
         diff_definitions(old_needed, new_needed),

@@ -33,7 +33,7 @@ from headrace.control.jobs.places import (
 )
 from headrace.control.jobs.plan_completion import Checks, decide_job
 from headrace.control.jobs.tasks import read_end, submit_task
-from headrace.control.jobs.trigger_checks import find_trigger_problems
+from headrace.control.jobs.trigger_checks import find_trigger_problems, list_source_keys
 from headrace.control.jobs.view_lags import complete_view_lags
 from headrace.control.limits import describe_owner, take_submit
 from headrace.control.places import SessionPlaces, find_watch_denial
@@ -398,6 +398,7 @@ def _plan_job(draft: JobDraft, deployed: _Deployed, now: datetime) -> PlannedJob
     configuration_changed = version is None or (
         version.spec.configuration_fingerprint != draft.spec.configuration_fingerprint
         or version.spec.session != draft.spec.session
+        or list_source_keys(version.spec) != list_source_keys(draft.spec)
     )
     facts = PlannedFacts(
         is_new=version is None,

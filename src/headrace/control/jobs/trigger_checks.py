@@ -76,6 +76,12 @@ def list_sources(rule: Schedule | None) -> list[TriggerSource]:
     ]
 
 
+def list_source_keys(spec: VersionSpec) -> set[tuple[TriggerSourceKind, str]]:
+    """Return what identifies the jobs and tables that start the runs of a version."""
+    rule = None if spec.batch is None else spec.batch.rules.schedule
+    return {(source.kind, source.key) for source in list_sources(rule)}
+
+
 def list_upstream(spec: VersionSpec | None) -> list[str]:
     """Return the names of the jobs that a version follows."""
     rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule

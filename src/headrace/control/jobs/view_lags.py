@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headrace.control.jobs.drafts import JobDraft
-from headrace.deploy.freshness import list_view_tables, to_table_name
+from headrace.deploy.freshness import add_tables, list_view_tables, to_table_name
 from headrace.deploy.manifest import TABLES_HINT
-from headrace.deploy.schedule import to_table_key
 from headrace.deploy.script_statements import list_refreshed_views
 from headrace.errors import InvalidStatement
 from headrace.model.deployment import ManifestError
+from headrace.model.materialized_view import MaterializedView, RowStorage
 from headrace.store.database import Tx
 from headrace.store.streams import views
 
@@ -19,9 +19,9 @@ from headrace.store.streams import views
 def complete_view_lags(
     tx: Tx, owner: str, drafts: Iterable[JobDraft]
 ) -> tuple[list[JobDraft], list[ManifestError]]:
-    """Return the drafts, with the tables of each `max-lag` for which the script names views.
+    """Return the drafts, and an error for each of them whose tables cannot be known.
 
-    Also return the errors of those whose tables cannot be known.
+    A `max-lag` without tables gets those of the views that the script refreshes.
     """
     completed, errors = list[JobDraft](), list[ManifestError]()
     for draft in drafts:
@@ -35,39 +35,63 @@ def complete_view_lags(
 def _complete(tx: Tx, owner: str, draft: JobDraft) -> JobDraft:
     batch = draft.spec.batch
     schedule = None if batch is None else batch.rules.schedule
-    script = draft.spec.manifest.get("script")
     if batch is None or schedule is None or schedule.max_lag is None or schedule.of is not None:
         return draft
+    script = draft.spec.manifest.get("script")
     assert isinstance(script, str)
-    tables = {
-        table.casefold(): table
-        for name in list_refreshed_views(script)
-        for table in _list_tables(tx, owner, name)
-    }
-    named = schedule.model_copy(update={"of": list(tables.values())})
-    rules = batch.rules.model_copy(update={"schedule": named})
+    tables = list[str]()
+    refreshed = dict[str, MaterializedView]()
+    for name in dict.fromkeys(list_refreshed_views(script)):
+        view = _find_view(tx, owner, name)
+        for parts in list_view_tables(view):
+            if not _reads_refreshed_rows(tx, view, parts, refreshed):
+                tables.append(to_table_name(parts))
+        refreshed[view.id] = view
+    rules = batch.rules.model_copy(update={"schedule": add_tables(schedule, tables)})
     batch = batch.model_copy(update={"rules": rules})
     return replace(draft, spec=draft.spec.model_copy(update={"batch": batch}))
 
 
-def _list_tables(tx: Tx, owner: str, name: Sequence[str]) -> list[str]:
-    """Return the names of the tables that a view reads."""
-    found = views.list_named(tx, [owner], name)
-    if len(found) != 1:
-        problem = "is ambiguous" if found else "does not exist"
+def _find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
+    """Return the view of an owner that a job can refresh. Raise InvalidStatement without one."""
+    named, written = views.list_named(tx, [owner], name), ".".join(name)
+    if not named:
         raise InvalidStatement(
-            f"The materialized view {'.'.join(name)} {problem}, so that the tables of `max-lag` are"
-            " not known."
+            f"The materialized view {written} of {owner} does not exist.",
+            hint="Create the view before you deploy the job that refreshes it.",
         )
-    view = found[0]
-    tables = list_view_tables(view)
-    for parts in tables:
-        if views.list_named(tx, [owner], parts):
+    if len(named) > 1:
+        names = ", ".join(view.qualified_name for view in named)
+        raise InvalidStatement(
+            f"The name {written} is ambiguous: {names}.", hint="Write the complete name."
+        )
+    [view] = named
+    if view.query_id is not None:
+        raise InvalidStatement(
+            f"The materialized view {view.qualified_name} refreshes itself.",
+            hint="Delete the job: the view needs none.",
+        )
+    return view
+
+
+def _reads_refreshed_rows(
+    tx: Tx, view: MaterializedView, parts: Sequence[str], refreshed: Iterable[str]
+) -> bool:
+    """Return whether a table that a view reads is a view that the script has refreshed before.
+
+    Args:
+        refreshed: Ids of the views that the script has refreshed before.
+
+    Raise InvalidStatement for another view whose refreshes change no table of its name.
+    """
+    # A driver may read the views of all owners.
+    for inner in views.list_named(tx, None, parts):
+        if inner.id in refreshed:
+            return True
+        if inner.rows.storage is RowStorage.GENERATIONS:
             raise InvalidStatement(
                 f"The materialized view {view.qualified_name} reads the materialized view"
-                f" {'.'.join(parts)}, whose refreshes do not count."
+                f" {inner.qualified_name}, whose refreshes do not count.",
+                hint=f"Refresh {inner.qualified_name} before it, in the same script.",
             )
-    names = [to_table_name(parts) for parts in tables]
-    for each in names:
-        to_table_key(each)  # a namespace of several levels is refused
-    return names
+    return False
