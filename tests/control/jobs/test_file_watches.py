@@ -280,7 +280,7 @@ def test_a_location_that_vanishes_is_reported_once_and_its_files_stay_used(
     away = watched.directory.rename(watched.root / "away")
     watched.poll(40)
     assert watched.problem() == f"The location {watched.directory} does not exist."
-    assert len(caplog.records) == 1
+    assert [each.name for each in caplog.records].count("headrace.schedules") == 1
     # A file system that is not mounted leaves an empty directory.
     watched.directory.mkdir()
     watched.seconds += 300
@@ -289,7 +289,7 @@ def test_a_location_that_vanishes_is_reported_once_and_its_files_stay_used(
     away.rename(watched.directory)
     assert watched.poll(40) == [["a"]]
     assert watched.problem() is None
-    assert len(caplog.records) == 1
+    assert [each.name for each in caplog.records].count("headrace.schedules") == 1
 
 
 def test_a_file_system_that_does_not_answer_is_not_asked_again_meanwhile(

