@@ -314,11 +314,6 @@ def test_a_node_does_not_ignore_the_methods_that_its_settings_name(tmp_path: Pat
         process.serve(settings, embedded=False)
 
 
-def list_messages(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was logged about authentication. Nodes of other tests may log, too."""
-    return [record.message for record in caplog.records if record.name == "headrace.auth"]
-
-
 @pytest.mark.finding("S17")
 def test_failed_authentication_cannot_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
