@@ -12,7 +12,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import short_lived_java
-from tests.support.groups import CLUSTERS, group_of, rank_of, scheduler_of
+from tests.support.groups import CLUSTERS, group_of, group_resources, rank_of, scheduler_of
 from tests.support.jvm import stop_services
 from tests.support.processes import children, end, processes_of
 from tests.support.shared_services import shared
@@ -78,11 +78,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the clusters after the last test of their group, because their heartbeats need CPU."""
-    if group_of(item.nodeid) == CLUSTERS and (
-        nextitem is None or group_of(nextitem.nodeid) != CLUSTERS
-    ):
-        stop_services()
+    """End what a group shares after its last test.
+
+    The clusters end then, too, because their heartbeats need CPU.
+    """
+    group = group_of(item.nodeid)
+    if nextitem is None or group_of(nextitem.nodeid) != group:
+        group_resources.close()
+        if group == CLUSTERS:
+            stop_services()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ pytest 9.2 then does not find them. So this scheduler derives the groups from th
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,11 @@ _ORDER = [
     "tests/store/contract",
 ]
 """The longest groups first, so that all processes end at the same time."""
+group_resources = ExitStack()
+"""What the tests of a group share. It ends with the group: it would change other tests.
+
+A fixture of a package lasts as long as the process, because the folders of tests are no packages.
+"""
 
 
 def group_of(nodeid: str) -> str:

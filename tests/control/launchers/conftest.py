@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.aws import Aws, account, moto_server
 from tests.support.clusters import standalone_profile, yarn_cluster_profile
+from tests.support.groups import group_resources
 from tests.support.launches import (
     Backend,
     make_host,
@@ -144,11 +145,11 @@ def _closed_address() -> str:
     return f"http://127.0.0.1:{port}"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
-    """Address of a moto server."""
-    with moto_server() as address:
-        yield address
+    """Address of a moto server. Its variables of the environment end with the group."""
+    yield group_resources.enter_context(moto_server())
+    group_resources.close()
 
 
 @pytest.fixture

@@ -8,13 +8,18 @@ import pytest
 from playwright.sync_api import Browser as Chromium
 from tests.support.browsers import Browser
 from tests.support.chromium import running_chromium
+from tests.support.groups import group_resources
 from tests.support.in_process_node import InProcessNode, StartNode
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
-    with running_chromium() as chromium:
-        yield chromium
+    """Yield Chromium until the end of the group: Playwright's event loop runs in this thread.
+
+    No other event loop can run in the thread meanwhile.
+    """
+    yield group_resources.enter_context(running_chromium())
+    group_resources.close()
 
 
 @pytest.fixture
