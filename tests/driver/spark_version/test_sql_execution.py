@@ -85,7 +85,8 @@ def test_py4j_logs_no_error_that_the_caller_receives(
             run_as_sql_execution(spark.range(3), _fail)
     finally:
         logger.removeFilter(is_unreported)
-    assert caplog.text == ""
+    # Nodes of other tests may log, too.
+    assert [each for each in caplog.records if each.name.startswith("py4j")] == []
 
 
 def test_executions_run_beside_the_callback_server_of_py4j(spark: SparkSession) -> None:
