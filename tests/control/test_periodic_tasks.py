@@ -26,11 +26,20 @@ TIME_LIMITS = [*CLOSE_RULES, STATEMENTS]
 
 
 class FakeClock:
-    """A boot clock that a test moves."""
+    """A boot clock that a test moves.
+
+    Nodes of other tests keep theirs: they would count as away, and judge no driver for a lease.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(periodic_tasks, "read_boot_clock", lambda: self.now)
+        others = set(threading.enumerate()) - {threading.current_thread()}
+        read = periodic_tasks.read_boot_clock
+
+        def read_own() -> float:
+            return read() if threading.current_thread() in others else self.now
+
+        monkeypatch.setattr(periodic_tasks, "read_boot_clock", read_own)
 
 
 @pytest.fixture

@@ -34,8 +34,9 @@ class SlowQueue(queue.SimpleQueue[_Job]):
 def test_a_call_does_not_wait_for_a_thread_that_has_just_received_another_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue, "SimpleQueue", SlowQueue)
-    pool = WorkerPool("race-test", threads=2, seconds=10)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "SimpleQueue", SlowQueue)
+        pool = WorkerPool("race-test", threads=2, seconds=10)
     SlowQueue.resume.set()
     assert pool.call(int, "1") == 1
     wait_until(lambda: SlowQueue.reads == 2, what="the thread waits for its second call")

@@ -201,5 +201,6 @@ def test_a_node_without_webhooks_looks_for_nothing(
     store: Database, make_context: Callable[..., NodeContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert_run(store, 16)
-    monkeypatch.setattr(AlertWatch, "_report", pytest.fail)
-    AlertWatch(make_context(webhooks={})).run()
+    watch = AlertWatch(make_context(webhooks={}))
+    monkeypatch.setattr(watch, "_report", pytest.fail)
+    watch.run()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
+from headrace.control.statements import lookup
 from headrace.control.statements.lookup import BatchedReads
 from headrace.errors import StoreUnavailable
 
@@ -131,8 +133,9 @@ def test_a_request_that_arrives_as_the_last_read_ends_is_answered(
         await permits[-1]
         return dict.fromkeys(ids, len(permits))
 
-    monkeypatch.setattr("headrace.control.statements.lookup._MAX_READS", 1)
-    monkeypatch.setattr("headrace.control.statements.lookup.to_thread.run_sync", read)
+    monkeypatch.setattr(lookup, "_MAX_READS", 1)
+    # Only in this module: nodes of other tests call the function as well.
+    monkeypatch.setattr(lookup, "to_thread", SimpleNamespace(run_sync=read))
 
     async def act(reads: BatchedReads[int]) -> None:
         first = asyncio.create_task(reads.get("a"))
