@@ -109,7 +109,8 @@ def add_tables(schedule: Schedule, tables: Iterable[str]) -> Schedule:
     distinct = {name.casefold(): name for name in tables}
     if len(distinct) > LONGEST_LIST:
         raise InvalidStatement(
-            f"The changes of {len(distinct):,} tables would start runs, and {LONGEST_LIST} can.",
+            f"The job reads {len(distinct):,} tables. At most {LONGEST_LIST} tables can start its"
+            " runs.",
             hint="Divide the job.",
         )
     return schedule.model_copy(update={"of": list(distinct.values())})

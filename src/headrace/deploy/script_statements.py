@@ -139,9 +139,10 @@ def list_refreshed_views(text: str) -> list[tuple[str, ...]]:
             command = parse(part.text).command
         except HeadraceError:
             return []
-        if not isinstance(command, MaterializedViewStatement):
-            return []
-        if command.action is not ViewAction.REFRESH:
+        if (
+            not isinstance(command, MaterializedViewStatement)
+            or command.action is not ViewAction.REFRESH
+        ):
             return []
         names.append(command.name)
     return names

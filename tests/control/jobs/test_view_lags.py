@@ -18,7 +18,8 @@ from headrace.model.materialized_view import (
     RowStorage,
     ViewRows,
 )
-from headrace.store.jobs import jobs, triggers
+from headrace.model.run import FiringRules, Overlap
+from headrace.store.jobs import jobs, schedules, triggers
 from headrace.store.streams import views
 from headrace.store.streams.views import NewMaterializedView
 from headrace.store.tables import materialized_views
@@ -61,6 +62,15 @@ class Views:
         [note] = self.project.deploy(job=job)["jobs"][0]["notes"]
         assert isinstance(note, str)
         return note
+
+    def read_rules(self) -> FiringRules:
+        """Return the rules of the deployed job."""
+        with self.project.node.database.read() as tx:
+            job = jobs.find(tx, LOCAL_CALLER.owner, "job")
+            assert job is not None
+            schedule = schedules.find(tx, job.id)
+            assert schedule is not None
+            return schedule.rules
 
     def list_tables(self) -> set[str]:
         """Return the keys of the tables whose changes start runs of the job."""
@@ -106,6 +116,7 @@ def test_a_job_is_deployed_again_with_the_tables_of_a_view_that_was_replaced(
 ) -> None:
     view = stored.add("totals", "SELECT * FROM sales")
     stored.deploy("REFRESH MATERIALIZED VIEW totals")
+    assert stored.read_rules().overlap is Overlap.QUEUE
     again = stored.project.plan(job=_keep_fresh("totals"))
     assert again.json()["jobs"][0]["decision"] == "none"
     with stored.project.node.database.write("test") as tx:
@@ -206,4 +217,12 @@ def test_more_tables_than_a_job_can_follow_are_refused(stored: Views) -> None:
     for name in ("v", "w"):
         read = ", ".join(f"{name}{number}" for number in range(51))
         stored.add(name, f"SELECT * FROM {read}")
-    assert "changes of 102 tables would start runs, and 100 can" in refuse(stored, "v", "w")
+    assert "The job reads 102 tables. At most 100 tables can start its runs." in refuse(
+        stored, "v", "w"
+    )
+
+
+def test_more_tables_of_sql_than_a_job_can_follow_are_refused(project: Project) -> None:
+    read = ", ".join(f"t{number}" for number in range(101))
+    job = {"sql": f"SELECT * FROM {read}", "target-table": "d.t", "schedule": {"max-lag": "1h"}}
+    assert "The job reads 101 tables." in project.refuse(job=job)["message"]

@@ -147,8 +147,8 @@ def compile_batch(
 def _choose_overlap(manifest: JobManifest, schedule: Schedule) -> Overlap:
     """Return what happens to runs that overlap. A job needs each run that a condition starts."""
     if manifest.overlap is None:
-        has_conditions = bool(list_sources(schedule)) or schedule.files is not None
-        has_conditions = has_conditions or schedule.max_lag is not None
+        # The tables of a `max-lag` may not be known yet.
+        has_conditions = list_sources(schedule) or schedule.files or schedule.max_lag
         return Overlap.QUEUE if has_conditions else Overlap.SKIP
     return manifest.overlap
 

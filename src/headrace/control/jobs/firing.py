@@ -77,7 +77,7 @@ def fire(tx: Tx, schedule: JobSchedule, now: datetime) -> int:
 
 
 def _fire_all(tx: Tx, due: Sequence[JobSchedule], now: datetime) -> int:
-    """Fire locked schedules, as `fire` does of one. Those that are left over stay due."""
+    """Fire locked schedules, as `fire` does of one. Those beyond `_RUNS_AT_ONCE` stay due."""
     job_ids = [each.job_id for each in due]
     live_by_job, times = runs.list_live_by_job(tx, job_ids), runs.list_times_by_job(tx, job_ids)
     count, following, begun = 0, list[NextFiring](), list[str]()

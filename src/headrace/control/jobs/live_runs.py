@@ -145,7 +145,7 @@ class LiveRuns:
     def _look_back(self, run: JobRun) -> list[JobRun]:
         """Insert repetitions of the times before a new one, for data that came late.
 
-        Return them. A time whose run has not ended, was skipped or was cancelled is left out.
+        Return them. A time runs again only if its run has succeeded or failed.
         """
         if not self.schedule.rules.lookback or run.trigger is not RunTrigger.SCHEDULE:
             return []

@@ -78,28 +78,30 @@ def list_sources(rule: Schedule | None) -> list[TriggerSource]:
 
 def list_source_keys(spec: VersionSpec) -> set[tuple[TriggerSourceKind, str]]:
     """Return what identifies the jobs and tables that start the runs of a version."""
-    rule = None if spec.batch is None else spec.batch.rules.schedule
-    return {(source.kind, source.key) for source in list_sources(rule)}
+    return {(source.kind, source.key) for source in list_sources(_find_rule(spec))}
 
 
 def list_upstream(spec: VersionSpec | None) -> list[str]:
     """Return the names of the jobs that a version follows."""
-    rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
+    rule = _find_rule(spec)
     return [] if rule is None else rule.list_upstream()
 
 
 def has_sources(spec: VersionSpec | None) -> bool:
     """Return whether jobs or tables start the runs of a version."""
-    rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
-    return bool(list_sources(rule))
+    return bool(list_sources(_find_rule(spec)))
+
+
+def _find_rule(spec: VersionSpec | None) -> Schedule | None:
+    """Return the schedule of a version; None: it has none."""
+    return None if spec is None or spec.batch is None else spec.batch.rules.schedule
 
 
 def _find_crowds(specs: Mapping[str, VersionSpec | None]) -> list[TriggerProblem]:
     """Return a problem for each job and table that too many jobs follow."""
     followers: dict[tuple[TriggerSourceKind, str], list[str]] = {}
     for name, spec in specs.items():
-        rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
-        for source in list_sources(rule):
+        for source in list_sources(_find_rule(spec)):
             followers.setdefault((source.kind, source.key), []).append(name)
     hint = "Let some of them follow one of the others."
     return [
@@ -125,8 +127,8 @@ def _find_writers(specs: Mapping[str, VersionSpec | None]) -> dict[str, list[str
 
 
 def _list_table_keys(spec: VersionSpec | None) -> list[str]:
-    rule = None if spec is None or spec.batch is None else spec.batch.rules.schedule
-    return [each.key for each in list_sources(rule) if each.kind is TriggerSourceKind.TABLE]
+    sources = list_sources(_find_rule(spec))
+    return [each.key for each in sources if each.kind is TriggerSourceKind.TABLE]
 
 
 def _find_problems(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from headrace.control.jobs.drafts import JobDraft
@@ -40,13 +40,13 @@ def _complete(tx: Tx, owner: str, draft: JobDraft) -> JobDraft:
     script = draft.spec.manifest.get("script")
     assert isinstance(script, str)
     tables = list[str]()
-    refreshed = dict[str, MaterializedView]()
+    refreshed = set[str]()
     for name in dict.fromkeys(list_refreshed_views(script)):
         view = _find_view(tx, owner, name)
         for parts in list_view_tables(view):
             if not _reads_refreshed_rows(tx, view, parts, refreshed):
                 tables.append(to_table_name(parts))
-        refreshed[view.id] = view
+        refreshed.add(view.id)
     rules = batch.rules.model_copy(update={"schedule": add_tables(schedule, tables)})
     batch = batch.model_copy(update={"rules": rules})
     return replace(draft, spec=draft.spec.model_copy(update={"batch": batch}))
@@ -75,7 +75,7 @@ def _find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
 
 
 def _reads_refreshed_rows(
-    tx: Tx, view: MaterializedView, parts: Sequence[str], refreshed: Iterable[str]
+    tx: Tx, view: MaterializedView, parts: Sequence[str], refreshed: Collection[str]
 ) -> bool:
     """Return whether a table that a view reads is a view that the script has refreshed before.
 
